@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.config import LogConfig as LogConfig
+    from engine.config.topic import LogConfig as LogConfig
     from engine.dump.run import Dump as Dump
     from engine.errors import KafkalogError as KafkalogError
     from engine.files import Files as Files
@@ -52,7 +52,7 @@ _HOMES = {
     "read_records": "engine.record.batch",
     "BatchColumns": "engine.record.columns",
     "RecordColumns": "engine.record.columns",
-    "LogConfig": "engine.config",
+    "LogConfig": "engine.config.topic",
     "Files": "engine.files",
     "LogManager": "engine.log.logdir.log_manager",
     "PartitionView": "engine.log.fetch.view",

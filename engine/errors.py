@@ -69,3 +69,25 @@ def became_shorter(path: str, size: int) -> FileChangedWhileReading:
     """The error to raise where fewer bytes came than the `size` that the file at `path` had when its reading began."""
     what = f"{path}: became shorter than {size} bytes while it was read"
     return FileChangedWhileReading(what, do="run it again, or on a copy", path=path)
+
+
+def argument(path: str) -> str:
+    r"""`path` as a shell takes it for one argument, and no command for an option.
+
+    What is not printable, bytes that are not UTF-8 among it, is escaped as `$'\x0a'`, which bash and zsh understand.
+    """
+    from shlex import quote  # few programs have any advice to give
+
+    if path.startswith("-"):
+        path = f"./{path}"
+    if path.isprintable():
+        return quote(path)
+    return f"$'{''.join(map(_escaped, path))}'"
+
+
+def _escaped(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))

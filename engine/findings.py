@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from engine.advice import argument
+from engine.errors import argument
 
 
 class Severity(Enum):

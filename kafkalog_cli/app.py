@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from engine.advice import argument
-from engine.errors import UnreadableFile, UsageError
+from engine.discovery.names import file_name, parent_of, parse_file_name
+from engine.errors import UnreadableFile, UsageError, argument
 from engine.files import ReadOnlyFiles
 from engine.findings import Severity
-from engine.layout import file_name, parent_of, parse_file_name
-from kafkalog_cli.terminal import colour_choice
+from kafkalog_cli.streams import colour_choice
 
 if TYPE_CHECKING:
     from engine.dump.json_stream import JsonStream

@@ -171,9 +171,9 @@ def opening_from(values: dict[str, Any]) -> Opening:
 
 def settings_from(config_file: str | None, overrides: tuple[tuple[str, str], ...]) -> Settings:
     """--config-file and --config. Raises UsageError for settings that are unknown or out of range, UnreadableFile."""
+    from engine.config.server import ServerConfig, read_server_config
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.settings import Settings
-    from engine.server_config import ServerConfig, read_server_config
 
     server = ServerConfig() if config_file is None else read_server_config(ReadOnlyFiles(), config_file)
     settings = Settings(server, overrides)

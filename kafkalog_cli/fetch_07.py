@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from engine.errors import UsageError
 from engine.files import Files, now_ms
 from engine.findings import Finding, Where
-from engine.log.kafka07.log import open_log_07
-from engine.log.kafka07.segment import Config07, OffsetOutOfRange07
+from engine.kafka07.entries import SIZE_FIELD, MessageAndOffset, open_sets
+from engine.kafka07.file import iterate_file, tail_problem, walk
+from engine.kafka07.log import open_log_07
+from engine.kafka07.segment import Config07, OffsetOutOfRange07
 from engine.overlay import OverlayFiles
-from engine.record.kafka07 import SIZE_FIELD, MessageAndOffset, open_sets
-from engine.record.kafka07_file import iterate_file, tail_problem, walk
-from kafkalog_cli.fetch import send
+from kafkalog_cli.commands.fetch import send
 from kafkalog_cli.ranges import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import OpenFile, ReadOnlyFiles
-    from engine.log.kafka07.log import Log07
-    from engine.log.kafka07.segment import Segment07
+    from engine.kafka07.log import Log07
+    from engine.kafka07.segment import Segment07
     from engine.record.batch import Record
     from engine.record.damage import Problem
     from kafkalog_cli.app import Outcome
-    from kafkalog_cli.fetch import Renderer, Wanted
+    from kafkalog_cli.commands.fetch import Renderer, Wanted
 
 
 class _Batch(NamedTuple):

@@ -7,25 +7,25 @@ import sys
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import partition_of
 from engine.dump.json_stream import JsonStream, bytes_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
 from engine.formats import RecordField
 from engine.kernels.escapes import terminal_safe
-from engine.layout import partition_of
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.output import raw_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from engine.discovery.names import PartitionDir
     from engine.files import Buffer
-    from engine.layout import PartitionDir
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
     from engine.record.reader import Chunk
-    from kafkalog_cli.fetch import Renderer, Wanted
+    from kafkalog_cli.commands.fetch import Renderer, Wanted
 
     Part = Callable[[Record], bytes]
     Column = Callable[[Chunk, int, int], Iterable[Buffer]]

@@ -15,8 +15,7 @@ import click
 
 from kafkalog_cli.help import DocumentedCommand, Example
 from kafkalog_cli.options import version_option
-from kafkalog_cli.streams import prepare_streams
-from kafkalog_cli.terminal import colour_choice
+from kafkalog_cli.streams import colour_choice, prepare_streams
 
 # name → (module, one line of help)
 COMMANDS = {

@@ -2,19 +2,112 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import sys
 import textwrap
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli import completions, reference
+from engine import formats
+from engine.findings import KINDS
+from engine.formats import Layout
+from kafkalog_cli import completions
 from kafkalog_cli.completions import Page, offered_options
 from kafkalog_cli.help import STATUS_NOTE, DocumentedCommand
 from kafkalog_cli.main import COMMANDS, cli
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+DOCUMENTS = ("docs/formats.md", "docs/findings.md")
+_MARKED = re.compile(r"(<!-- (layout|findings)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+_FIELD = re.compile(r"^ {4}(\w+): (\w+)  # +(\d+) *(.*)$", re.MULTILINE)
+_SIZES = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "B": "uint8", "I": "uint32"}
+
+
+def layouts() -> dict[str, Layout[Any]]:
+    """Every layout of engine.formats by the name of its tuple."""
+    return {value.kind.__name__: value for value in vars(formats).values() if isinstance(value, Layout)}
+
+
+def fields(layout: Layout[Any]) -> Iterator[tuple[int, str, str, str]]:
+    """(position that its comment names, field, wire type, meaning), from the source."""
+    for name, kind, position, meaning in _FIELD.findall(inspect.getsource(layout.kind)):
+        yield int(position), name, _SIZES[getattr(formats, kind).__metadata__[0]], meaning
+
+
+def layout_table(name: str) -> str:
+    """A layout for docs/formats.md. Raises KeyError for a name that is none."""
+    layout = layouts()[name]
+    summary = " ".join((inspect.getdoc(layout.kind) or "").split())
+    rows = [f"| {position} | `{field}` | {kind} | {meaning} |" for position, field, kind, meaning in fields(layout)]
+    return "\n".join([f"{summary} Fixed part: {layout.size} bytes.", "", "| at | field | type | meaning |",
+                      "|---|---|---|---|", *rows, ""])  # fmt: skip
+
+
+def findings_table(_name: str = "") -> str:
+    """Every code for docs/findings.md."""
+    rows = [
+        f"| `{code}` | {kind.severity.value} | {_sentence(kind.why)} | {_sentence(kind.do)} |"
+        for code, kind in sorted(KINDS.items())
+    ]
+    return "\n".join(["| code | severity | why | what to do |", "|---|---|---|---|", *rows, ""])
+
+
+def _sentence(text: str) -> str:
+    if text.startswith("kafkalog "):
+        return f"`{text.replace('{path}', 'FILE').replace('{directory}', 'DIRECTORY')}`"
+    return text[0].upper() + text[1:]
+
+
+_TABLES: dict[str, Callable[[str], str]] = {"layout": layout_table, "findings": findings_table}
+
+
+def filled(text: str) -> str:
+    """A document with every generated part as it should be."""
+    return _MARKED.sub(lambda found: f"{found[1]}{_TABLES[found[2]](found[3] or '')}{found[4]}", text)
+
+
+def documents(root: Path) -> dict[str, str]:
+    """Path below `root` → content, of every document that is generated or has generated parts."""
+    documents = {path: filled((root / path).read_text(encoding="utf-8")) for path in DOCUMENTS}
+    return {**documents, "docs/modules.md": modules_page(root)}
+
+
+_MODULES_INTRODUCTION = """# Modules
+
+Every package and module with the first sentence of its docstring, in alphabetical order.
+[architecture.md](architecture.md) says how they work together. Generated: edit the docstrings, then run `make docs`.
+"""
+
+
+def modules_page(root: Path) -> str:
+    """docs/modules.md: a heading for each package, a row for each module."""
+    parts = [_MODULES_INTRODUCTION]
+    for package in _PACKAGES:
+        for folder in sorted({path.parent for path in (root / package).rglob("*.py")}):
+            modules = [path for path in sorted(folder.glob("*.py")) if path.name != "__init__.py"]
+            rows = [f"| `{path.name}` | {_first_sentence(path)} |" for path in modules]
+            parts.append("\n".join([
+                f"## {folder.relative_to(root)}/", "", *_first_sentence(folder / "__init__.py").splitlines(), "",
+                *(["| module | what it holds |", "|---|---|", *rows, ""] if rows else []),
+            ]))
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def _first_sentence(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0].replace("|", "\\|")
+
+
+_PACKAGES = ("kafkalog_cli", "kafkalog_spark", "pyspark_kafkalog", "engine")
 EDITION = "2026-11-22"  # when the words of the pages were last changed
 _ENVIRONMENT = (("NO_COLOR", "If it is set, nothing is coloured. Without it colours appear on a terminal only."),)
 _AS_ROOT = (
@@ -50,7 +143,7 @@ def generated(root: Path) -> dict[str, str]:
     files["completions/kafkalog.bash"] = completions.bash(top, pages)
     files["completions/_kafkalog"] = completions.zsh(top, pages)
     files["completions/kafkalog.fish"] = completions.fish(top, pages)
-    return {**files, **reference.documents(root)}
+    return {**files, **documents(root)}
 
 
 def man_page(

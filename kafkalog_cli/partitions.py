@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.advice import argument
-from engine.errors import KafkalogError, UsageError
+from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name
+from engine.errors import KafkalogError, UsageError, argument
 from engine.files import Files, acting_as_root, is_locked, nameless_file
 from engine.findings import Severity
-from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name
 from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.asking import DECLINED, Declined, Question
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from engine.errors import UnwritableFile
-    from engine.log.kafka07.log import Log07
+    from engine.kafka07.log import Log07
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
@@ -220,7 +219,7 @@ class Tally:
 
 def _held(manager: LogManager) -> Iterator[Report]:
     """For a dry run: the log dirs that another process has locked."""
-    from engine.log.logdir.locking import lock_directories
+    from engine.log.logdir.log_dirs import lock_directories
     from engine.log.report import Action, Report
 
     operation = click.get_current_context().info_name or ""
@@ -237,7 +236,7 @@ def _held(manager: LogManager) -> Iterator[Report]:
 
 def _not_permitted(manager: LogManager) -> list[UnwritableFile]:
     """For a dry run: why the same command could not change the log dirs."""
-    from engine.log.logdir.locking import not_permitted
+    from engine.log.logdir.log_dirs import not_permitted
 
     log_dirs = manager.cluster.log_dirs
     places = [place.path for log_dir in log_dirs for place in log_dir.places]
@@ -253,8 +252,7 @@ def _manager(
 
     confirm  is called before anything is changed, and may raise
     """
-    from engine.log.logdir.locking import locked
-    from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
+    from engine.log.logdir.log_dirs import find_log_dirs, locked, refuse_unrelated
     from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.startup import survey
 

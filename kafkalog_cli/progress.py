@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from engine.discovery.names import parent_of
 from engine.files import OpenFile, ReadOnlyFiles, look
-from engine.layout import parent_of
 from engine.log.logdir.metrics import FlushStats, MeasuringFiles
 from kafkalog_cli.interruption import HeedingFiles
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.advice import argument
-from engine.errors import KafkalogError, UnwritableFile, UsageError
+from engine.discovery.names import parent_of
+from engine.errors import KafkalogError, UnwritableFile, UsageError, argument
 from engine.files import may_write
-from engine.layout import parent_of
 from kafkalog_cli.app import kept_in
 from kafkalog_cli.output import say_at_any_rate
 
@@ -71,7 +70,7 @@ class Quarantines:
 
     def _directory(self, files: Files, log_dir: str, now: int) -> str:
         """Where to keep what is taken out of `log_dir`. Raises UsageError for a place inside a log dir."""
-        from engine.log.quarantine.naming import quarantine_beside
+        from engine.log.quarantine.places import quarantine_beside
 
         taken = {made.directory for made in self._made}
         real = files.resolve(log_dir)

@@ -14,6 +14,6 @@ def read(spark: SparkSession, *paths: str, **options: object) -> DataFrame:
     paths, options  as for the data source
     Raises OptionError, LogDirError.
     """
-    from kafkalog_spark.mapped import read_mapped
+    from kafkalog_spark.tasks import read_mapped
 
     return read_mapped(spark, paths, options)

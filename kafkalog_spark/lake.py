@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.table.columns import EXPORTED, level_schema
-from kafkalog_spark.table.filters import Bounds
 from kafkalog_spark.table.levels import plan_level, read_level
+from kafkalog_spark.table.options import Bounds
 from kafkalog_spark.table.targets import check_target
 from kafkalog_spark.tasks import options_of
 

@@ -23,8 +23,7 @@ class KafkaLogReader(DataSourceReader):
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         from kafkalog_spark.schema import wanted_schema
         from kafkalog_spark.table.columns import types_for
-        from kafkalog_spark.table.filters import Bounds
-        from kafkalog_spark.table.options import read_options
+        from kafkalog_spark.table.options import Bounds, read_options
 
         self.options = read_options(options)
         self.schema = wanted_schema(schema, types_for(self.options.level))
@@ -51,7 +50,7 @@ class FilteringReader(KafkaLogReader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
         """Remember what skips partitions and offsets; Spark checks the rows again."""
-        from kafkalog_spark.table.filters import bounds_of
+        from kafkalog_spark.table.options import bounds_of
 
         self.bounds = bounds_of(filters)
         return filters
@@ -96,7 +95,7 @@ class KafkaLogSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802  # Spark's name
         """The writer of a stream, whatever its output mode. Raises OptionError, LogDirError."""
         try:
-            from kafkalog_spark.sink.stream_writer import KafkaLogStreamWriter
+            from kafkalog_spark.sink.writers import KafkaLogStreamWriter
         except ImportError:
             from kafkalog_spark.errors import OptionError
 

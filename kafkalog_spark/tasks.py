@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kafkalog_spark.table.options import ReadOptions
 
+
 T = TypeVar("T")  # what a task works on: plain values
 
 
@@ -77,3 +78,14 @@ def options_of(paths: Sequence[str], given: Mapping[str, object]) -> ReadOptions
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()
     }
     return read_options({**said, "paths": json.dumps([str(path) for path in paths])})
+
+
+def read_mapped(spark: SparkSession, paths: tuple[str, ...], given: Mapping[str, object]) -> DataFrame:
+    """Plan on the driver, then one task for each split. Raises OptionError, LogDirError, DataLossError."""
+    from kafkalog_spark.table.columns import level_schema
+    from kafkalog_spark.table.levels import plan_level, read_level
+    from kafkalog_spark.table.options import Bounds
+
+    options = options_of(paths, given)
+    schema = level_schema(options.level, options.columns)
+    return run(spark, plan_level(options, Bounds()), schema, lambda pieces: read_level(pieces, schema, options))

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from engine.advice import argument
+from engine.errors import argument
 from engine.findings import KINDS, Finding, Where
 
 NAMES = ["data/t-0", "my data/t 0", "it's", '"', "$HOME `x` !y", "a\nb", "\x1b[31m", "back\\slash\n", "é", "\udcff x", "\u202eabc", "*?[a]", "x;y", "~"]

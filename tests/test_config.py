@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.config import LONG_MAX, LogConfig, is_known
+from engine.config.server import SYNONYMS, read_server_config, server_config
+from engine.config.topic import LONG_MAX, LogConfig, is_known
 from engine.errors import UsageError
-from engine.server_config import SYNONYMS, read_server_config, server_config
 from tests.support.memory_files import MemoryFiles
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.discovery import DirectoryKind, directory_kind, discover
+from engine.discovery.paths import DirectoryKind, directory_kind, discover
 from engine.errors import UnreadableFile
 from engine.files import ReadOnlyFiles
 from tests.support.permissions import without_permission

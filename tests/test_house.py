@@ -210,40 +210,9 @@ def test_every_target_of_the_makefile_is_listed_by_help():
     assert targets == documented == phony
 
 
-def named_in_the_map():
-    """(heading, path) of the paths in the map of docs/architecture.md: modules, packages with a slash behind them, patterns."""
-    heading = ""
-    for row in (ROOT / "docs/architecture.md").read_text().partition("\n## Where to find")[2].partition("\n## ")[0].splitlines():
-        heading = row if row.startswith("### ") else heading
-        folder = ""
-        for name in re.findall(r"`([\w/*]+(?:\.py|/))`", row.split("|")[2]) if row.startswith("| ") and "`" in row else []:
-            folder = name.rpartition("/")[0] if "/" in name else folder
-            yield heading, name if "/" in name else f"{folder}/{name}"
-
-
 def test_what_the_architecture_names_exists():
-    named = [name for _heading, name in named_in_the_map()]
-    assert len(named) > 100
+    text = (ROOT / "docs/architecture.md").read_text()
+    named = re.findall(r"`((?:engine|tests|kafkalog_\w+)/[\w/.*]+)`", text)
+    assert len(named) > 10
     assert [name for name in named if not list(ROOT.glob(name))] == []
-
-
-def test_the_map_has_each_module_below_the_heading_of_its_package():
-    packages = {heading: re.findall(r"`([\w/]+/)`", heading) for heading, _name in named_in_the_map()}
-    wrong = [(heading, name) for heading, name in named_in_the_map() if not name.startswith(tuple(packages[heading] or ["engine/"]))]
-    assert wrong == []
-    assert sum(bool(those) for those in packages.values()) > 5
-
-
-def test_the_architecture_names_every_module():
-    """By its own name, by its package's, or in the tree at the top of the page."""
-    named = {name for _heading, name in named_in_the_map()}
-    named |= {str(path.relative_to(ROOT)) for name in named if "*" in name for path in ROOT.glob(name)}
-    tree = (ROOT / "docs/architecture.md").read_text().split("```")[1]
-    missing = []
-    for path in SOURCES:
-        name = str(path.relative_to(ROOT))
-        is_in_tree = len(path.relative_to(ROOT).parts) == 2 and re.search(rf"\b{re.escape(path.name)}\b", tree)
-        packages = [f"{parent}/" for parent in path.relative_to(ROOT).parents]
-        if path.name != "__init__.py" and name not in named and named.isdisjoint(packages) and not is_in_tree:
-            missing.append(name)
-    assert missing == []
+    assert len(text.splitlines()) <= 200

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.layout import (
+from engine.discovery.names import (
     FileKind,
     FileName,
     PartitionDir,

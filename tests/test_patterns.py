@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from engine.discovery.patterns import expand
 from engine.files import ReadOnlyFiles
-from engine.patterns import expand
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 

@@ -46,8 +46,8 @@ def programs(document):
         yield program, printed.splitlines()
 
 
-def test_python_prints_what_the_readme_shows(own_corpus):
-    [(program, printed)] = programs(README.read_text())
+def test_python_prints_what_the_tour_shows(own_corpus):
+    [(program, printed)] = programs((ROOT / "docs/tour.md").read_text())
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], cwd=own_corpus / "kafka-4.3.1/logs", env=environment,
                           capture_output=True, text=True, check=False)  # fmt: skip

@@ -18,9 +18,9 @@ from engine.formats import (
     TRANSACTIONAL_FLAG,
     BatchField,
 )
+from engine.log.continuity.offset_order import OffsetOrder, stop_before
 from engine.log.errors import CorruptRecord
-from engine.log.fetch.order import OffsetOrder, stop_before
-from engine.record.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.soundness import go_on

@@ -9,8 +9,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.text import Decoded, Faults, quoted, text_lines
-from engine.layout import parse_int
-from engine.properties import decode_properties
+from engine.config.properties import decode_properties
+from engine.discovery.names import parse_int
 
 if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles

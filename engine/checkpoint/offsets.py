@@ -17,7 +17,7 @@ from engine.checkpoint.text import (
     decode_checkpoint,
     encode_checkpoint,
 )
-from engine.layout import parse_int, parse_long
+from engine.discovery.names import parse_int, parse_long
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

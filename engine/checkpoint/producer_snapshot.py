@@ -16,8 +16,8 @@ from engine.formats import (
     ProducerSnapshotEntry,
     ProducerSnapshotHeader,
 )
+from engine.record.control import decrement_sequence
 from engine.record.crc import crc32c
-from engine.record.sequences import decrement_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

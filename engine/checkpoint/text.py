@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from engine.discovery.names import parse_int
 from engine.findings import Finding, Where
-from engine.layout import parse_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

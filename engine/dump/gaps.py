@@ -14,21 +14,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import FileKind
 from engine.dump.selection import EVERYTHING
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, MAGIC_V2, BatchField, RecordField
 from engine.kernels.select import next_cleaned, next_gap
-from engine.layout import FileKind
-from engine.log.scan.cleaned import was_cleaned
-from engine.log.scan.gaps import KEPT, Gap, HeaderGaps, explained_finding, loss_findings
+from engine.log.continuity.cleaner_traces import was_cleaned
+from engine.log.continuity.header_gaps import KEPT, Gap, HeaderGaps, explained_finding, loss_findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.discovery.names import FileName
     from engine.dump.reports import DumpReports
     from engine.dump.selection import Selection
     from engine.files import ReadOnlyFiles
-    from engine.layout import FileName
     from engine.record.reader import Chunk
 
 
@@ -163,9 +163,8 @@ def report_gaps(
     losses = gaps.losses()
     if not losses:
         return
-    from engine.dump.skipping import segments_around
-    from engine.log.scan.cleaned import has_traces
-    from engine.log.scan.keys import keys_explain_gaps
+    from engine.dump.selection import segments_around
+    from engine.log.continuity.cleaner_traces import has_traces, keys_explain_gaps
 
     earlier, following = segments_around(files, path, name)
     if has_traces(files, following):

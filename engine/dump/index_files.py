@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.dump.batch_heads import BatchHeads
-from engine.dump.largest_timestamps import LargestTimestamps
-from engine.dump.offset_search import OffsetSearch
+from engine.dump.offset_search import LargestTimestamps, OffsetSearch
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import NO_TIMESTAMP, TIME_INDEX_ENTRY
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.dump.batch_heads import BatchAt
-    from engine.dump.options import DumpOptions
-    from engine.dump.renderer import DumpRenderer
+    from engine.dump.renderer import DumpOptions, DumpRenderer
     from engine.dump.reports import DumpReports
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.index.offset import OffsetPosition

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.identity import CleanShutdown, MetaProperties, PartitionMetadata, QuorumState
 from engine.checkpoint.leader_epochs import EpochEntry
 from engine.checkpoint.offsets import PartitionOffset
-from engine.dump.entries_07 import Entries07
-from engine.dump.json_objects_07 import put_entries
-from engine.dump.json_pieces import put_large_field
-from engine.dump.json_stream import text_field
+from engine.dump.entries_07 import Entries07, put_entries
+from engine.dump.json_stream import put_large_field, text_field
 from engine.dump.kernel_renderer import Form, KernelRenderer
 from engine.dump.record_text import decoder_failure, decoder_for
 from engine.formats import AbortedTxn, ControlType, ProducerSnapshotEntry, RecordField
@@ -25,14 +23,13 @@ from engine.schema.decode import control_data
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.dump.entries import Entry
+    from engine.discovery.names import FileName, PartitionDir
     from engine.dump.json_stream import JsonStream
     from engine.dump.kernel_renderer import Ending
-    from engine.dump.options import DumpOptions
+    from engine.dump.renderer import DumpOptions, Entry
     from engine.dump.selection import Selector
     from engine.files import OpenFile
     from engine.findings import Finding
-    from engine.layout import FileName, PartitionDir
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.dump.options import UNLIMITED
+from engine.dump.renderer import UNLIMITED
 from engine.record.reader import ChunkReader
 from engine.record.soundness import go_on, too_large, unsound_batches
 from engine.record.windows import MAX_LOG_SIZE, LogWalk, Stop
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.dump.gaps import Gaps
-    from engine.dump.options import DumpOptions
-    from engine.dump.renderer import LogRenderer
+    from engine.dump.renderer import DumpOptions, LogRenderer
     from engine.dump.selection import Selector
     from engine.files import OpenFile
     from engine.findings import Finding

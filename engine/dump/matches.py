@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import FileKind
 from engine.dump.entries_07 import Entries07
 from engine.dump.gaps import gaps_of, report_gaps
 from engine.dump.log_file import LogDump
-from engine.dump.names import check_log_name
-from engine.dump.selection import Selector
-from engine.dump.skipping import start_position
-from engine.layout import FileKind
+from engine.dump.renderer import check_log_name
+from engine.dump.selection import Selector, start_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.dump.options import DumpOptions
+    from engine.discovery.names import FileName
+    from engine.dump.renderer import DumpOptions
     from engine.dump.reports import DumpReports
     from engine.dump.selection import Selection
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
-    from engine.layout import FileName
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 

@@ -13,8 +13,8 @@ from engine.record.control import control_type, end_txn_marker, known_control_ty
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.dump.options import DumpOptions
-    from engine.layout import PartitionDir
+    from engine.discovery.names import PartitionDir
+    from engine.dump.renderer import DumpOptions
     from engine.schema.decode import RecordDecoder
 
     Printer = Callable[[int, bytes | None, bytes | None], tuple[bytes, str | None]]

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+from engine.checkpoint.identity import (
+    CleanShutdown,
+    MetaProperties,
+    PartitionMetadata,
+    QuorumState,
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_partition_metadata,
+    decode_quorum_state,
+    read_identity,
+)
+from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
+from engine.checkpoint.offsets import PartitionOffset, read_offset_checkpoint
+from engine.discovery.names import FileKind, file_name
+from engine.findings import Finding, Where
+from engine.formats import INT_MAX, AbortedTxn, ProducerSnapshotEntry
+from engine.index.offset import OffsetPosition
+from engine.index.time import TimestampOffset
+from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.windows import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
-    from engine.dump.entries import Entry
+    from collections.abc import Callable
+
+    from engine.discovery.names import FileName, PartitionDir
     from engine.dump.selection import Selector
     from engine.files import OpenFile
-    from engine.layout import FileName, PartitionDir
     from engine.record.reader import Chunk
     from engine.record.windows import Window
+    from engine.schema.decode import RecordDecoder
 
 
 class DumpRenderer(Protocol):
@@ -56,3 +79,95 @@ class LogRenderer(Protocol):
 
     def trailing(self, count: int) -> None:
         """`count` bytes at the end of the log belong to no batch."""
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.checkpoint.text import Decoded
+    from engine.files import ReadOnlyFiles
+
+    _Identity: TypeAlias = (
+        Decoded[PartitionMetadata] | Decoded[MetaProperties] | Decoded[CleanShutdown] | Decoded[QuorumState]
+    )
+
+SmallEntry: TypeAlias = EpochEntry | PartitionOffset | PartitionMetadata | MetaProperties | CleanShutdown | QuorumState
+Entry: TypeAlias = OffsetPosition | TimestampOffset | AbortedTxn | ProducerSnapshotEntry | SmallEntry
+
+CHECKPOINTS = (
+    FileKind.RECOVERY_POINT_CHECKPOINT,
+    FileKind.REPLICATION_CHECKPOINT,
+    FileKind.LOG_START_CHECKPOINT,
+    FileKind.CLEANER_CHECKPOINT,
+)
+_IDENTITIES: dict[FileKind, Callable[[bytes, str], _Identity]] = {
+    FileKind.PARTITION_METADATA: decode_partition_metadata,
+    FileKind.META_PROPERTIES: decode_meta_properties,
+    FileKind.CLEAN_SHUTDOWN: decode_clean_shutdown,
+    FileKind.QUORUM_STATE: decode_quorum_state,
+}
+SMALL_FILES = frozenset((FileKind.LEADER_EPOCH_CHECKPOINT, *CHECKPOINTS, *_IDENTITIES))
+
+
+def read_small_file(files: ReadOnlyFiles, path: str, kind: FileKind) -> tuple[list[SmallEntry], list[Finding]]:
+    """The entries of a file of one of SMALL_FILES, and what is wrong with it. Raises UnreadableFile."""
+    if kind is FileKind.LEADER_EPOCH_CHECKPOINT:
+        epochs = read_leader_epochs(files, path)
+        return list(epochs.entries), epochs.findings
+    if kind in CHECKPOINTS:
+        offsets = read_offset_checkpoint(files, path)
+        return list(offsets.entries), offsets.findings
+    decoded = _IDENTITIES[kind](read_identity(files, path), path)
+    return [] if decoded.value is None else [decoded.value], decoded.findings
+
+
+def base_offset_of(path: str, name: FileName, report: Callable[[Finding], None]) -> int:
+    """The offset in the file's name; 0 and a finding where there is none."""
+    if name.base_offset is None:
+        what = f"the name {file_name(path)!r} does not begin with an offset"
+        report(Finding("name-invalid", Where(path), what))
+        return 0
+    return name.base_offset
+
+
+def check_log_name(path: str, name: FileName, report: Callable[[Finding], None]) -> None:
+    """A finding where the name of a log, of any format, or of a KRaft snapshot does not say what it should."""
+    if name.kind in (FileKind.LOG, FileKind.LOG_07):
+        base_offset_of(path, name, report)
+    elif name.kind is FileKind.KRAFT_SNAPSHOT and (name.base_offset is None or name.epoch is None):
+        what = "a KRaft snapshot is named <20 digits>-<10 digits>.checkpoint"
+        report(Finding("name-invalid", Where(path), what))
+
+
+UNLIMITED = INT_MAX  # the default of --max-bytes
+MAX_MESSAGE_SIZE = 5 << 20  # the default of --max-message-size
+
+
+class DumpOptions(NamedTuple):
+    """The options of kafka-dump-log, and ours. Sizes in bytes.
+
+    decoder            of an internal topic's records; `auto_decode` picks it by the topic's name
+    key_decoder, value_decoder   bytes → what is printed, for --key-decoder-class and --value-decoder-class
+    escape             control characters in payloads are shown escaped: for terminals
+    """
+
+    print_data: bool = False
+    deep: bool = False
+    skip_metadata: bool = False
+    verify_only: bool = False
+    sanity_only: bool = False
+    max_message_size: int = MAX_MESSAGE_SIZE
+    max_bytes: int = UNLIMITED
+    decoder: RecordDecoder | None = None
+    auto_decode: bool = False
+    key_decoder: Callable[[bytes], bytes] | None = None
+    value_decoder: Callable[[bytes], bytes] | None = None
+    continue_on_corruption: bool = False
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    escape: bool = False
+
+    @property
+    def iterates(self) -> bool:
+        """Deep iteration, asked for or implied by printing."""
+        return self.deep or self.print_data

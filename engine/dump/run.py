@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import FileKind, FileName, file_name, parse_file_name, parse_long, partition_of
 from engine.dump.gaps import gaps_of, report_gaps
 from engine.dump.log_file import LogDump
-from engine.dump.names import base_offset_of, check_log_name
+from engine.dump.renderer import base_offset_of, check_log_name
 from engine.dump.reports import DumpReports
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
-from engine.layout import FileKind, FileName, file_name, parse_file_name, parse_long, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.dump.index_files import IndexDump
-    from engine.dump.options import DumpOptions
-    from engine.dump.renderer import DumpRenderer
+    from engine.dump.renderer import DumpOptions, DumpRenderer
     from engine.dump.selection import Selector
     from engine.files import ReadOnlyFiles
 
@@ -85,7 +84,7 @@ class Dump:
             self._small_file(path, kind)
 
     def _small_file(self, path: str, kind: FileKind) -> None:
-        from engine.dump.entries import SMALL_FILES, read_small_file
+        from engine.dump.renderer import SMALL_FILES, read_small_file
 
         if kind in SMALL_FILES:
             entries, findings = read_small_file(self._files, path, kind)
@@ -102,7 +101,7 @@ class Dump:
             try:
                 start = 0
                 if self._selector is not None:
-                    from engine.dump.skipping import start_position
+                    from engine.dump.selection import start_position
 
                     self._selector.next_file()
                     start = start_position(self._files, path, name, file, self._selector.selection)

@@ -5,30 +5,34 @@ Small files, which that tool ignores, are lines of `name: value`; logs of 0.7 ar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from engine.checkpoint.producer_snapshot import producer_text
+from engine.discovery.names import FileKind, file_name
 from engine.dump.kernel_renderer import Form, KernelRenderer
 from engine.dump.record_text import control_record_text, printable, printer_for
-from engine.formats import RecordField
+from engine.formats import AbortedTxn, ProducerSnapshotEntry, RecordField
+from engine.index.offset import OffsetPosition
+from engine.index.time import TimestampOffset
+from engine.index.transaction import aborted_txn_text
 from engine.java_text import java_utf8, whole_text
 from engine.kernels.escapes import terminal_safe
 from engine.kernels.fields import CONTENTS, ESCAPE, META
 from engine.kernels.text import print_batches, print_records
-from engine.layout import FileKind, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.dump.entries import Entry
+    from engine.discovery.names import FileName, PartitionDir
     from engine.dump.kernel_renderer import Ending
-    from engine.dump.options import DumpOptions
+    from engine.dump.renderer import DumpOptions, Entry, SmallEntry
     from engine.dump.selection import Selector
     from engine.dump.text_buffer import TextBuffer
     from engine.files import OpenFile
     from engine.findings import Finding
-    from engine.layout import FileName, PartitionDir
     from engine.record.reader import Chunk
     from engine.record.windows import Window
+
 
 _FORM = Form(print_records, headers=b"headerKeys: [", end=b"\n", bad_control=b"")
 _PIECE = 64 << 10
@@ -67,14 +71,14 @@ class TextDump:
 
     def log_07(self, file: OpenFile, path: str, selector: Selector | None) -> None:
         """A log of 0.7."""
-        from engine.dump.text_07 import dump_entries
+        from engine.dump.entries_07 import dump_entries
 
         dump_entries(file, path, self._options, self._out.put, self._report, selector)
 
     def entry(self, entry: Entry) -> None:
         """The line of an entry."""
         if self._entry_text is None:
-            from engine.dump.entry_text import entry_text  # most dumps have no entries
+
 
             self._entry_text = entry_text
         self._out.put(self._entry_text(entry) + "\n")
@@ -170,3 +174,31 @@ class TextRenderer(KernelRenderer):
             text = java_utf8(piece[:cut])
             self._out.put(terminal_safe(text.decode()) if escape else text)
             data = data[cut:]
+
+
+_TEXTS: dict[type, Callable[[Any], str]] = {
+    OffsetPosition: OffsetPosition.text,
+    TimestampOffset: TimestampOffset.text,
+    AbortedTxn: aborted_txn_text,
+    ProducerSnapshotEntry: producer_text,
+}
+
+
+def entry_text(entry: Entry) -> str:
+    """The line of any entry, without its end."""
+    return _TEXTS.get(type(entry), small_entry_text)(entry)
+
+
+def small_entry_text(entry: SmallEntry) -> str:
+    """`name: value` for every field that is there, in Kafka's spelling: `epoch: 3 startOffset: 120`."""
+    parts: list[str] = []
+    for name, value in entry._asdict().items():
+        first, *others = name.split("_")
+        label = first + "".join(word.capitalize() for word in others)
+        if isinstance(value, dict):
+            parts += [f"{key}: {text}" for key, text in value.items()]
+        elif isinstance(value, tuple):
+            parts.append(f"{label}: [{','.join(map(str, value))}]")
+        elif value is not None:
+            parts.append(f"{label}: {value}")
+    return terminal_safe(" ".join(parts))

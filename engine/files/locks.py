@@ -12,8 +12,7 @@ import struct
 import sys
 from threading import Lock as Mutex
 
-from engine.advice import argument
-from engine.errors import LogDirLocked, UnwritableFile
+from engine.errors import LogDirLocked, UnwritableFile, argument
 from engine.files.pins import link_target, open_below, status_of
 from engine.files.refusals import unwritable
 

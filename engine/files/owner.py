@@ -13,8 +13,7 @@ import stat
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.advice import argument
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, argument
 from engine.files.pins import OPEN_DIRECTORY, at, open_below, pinned, real_path, spelled, status_of
 from engine.files.refusals import unreadable
 

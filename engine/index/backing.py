@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from engine.discovery.names import ASIDE, FileKind, file_name, parent_of
 from engine.errors import UnwritableFile
 from engine.files import is_full, look
-from engine.layout import ASIDE, FileKind, file_name, parent_of
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles

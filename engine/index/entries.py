@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from engine.advice import argument
+from engine.errors import argument
 from engine.files import zeros
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX

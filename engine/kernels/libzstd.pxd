@@ -1,6 +1,6 @@
 # cython: boundscheck=False, wraparound=False
 # zstd's own functions for kernels that work on many batches in one call, without the interpreter in between. They come as
-# `library`, which holds addresses (see tables.Zstd and engine.record.libzstd, which finds them), and write no byte after
+# `library`, which holds addresses (see tables.Zstd and engine.record.codecs.libzstd, which finds them), and write no byte after
 # the end of `out`, whatever `data` holds.
 from engine.kernels cimport tables
 

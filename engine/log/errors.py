@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.advice import argument
-from engine.errors import KafkalogError
+from engine.discovery.names import parent_of
+from engine.errors import KafkalogError, argument
 from engine.formats import INT_MAX
 from engine.index.errors import (
     CorruptIndex,
@@ -16,7 +16,6 @@ from engine.index.errors import (
     InvalidTimestamp,
     TransactionOrder,
 )
-from engine.layout import parent_of
 
 if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles

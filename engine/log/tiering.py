@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
 from engine.checkpoint.offsets import known_offsets
-from engine.layout import INTERNAL_TOPICS, METADATA_TOPIC, FileKind, is_log_file_name, parent_of, partition_of
+from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC, FileKind, is_log_file_name, parent_of, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.files import ReadOnlyFiles
 
     Policy = Callable[[], "TopicPolicy"]  # asked only where something depends on it: settings may have to be read

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import file_name
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import LINK, DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile, look, taken
-from engine.layout import file_name
 from engine.overlay.changes import Changes, Operation
 from engine.overlay.open_file import OverlayFile, WritableOverlayFile
 from engine.overlay.tree import NO_ENTRY, Directory, File, Tree

@@ -244,7 +244,7 @@ def _encode_body(spec: BatchSpec, rows: _Rows, base_timestamp: int) -> bytearray
 def _deflate(spec: BatchSpec, data: bytes | bytearray) -> bytes | bytearray:
     if spec.codec == Codec.NONE:
         return data
-    from engine.record.codecs import deflate  # the codec libraries, only where one is used
+    from engine.record.codecs.codecs import deflate  # the codec libraries, only where one is used
 
     packed = deflate(spec.codec, data, level=spec.level, magic=spec.magic)
     if len(packed) > INT_MAX - BATCH_HEADER.size:

@@ -20,9 +20,9 @@ from engine.formats import (
     BatchField,
     RecordField,
 )
-from engine.record.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.control import increment_sequence, last_sequence
 from engine.record.reader import ChunkReader
-from engine.record.sequences import increment_sequence, last_sequence
 from engine.record.soundness import unsound_batches, unsound_end
 from engine.record.windows import LogWalk
 

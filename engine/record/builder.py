@@ -29,8 +29,7 @@ from engine.record.assembly import (
     legacy_overhead,
 )
 from engine.record.columns import RecordColumns
-from engine.record.control import MARKERS, encode_control_key, encode_end_txn_marker
-from engine.record.sequences import increment_sequence
+from engine.record.control import MARKERS, encode_control_key, encode_end_txn_marker, increment_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

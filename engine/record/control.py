@@ -6,7 +6,7 @@ Versions above those known are read as the highest known one, since later ones m
 
 from __future__ import annotations
 
-from engine.formats import CONTROL_KEY, END_TXN_MARKER, ControlKey, ControlType, EndTxnMarker
+from engine.formats import CONTROL_KEY, END_TXN_MARKER, INT_MAX, NO_SEQUENCE, ControlKey, ControlType, EndTxnMarker, to_int
 
 MARKERS = (ControlType.ABORT, ControlType.COMMIT)
 
@@ -60,3 +60,22 @@ def end_txn_marker(value: bytes | memoryview | None) -> int:
     if version < 0:
         raise ControlRecordInvalid(f"the transaction marker's value has version {version}")
     return coordinator_epoch
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """The sequence `increment` records later."""
+    if sequence > to_int(INT_MAX - increment):
+        return to_int(increment - (INT_MAX - sequence) - 1)
+    return to_int(sequence + increment)
+
+
+def decrement_sequence(sequence: int, decrement: int) -> int:
+    """The sequence `decrement` records earlier."""
+    if sequence < decrement:
+        return to_int(INT_MAX - to_int(decrement - sequence) + 1)
+    return to_int(sequence - decrement)
+
+
+def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
+    """Sequence of the last record of a batch; NO_SEQUENCE where the batch has none (DefaultRecordBatch.lastSequence)."""
+    return NO_SEQUENCE if base_sequence == NO_SEQUENCE else increment_sequence(base_sequence, last_offset_delta)

@@ -26,7 +26,7 @@ from engine.formats import (
 )
 from engine.kernels.checksum import IEEE, make_tables
 from engine.kernels.legacy import decode_messages, measure_messages
-from engine.record.codecs import FINDINGS, InflateStatus, inflate
+from engine.record.codecs.codecs import FINDINGS, InflateStatus, inflate
 from engine.record.damage import Problem, unknown_codec
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from engine.formats import BATCH_HEADER, MAGIC_V2, NO_SEQUENCE, RecordField, Status
 from engine.kernels.encode import measure_records
 from engine.record.assembly import BatchSpec, UnbuildableBatch, encode_batch
-from engine.record.sequences import increment_sequence
+from engine.record.control import increment_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

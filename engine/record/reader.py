@@ -14,8 +14,8 @@ from engine.formats import CODEC_MASK, CONTROL_FLAG, LEFT_OUT, MAGIC_V2, BatchFi
 from engine.kernels.decode import decode_records, read_varint
 from engine.kernels.frames import inflate_frames
 from engine.kernels.select import run_end
-from engine.record.bounded import MAX_DECOMPRESSED_BYTES
-from engine.record.codecs import FINDINGS, Inflated, InflateStatus, inflate
+from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.codecs.codecs import FINDINGS, Inflated, InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.legacy import decode_entry, decode_plain
 
@@ -139,8 +139,8 @@ class _Arenas:
 
     def _fill_at_once(self) -> int:
         """Ordinary batches, as many as there are and as fit `room`, in one call of a kernel → bytes of it that are taken."""
-        from engine.record.libzstd import calls_for
-        from engine.record.lz4_frames import written_checksums
+        from engine.record.codecs.libzstd import calls_for
+        from engine.record.codecs.lz4 import written_checksums
 
         data, table = self._window.data, self._window.batches.table
         library = calls_for(table, self._row, self._end)

@@ -1,5 +1,7 @@
 """Records of `__consumer_offsets`: offsets, classic, consumer and share groups (Kafka 4.3.1; see notation.py)."""
 
+from __future__ import annotations
+
 MESSAGES = """
 message LegacyOffsetCommitKey key 0 versions 0
   group      string
@@ -182,4 +184,22 @@ message ConsumerGroupRegularExpressionValue value 16 versions 0 flexible 0+
   topics     []string
   version    int64
   timestamp  int64
+"""
+
+
+CONSUMER_PROTOCOL = """
+message ConsumerProtocolSubscription versions 0-3
+  topics           []string
+  userData         bytes?            = null
+  ownedPartitions  []TopicPartition  1+ ignorable
+    topic          string
+    partitions     []int32
+  generationId     int32             2+ = -1 ignorable
+  rackId           string?           3+ = null ignorable
+
+message ConsumerProtocolAssignment versions 0-3
+  assignedPartitions  []TopicPartition
+    topic             string
+    partitions        []int32
+  userData            bytes?  = null
 """

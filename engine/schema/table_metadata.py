@@ -1,5 +1,7 @@
 """Records of `__cluster_metadata` and its snapshots (Kafka 4.3.1; see notation.py)."""
 
+from __future__ import annotations
+
 MESSAGES = """
 message RegisterBrokerRecord record 0 versions 0-4 flexible 0+
   brokerId               int32
@@ -165,4 +167,40 @@ message RegisterControllerRecord record 27 versions 0 flexible 0+
 
 message ClearElrRecord record 28 versions 0 flexible 0+
   topicName  string
+"""
+
+
+CONTROL_RECORDS = """
+message LeaderChangeMessage control 2 versions 0-1 flexible 0+
+  version             int16
+  leaderId            int32
+  voters              []Voter
+  grantingVoters      []Voter
+  struct Voter
+    voterId           int32
+    voterDirectoryId  uuid  1+
+
+message SnapshotHeaderRecord control 3 versions 0 flexible 0+
+  version                    int16
+  lastContainedLogTimestamp  int64
+
+message SnapshotFooterRecord control 4 versions 0 flexible 0+
+  version  int16
+
+message KRaftVersionRecord control 5 versions 0 flexible 0+
+  version       int16
+  kRaftVersion  int16
+
+message VotersRecord control 6 versions 0 flexible 0+
+  version                  int16
+  voters                   []Voter
+    voterId                int32
+    voterDirectoryId       uuid
+    endpoints              []Endpoint
+      name                 string
+      host                 string
+      port                 uint16
+    kRaftVersionFeature    KRaftVersionFeature
+      minSupportedVersion  int16
+      maxSupportedVersion  int16
 """

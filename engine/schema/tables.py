@@ -10,25 +10,25 @@ from engine.schema.notation import Catalogue
 @cache
 def offsets() -> Catalogue:
     """Records of `__consumer_offsets`, and what their bytes hold."""
-    from engine.schema import table_consumer, table_group, table_streams
+    from engine.schema import table_group, table_streams
 
-    return Catalogue(table_group.MESSAGES + table_streams.MESSAGES + table_consumer.MESSAGES)
+    return Catalogue(table_group.MESSAGES + table_streams.MESSAGES + table_group.CONSUMER_PROTOCOL)
 
 
 @cache
 def transactions() -> Catalogue:
     """Records of `__transaction_state`."""
-    from engine.schema import table_transaction
+    from engine.schema import table_remote
 
-    return Catalogue(table_transaction.MESSAGES)
+    return Catalogue(table_remote.TRANSACTION_STATE)
 
 
 @cache
 def share_group_state() -> Catalogue:
     """Records of `__share_group_state`."""
-    from engine.schema import table_share
+    from engine.schema import table_streams
 
-    return Catalogue(table_share.MESSAGES)
+    return Catalogue(table_streams.SHARE_GROUP_STATE)
 
 
 @cache
@@ -50,6 +50,6 @@ def remote_log_metadata() -> Catalogue:
 @cache
 def control() -> Catalogue:
     """KRaft's control records."""
-    from engine.schema import table_control
+    from engine.schema import table_metadata
 
-    return Catalogue(table_control.MESSAGES)
+    return Catalogue(table_metadata.CONTROL_RECORDS)

@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import os
+import select
+import stat
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.discovery.names import file_name, parse_partition_dir
+from engine.errors import KafkalogError, UsageError
+from engine.files import Files, now_ms
 from engine.formats import CODEC_NAMES, INT_MAX, INT_MIN
+from engine.kafka07.entries import CODEC_NAMES_07
+from engine.log.append.intake_07 import LineIntake07, SetIntake07
+from engine.log.logdir.log_dirs import find_log_dirs, rights_of_owner
+from engine.log.logdir.log_manager import refuse_metadata_log, refuse_topic_name
+from engine.record.lines import JsonLines, TextLines
+from kafkalog_cli.app import printable
 from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_log_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.imports import load_everything
+from kafkalog_cli.interruption import INTERRUPTION, Interrupted
 from kafkalog_cli.options import PATH, Whole, size_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.kafka07.log import Log07
+    from engine.log.append.frames import Appended
+    from engine.log.append.intake import Intake
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.report import Report
+    from engine.record.assembly import BatchSpec
+
 
 _SECTIONS = (
     Section("Input", ("--input", "--input-format", "--ignore-unknown", "--separator", "--null", "--timestamp")),
@@ -74,6 +103,468 @@ def command(**values: Any) -> int:
     comes first. With --quarantine DIR a log that has to be recovered is truncated at the damage, as a broker does, and records
     are appended there; `kafkalog restore` undoes both. The rest of a write that was cut off is truncated and reported.
     """
-    from kafkalog_cli.appending import append
-
     return append(values)
+
+
+_CHUNK = 1 << 20  # bytes that wait for the rest of their line or batch, more where it is longer
+
+
+def append(values: dict[str, Any]) -> int:
+    """Append the input to the partition that the options name → exit status."""
+    from engine.files import Files
+    from engine.log.append.damaged_end import refuse_damaged_end
+    from engine.log.operations.mending import settle_topic_id
+    from engine.log.quarantine.seam import QuarantiningFiles
+    from kafkalog_cli.app import Outcome
+    from kafkalog_cli.partitions import check_metrics, run
+    from kafkalog_cli.render_report import stopped_line
+
+    try:
+        _check(values)
+        values["paths"] = (values["path"],)
+        check_metrics(values)
+        with _open(values["source"]) as descriptor:
+            was_there = Files().exists(values["path"])
+            is_new = make_partition(values["path"], create=values["create"], dry_run=values["dry_run"])
+            managers: list[LogManager] = []
+
+            def meet(manager: LogManager) -> None:
+                managers.append(manager)
+                [place] = manager.cluster.log_dirs[0].places
+                kept = manager.files_of(place.log_dir)
+                if not was_there and isinstance(kept, QuarantiningFiles):
+                    kept.note_made(place.path)
+
+            def work(log: UnifiedLog) -> None:
+                refuse_damaged_end(log)
+                session = Session(log, values, descriptor)
+                [place] = managers[0].cluster.log_dirs[0].places
+                settle_topic_id(
+                    log.local_log.files, managers[0].cluster, place, log.report, values["topic_id"], is_new=is_new
+                )
+                session.run()
+
+            def work_07(log: Log07, report: Report) -> None:
+                _append_07(log, report, values, descriptor)
+
+            status = run("append", values, _once(work), work_07, meet)
+    except KafkalogError as error:
+        if values["form"] == "json":
+            click.echo(stopped_line(error))
+        outcome = Outcome()
+        outcome.error(error)
+        return outcome.finish()
+    return status
+
+
+def _append_07(log: Log07, report: Report, values: dict[str, Any], descriptor: int) -> None:
+
+    Session07(log, report, values, descriptor).run()
+
+
+def _once(work: Callable[[UnifiedLog], None]) -> Callable[[UnifiedLog], None]:
+    """`work`, which reads its input and can not be done again on the log that was recovered meanwhile."""
+    begun = False
+
+    def guarded(log: UnifiedLog) -> None:
+        nonlocal begun
+        if begun:
+            what = f"{log.directory}: had to be recovered while records were appended; it holds those acknowledged above"
+            raise KafkalogError(what, "append what comes behind them again")
+        begun = True
+        work(log)
+
+    return guarded
+
+
+def _check(values: dict[str, Any]) -> None:
+    """Raise UsageError for options that do not go together."""
+    from engine.errors import UsageError
+    from engine.log.operations.mending import check_topic_id
+
+    if values["topic_id"] is not None:
+        check_topic_id(values["topic_id"])
+    if values["follower"] and values["form_in"] != "raw":
+        raise UsageError("--follower is for raw batches, which have offsets of their own", "add --input-format raw")
+    if values["transaction"] and values["producer_id"] < 0:
+        raise UsageError("a transaction needs a producer", "add --producer-id N")
+    for name in ("sequence", "producer_epoch"):
+        if values[name] is not None and values["producer_id"] < 0:
+            raise UsageError(f"--{name.replace('_', '-')} is a producer's", "add --producer-id N")
+    if values["ignore_unknown"] and values["form_in"] != "json":
+        raise UsageError("--ignore-unknown is about members of JSON objects", "leave it out")
+    if values["producer_id"] >= 0 and values["form_in"] == "raw":
+        raise UsageError("raw batches name their own producers", "leave --producer-id out")
+    if values["flush_messages"] is not None:
+        values["settings"] = (*values["settings"], ("flush.messages", str(values["flush_messages"])))
+
+
+@contextmanager
+def _open(source: str) -> Iterator[int]:
+    """A descriptor of the input. Raises UnreadableFile."""
+    from engine.errors import UnreadableFile
+    from engine.files import unreadable
+
+    if source == "-":
+        yield 0
+        return
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise unreadable(source, error) from error
+    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        what = f"{source}: a directory; --input reads one file"
+        raise UnreadableFile(what, do="append its segments one after the other, each with --input-format raw")
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+class _InputFailed(KafkalogError):
+    """The input can not be read any further."""
+
+    code = "unreadable-file"
+
+
+class Session:
+    """One run over the input, with `log` open."""
+
+    _intake: Intake
+
+    def __init__(self, log: UnifiedLog, values: dict[str, Any], descriptor: int) -> None:
+        from engine.errors import UsageError
+        from engine.record.lines import JsonLines
+
+        if values["magic"] is not None:
+            raise UsageError(f"{log.directory}: --magic is for logs of Kafka 0.7, and this is none", path=log.directory)
+        self._log = log
+        self._json = JsonLines(ignore_unknown=values["ignore_unknown"])
+        self._begin(values, descriptor, log.directory)
+        self._spec = self._producer_spec()
+        self._epoch = self._leader_epoch()
+        self._intake = self._make_intake()
+
+    def _begin(self, values: dict[str, Any], descriptor: int, directory: str) -> None:
+        self._values, self._descriptor, self._directory = values, descriptor, directory
+        self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._flushed_at = time.monotonic()
+
+    def run(self) -> None:
+        """Append everything. What is refused goes into the report; what came before it is kept.
+
+        Of what else fails, such as a disk without room, the report says how much of the input is in the log all the same.
+        """
+        try:
+            self._run()
+        except KafkalogError:
+            self._note_unfinished()
+            raise
+
+    def _run(self) -> None:
+        from engine.kafka07.segment import Refused07
+        from engine.log.append_errors import AppendRefused
+        from engine.log.report import Action
+        from engine.record.assembly import UnbuildableBatch
+        from engine.record.json_record import LineInvalid
+
+        kind, refusal = self._values["transaction"], None
+        INTERRUPTION.pardon()  # what was read is appended, and what is appended gets to the disk
+        try:
+            self._read_all()
+        except (AppendRefused, LineInvalid, UnbuildableBatch, Refused07, _InputFailed) as error:
+            refusal = f"{_text(error)}; {{}} {self._unit} before it are in the log"
+        except Interrupted as error:
+            refusal = f"{error}: {{}} {self._unit} of the input are in the log, and on the disk"
+        if refusal is not None:
+            done = self._intake.appended.amount
+            self._report().add(Action.REFUSED, "", refusal.format(done), records=done)
+            kind = "abort" if kind == "commit" else kind  # half a transaction is none
+        self._note_cut_off()
+        if kind in ("commit", "abort"):
+            self._end_transaction(kind)
+        self._flush()
+        if self._json.skipped:
+            click.echo(f"{self._json.skipped} lines of the input are no records of data: passed over", err=True)
+
+    def _note_unfinished(self) -> None:
+        """Say how far it came. Nothing is synced once more: behind a sync that failed the next one may lie."""
+        from engine.log.report import Action
+
+        self._acknowledge()
+        outcome = self._intake.appended
+        where = "" if outcome.last is None else f" (up to offset {outcome.last.last_offset})"
+        there = f"{outcome.amount} {self._unit} of the input are in the log{where}"
+        what = f"it ended in the middle: {there}, {outcome.told} of them on the disk"
+        self._report().add(Action.REFUSED, "", what, records=outcome.amount)
+
+    def _note_cut_off(self) -> None:
+        """Say what of the input nobody is going to read: Kafka takes it, or leaves it out, without a word."""
+        from engine.findings import Severity
+        from engine.log.report import Action
+
+        count, first = self._intake.appended.cut_off, self._intake.appended.first_cut_off
+        if first is None:
+            return
+        if self._values["follower"]:
+            at = f"offset {first.last_offset}"
+            what = (f"{count} batches of the input can not be read to their end, the first one ends at {at}: {first.cut_off}"
+                    "; a follower takes them as they are, and so they are in the log")
+        else:
+            at = f"offsets {first.first_offset} to {first.last_offset}"
+            what = (f"{count} compressed sets of the input end inside a message, the first one is at {at}: {first.cut_off}"
+                    "; a broker leaves out what is cut off, and so it is not in the log")
+        self._report().add(Action.EXPLAINED, "", what, severity=Severity.ERROR)
+
+    # ---- what depends on the kind of log; see Session07 -----------------------------------------------
+
+    _unit = "records"  # what lies between two offsets
+
+    def _report(self) -> Report:
+        return self._log.report
+
+    def _sync(self) -> None:
+        self._log.flush()
+
+    def _synced(self) -> int:
+        """The offset up to which everything is on the disk."""
+        return self._log.recovery_point
+
+    # ---- what the options ask for -----------------------------------------------------------------
+
+    def _producer_spec(self) -> BatchSpec:
+        from engine.formats import CODEC_NAMES, Codec
+        from engine.log.append.intake import with_producer
+        from engine.record.assembly import BatchSpec
+
+        values = self._values
+        spec = BatchSpec(
+            codec=Codec(CODEC_NAMES.index(values["compression"])), level=values["level"],
+            transactional=values["transaction"] is not None,
+        )  # fmt: skip
+        return with_producer(self._log, spec, values["producer_id"], values["producer_epoch"], values["sequence"])
+
+    def _leader_epoch(self) -> int:
+        """Raises UsageError for an epoch that is over: noting it would drop the later ones from leader-epoch-checkpoint."""
+        from engine.errors import UsageError
+
+        latest, wanted = self._log.leader_epoch_cache.latest_epoch, self._values["leader_epoch"]
+        if wanted is None:
+            return latest or 0
+        if latest is not None and wanted < latest:
+            what = f"{self._log.directory}: the log has records of leader epoch {latest}: a leader of epoch {wanted} is fenced"
+            raise UsageError(what, do=f"--leader-epoch {latest} or higher, or leave it out")
+        return int(wanted)
+
+    def _make_intake(self) -> Intake:
+        from engine.log.append.intake import BatchIntake, FollowerIntake, LineIntake
+        from engine.record.lines import TextLines
+        from engine.record.packing import Packer
+
+        values = self._values
+        if values["follower"]:
+            return FollowerIntake(self._log) if values["leader_epoch"] is None else FollowerIntake(self._log, self._epoch)
+        if values["form_in"] == "raw":
+            return BatchIntake(self._log, self._epoch)
+        is_text = values["form_in"] == "text"
+        reader = TextLines(os.fsencode(values["separator"]), os.fsencode(values["null"])) if is_text else self._json
+        packer = Packer(self._spec, values["batch_size"])
+        return LineIntake(self._log, reader, packer, self._epoch, values["timestamp"])
+
+    # ---- input ------------------------------------------------------------------------------------
+
+    def _read_all(self) -> None:
+        buffer, seen, filled, is_last = bytearray(_CHUNK), 0, 0, False
+        while not is_last:
+            if filled == len(buffer):
+                buffer += bytes(max(_CHUNK, filled // 4))
+            with INTERRUPTION.at_once():
+                is_due = not self._wait()
+                if not is_due:
+                    filled, is_last = self._fill(buffer, filled)
+            if is_due:
+                self._flush()
+                continue
+            self._set_clock()
+            if is_last or self._intake.is_whole(buffer, seen, filled):
+                buffer, filled = self._take(buffer, filled, is_last=is_last)
+            seen = filled
+            self._flush_in_time()
+
+    def _take(self, buffer: bytearray, filled: int, *, is_last: bool) -> tuple[bytearray, int]:
+        """Append what is whole → the buffer to read into, and how many bytes wait in it. A buffer that grew is given away."""
+        if len(buffer) > _CHUNK:
+            piece, buffer = buffer, bytearray(_CHUNK)
+            del piece[filled:]
+        else:
+            piece = buffer[:filled]
+        done = self._intake.take(piece, is_last=is_last)
+        left = filled - done
+        buffer += bytes(max(0, left - len(buffer)))
+        buffer[:left] = memoryview(piece)[done:]
+        return buffer, left
+
+    def _fill(self, buffer: bytearray, filled: int) -> tuple[int, bool]:
+        """Read what there is, of a file as much as the buffer takes → (bytes in the buffer, was that the end)."""
+        while filled < len(buffer):
+            try:
+                count = os.readv(self._descriptor, [memoryview(buffer)[filled:]])
+            except OSError as error:
+                raise _InputFailed(f"{self._values['source']}: {error.strerror}") from error
+            if count == 0:
+                return filled, True
+            filled += count
+            if not self._is_file:
+                break
+        return filled, False
+
+    def _wait(self) -> bool:
+        """Wait for input; False: the time to flush came first."""
+        due = self._values["flush_ms"]
+        if due is None or not self._intake.appended.is_waiting:
+            return True
+        left = self._flushed_at + due / 1000 - time.monotonic()
+        ready, _, _ = select.select([self._descriptor], [], [], max(0, left))
+        return bool(ready)
+
+    def _set_clock(self) -> None:
+        from engine.files import now_ms
+
+        if self._values["now"] is None:
+            self._log.now = now_ms()
+
+    # ---- what is on the disk ----------------------------------------------------------------------
+
+    def _end_transaction(self, kind: str) -> None:
+        from engine.formats import ControlType
+        from engine.log.append.intake import end_transaction
+
+        marker = end_transaction(
+            self._log, ControlType[kind.upper()], self._spec, leader_epoch=self._epoch,
+            coordinator_epoch=self._values["coordinator_epoch"],
+        )  # fmt: skip
+        self._flush()
+        self._say({"event": kind, "offset": marker.first_offset}, f"{kind} marker at offset {marker.first_offset}")
+
+    def _flush_in_time(self) -> None:
+        due = self._values["flush_ms"]
+        if due is not None and time.monotonic() - self._flushed_at >= due / 1000:
+            self._flush()
+        else:
+            self._acknowledge()
+        if self._intake.appended.is_full:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._sync()
+        self._flushed_at = time.monotonic()
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Print what the recovery point has passed, runs of offsets together."""
+        for run in self._intake.appended.take(self._synced()):
+            self._say_run(run)
+
+    def _say_run(self, run: Appended) -> None:
+        first, last = run.first_offset, run.last_offset
+        event = "duplicate" if run.is_duplicate else "appended"
+        there = ", there already" if run.is_duplicate else ""
+        values = {"event": event, "firstOffset": first, "lastOffset": last, self._unit: run.amount}
+        self._say(values, f"offsets {first} to {last} ({run.amount} {self._unit}{there})")
+
+    def _say(self, values: dict[str, Any], text: str) -> None:
+        name = self._directory
+        if self._values["form"] == "json":
+            click.echo(json.dumps({"partition": name, **values}))
+        else:
+            click.echo(printable(f"{name}: {text}"))
+
+
+def _text(error: KafkalogError) -> str:
+    records = getattr(error, "records", None)
+    return str(error) if not records else f"{error} (record {records[0][0]} of its batch: {records[0][1]})"
+
+
+# what a log of 0.7 has nothing for: option → (value by name, what it is where nobody says)
+_UNKNOWN = {
+    "--follower": ("follower", False), "--producer-id": ("producer_id", -1), "--producer-epoch": ("producer_epoch", None),
+    "--sequence": ("sequence", None), "--transaction": ("transaction", None), "--leader-epoch": ("leader_epoch", None),
+    "--timestamp": ("timestamp", None), "--compression-level": ("level", None),
+}  # fmt: skip
+
+
+class Session07(Session):
+    """One run over the input, with a log of 0.7 open. Between two of its offsets lies a byte."""
+
+    _unit = "bytes"
+
+    def __init__(self, log: Log07, report: Report, values: dict[str, Any], descriptor: int) -> None:
+        _check_07(log.directory, values)
+        self._log_07, self._report_07 = log, report
+        self._json = JsonLines(ignore_unknown=values["ignore_unknown"])
+        self._begin(values, descriptor, log.directory)
+        self._intake = self._intake_07()
+
+    def _intake_07(self) -> Intake:
+        values = self._values
+        if values["form_in"] == "raw":
+            return SetIntake07(self._log_07, self._now, values["batch_size"])
+        is_text = values["form_in"] == "text"
+        reader = TextLines(os.fsencode(values["separator"]), os.fsencode(values["null"])) if is_text else self._json
+        return LineIntake07(
+            self._log_07, reader, self._now, magic=1 if values["magic"] is None else int(values["magic"]),
+            codec=CODEC_NAMES.index(values["compression"]), batch_size=values["batch_size"],
+        )  # fmt: skip
+
+    def _now(self) -> int:
+        return now_ms() if self._values["now"] is None else int(self._values["now"])
+
+    def _set_clock(self) -> None:
+        """The log is told the time with each set."""
+
+    def _report(self) -> Report:
+        return self._report_07
+
+    def _sync(self) -> None:
+        self._log_07.flush(self._now())
+
+    def _synced(self) -> int:
+        return self._log_07.log_end_offset
+
+
+def _check_07(directory: str, values: dict[str, Any]) -> None:
+    """Raise UsageError for what a log of 0.7 has nothing for."""
+    given = [option for option, (name, default) in _UNKNOWN.items() if values[name] != default]
+    if given:
+        raise UsageError(f"{directory}: a log of Kafka 0.7, which has nothing for {', '.join(given)}", path=directory)
+    if CODEC_NAMES.index(values["compression"]) >= len(CODEC_NAMES_07):
+        what = f"{directory}: a log of Kafka 0.7, which knows none, gzip and snappy, not {values['compression']}"
+        raise UsageError(what, path=directory)
+
+
+def make_partition(path: str, *, create: bool, dry_run: bool) -> bool:
+    """Make the partition directory if there is none and it is asked for: was it?
+
+    Raises UsageError, NoLogOfBrokers for a name that none can have, MetadataLogRefused, UnwritableFile.
+    """
+    files, directory = Files(), path.rstrip("/") or path
+    directory = files.resolve(directory) if file_name(directory) in (".", "..") else directory
+    named = parse_partition_dir(file_name(files.absolute(directory)))
+    if named is None:
+        if files.exists(directory):
+            find_log_dirs(files, [directory])  # which knows what to say of a place that is none of Kafka's
+        raise UsageError(f"{directory}: no partition directory, which has a name such as orders-7")
+    if files.exists(directory):
+        return create and not files.list(directory)  # left by one that came no further
+    if not create or dry_run:
+        what = f"{directory}: there is no such partition directory"
+        raise UsageError(what, "a dry run does not make it" if create else "--create makes it")
+    refuse_topic_name(directory, named.topic)
+    refuse_metadata_log(directory, named.topic)
+    around = directory.rpartition("/")[0] or "."
+    load_everything(files, [around])
+    with rights_of_owner(files, [around]):
+        files.make_directory(directory)
+        files.sync_directory(around)
+    return True

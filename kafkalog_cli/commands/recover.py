@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.errors import UsageError, argument
 from kafkalog_cli.engine_options import OUTPUT, RECOVERING, SETTINGS, quarantine_options, recovering_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.partitions import session
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from engine.errors import KafkalogError
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.report import Report
+    from kafkalog_cli.engine_options import Opening
+    from kafkalog_cli.progress import Progress
+
 
 _SECTIONS = (
     Section("What is done", ("--full", "--salvage", "--accept-metadata-loss", "--start-beyond-end", "--mark-clean",
@@ -54,6 +66,30 @@ def command(**values: Any) -> int:
 
     What is cut, replaced or removed is kept in a quarantine, from which `kafkalog restore` puts it back.
     """
-    from kafkalog_cli.recovering import run
-
     return run(values)
+
+
+def run(values: dict[str, Any]) -> int:
+    """Recover what PATHS name → exit status."""
+    if values["mark_clean"] and values["clean_start"]:
+        raise click.UsageError("--mark-clean needs a full check, which --clean-start leaves out")
+    if values["full"] and (values["clean_start"] or values["recovery_point"] is not None):
+        raise click.UsageError("--full excludes --clean-start and --recovery-point")
+    if values["full"]:
+        values["recovery_point"] = 0
+
+    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
+        from engine.log.operations.recover import RecoverOptions, recover
+
+        part = next((log_dir for log_dir in manager.cluster.log_dirs if not log_dir.is_whole), None)
+        if part is not None and values["mark_clean"]:
+            what = f"{part.places[0].path}: a partition; --mark-clean is said of a log dir, when all its logs are proven"
+            raise UsageError(what, do=f"name the log dir: kafkalog recover --mark-clean {argument(part.path)}")
+        options = RecoverOptions(
+            opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.keep_deleted, values["salvage"],
+            values["accept_metadata_loss"], values["start_beyond_end"], values["mark_clean"], opening.jobs,
+        )
+        yield from recover(manager, options, errors, progress.done)
+
+    errors: list[KafkalogError] = []
+    return session("recover", values, perform, errors, with_metadata=True)

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
 import click
 
+from engine.discovery.names import file_name, parent_of
+from engine.discovery.sink_commits import MANIFEST, STAGING
+from engine.errors import KafkalogError, UnreadableFile
+from engine.log.quarantine.places import time_text
+from engine.log.quarantine.restore import Restored, Undone
+from kafkalog_cli.app import UNREADABLE, Outcome, kept_in, printable
+from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.imports import load_everything
+from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
 from kafkalog_cli.options import PATH, Duration, object_lines_option, version_option, yes_option
+from kafkalog_cli.output import outlive_output, say_at_any_rate
+from kafkalog_cli.quarantining import would_keep
+from kafkalog_cli.render_report import stopped_line
+
+if TYPE_CHECKING:
+    from engine.files import Files, ReadOnlyFiles
+    from engine.log.quarantine.kept import Kept
+    from engine.log.quarantine.seam import QuarantiningFiles
+    from kafkalog_spark.sink.undoing import LastCommit
+
 
 _SECTIONS = (
     Section("What is done", ("--list", "--prune", "--older-than", "--force", "--salvage", "--dry-run", "--yes")),
@@ -53,8 +76,6 @@ def command(
     deletes only directories with a manifest of kafkalog's and nothing else in them. A quarantine from which restoring was begun
     stays until restoring is done.
     """
-    from kafkalog_cli import restoring
-
     if lists and prunes:
         raise click.UsageError("--list and --prune exclude each other")
     if (lists or prunes) and (force or salvage):
@@ -62,7 +83,361 @@ def command(
     if prunes != (older_than_ms is not None):
         raise click.UsageError("--prune and --older-than belong together: --prune --older-than 30d")
     if lists:
-        return restoring.show(paths, form)
+        return show(paths, form)
     if older_than_ms is not None:
-        return restoring.prune(paths, older_than_ms, form, dry_run=dry_run, yes=yes)
-    return restoring.run(paths, force=force, salvage=salvage, dry_run=dry_run, yes=yes, form=form)
+        return prune(paths, older_than_ms, form, dry_run=dry_run, yes=yes)
+    return run(paths, force=force, salvage=salvage, dry_run=dry_run, yes=yes, form=form)
+
+
+def run(paths: tuple[str, ...], *, force: bool, salvage: bool, dry_run: bool, yes: bool, form: str) -> int:
+    """Undo what each of the quarantines tells of, and stopped commits in log dirs → exit status."""
+    outlive_output()
+    files = _files(dry_run=dry_run)
+    if not paths:
+        raise click.UsageError("name quarantines; kafkalog restore --list shows which there are")
+    directories = [path.rstrip("/") or path for path in paths]
+    status = 0
+    try:
+        if len(directories) > 1 and not (dry_run or yes) and not agreed(_summary(files, directories)):
+            return DECLINED
+        for directory in directories:
+            if file_name(directory) == MANIFEST or _is_half_committed(files, directory):
+                status = max(status, undo(files, directory, form, dry_run=dry_run))
+            else:
+                status = max(status, _restore(files, directory, force=force, salvage=salvage, dry_run=dry_run, form=form))
+            if INTERRUPTION.status:
+                return INTERRUPTION.status
+    except KafkalogError as error:
+        if form == "json":
+            click.echo(stopped_line(error))
+        outcome = Outcome()
+        outcome.error(error)
+        status = max(status, outcome.finish())
+    return status
+
+
+def undo(files: Files, path: str, form: str, *, dry_run: bool = False) -> int:
+    """Undo a commit of Spark's sink → exit status: the one that was stopped in a log dir, or the last one by its manifest."""
+    if file_name(path) == MANIFEST:
+        return undo_last(files, parent_of(files.absolute(path)), form, dry_run=dry_run)
+    return undo_commits(files, path, form, dry_run=dry_run)
+
+
+def _is_half_committed(files: Files, directory: str) -> bool:
+    from engine.log.quarantine.kept import is_quarantine
+
+    return not is_quarantine(files, directory) and files.exists(f"{directory}/{STAGING}")
+
+
+def _files(*, dry_run: bool) -> Files:
+    from engine.files import ReadOnlyFiles, now_ms
+    from engine.overlay import OverlayFiles
+
+    return OverlayFiles(ReadOnlyFiles(), now_ms()) if dry_run else HeedingFiles()
+
+
+def _summary(files: Files, directories: list[str]) -> str:
+    from engine.log.quarantine.kept import describe, is_quarantine
+
+    kept = [describe(files, directory) for directory in directories if is_quarantine(files, directory)]
+    log_dirs = {log_dir for one in kept if one is not None for log_dir in one.log_dirs}
+    size = sum(one.size for one in kept if one is not None)
+    return f"restore: {len(log_dirs)} log dirs get back {size} bytes, from {len(directories)} quarantines"
+
+
+def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -> int:
+    """Undo commits of Spark's sink that were stopped in a log dir → exit status. Neither Spark nor a session is needed."""
+    from engine.discovery.sink_commits import half_commit
+    from engine.files import now_ms
+    from kafkalog_spark.sink.staging import clear_leftovers, holding
+
+    outcome = Outcome()
+    journal = None
+    try:
+        with INTERRUPTION:
+            files.info(log_dir)  # it is there
+            if files.exists(f"{log_dir}/{STAGING}"):
+                load_everything(files, [log_dir, *(f"{log_dir}/{name}" for name in files.list(log_dir))])
+                with holding(files, log_dir):
+                    journal = half_commit(files, log_dir)
+                    clear_leftovers(files, log_dir, now_ms())
+    except KafkalogError as error:
+        if form == "json":
+            click.echo(stopped_line(error))
+        outcome.error(error)
+        return outcome.finish()
+    except Interrupted:
+        say_interrupted("the commit is not undone yet: call it again to go on")
+        return INTERRUPTION.status
+    if form == "json":
+        click.echo(json.dumps({"logDir": log_dir, "dryRun": dry_run, "undoneCommit": journal}))
+    else:
+        would = "would be " if dry_run else ""
+        click.echo(f"{printable(log_dir)}: " + (f"{would}undone: {printable(journal)}" if journal else "nothing to undo"))
+    return 0 if journal is None else 1
+
+
+def _aside(files: Files, log_dir: str, now: int, *, dry_run: bool) -> QuarantiningFiles:
+    """A quarantine of what is taken out of a log dir. Raises UnwritableFile."""
+    from engine.files import acting_as_root
+    from engine.log.quarantine.places import quarantine_beside
+    from engine.log.quarantine.seam import QuarantiningFiles
+
+    with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
+        directory, of = quarantine_beside(files, log_dir, now), (files.resolve(log_dir),)
+        aside = QuarantiningFiles(files, directory, command="restore", now=now, log_dirs=of, is_rehearsal=dry_run)
+        if not dry_run:
+            aside.make()
+    return aside
+
+
+def undo_last(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -> int:
+    """Undo the last commit of Spark's sink in a log dir, → exit status. A quarantine keeps what it wrote."""
+    from engine.files import acting_as_root, now_ms
+    from engine.log.logdir.log_dirs import locked
+    from kafkalog_spark.sink.staging import partitions
+    from kafkalog_spark.sink.undoing import last_commit, undo_last_commit
+
+    outcome, now = Outcome(), now_ms()
+    aside: QuarantiningFiles | None = None
+    try:
+        with INTERRUPTION:
+            files.info(f"{log_dir}/{MANIFEST}")  # it is there
+            places = partitions(files, log_dir)
+            load_everything(files, [log_dir, *places])
+            with locked(files, [log_dir], places), acting_as_root() if dry_run else nullcontext():  # which only reads
+                commit = last_commit(files, log_dir)
+                if commit is not None:
+                    aside = _aside(files, log_dir, now, dry_run=dry_run)
+                    try:
+                        undo_last_commit(aside, log_dir, commit, now)
+                    finally:
+                        INTERRUPTION.pardon()
+                        aside.finish()
+    except KafkalogError as error:
+        if form == "json":
+            click.echo(stopped_line(error))
+        outcome.error(error)
+        return outcome.finish()
+    except Interrupted:
+        say_interrupted("the commit is not undone yet: call it again to go on")
+        return INTERRUPTION.status
+    finally:
+        if aside is not None and aside.is_used and form == "text":
+            click.echo(would_keep(aside) if dry_run else kept_in(aside))
+    _say_undone(log_dir, commit, aside, form, dry_run=dry_run)
+    return 0
+
+
+def _say_undone(
+    log_dir: str, commit: LastCommit | None, aside: QuarantiningFiles | None, form: str, *, dry_run: bool
+) -> None:
+    for step in [] if commit is None else commit.steps:
+        what = "removed" if step.end < 0 else "truncated"
+        if form == "json":
+            click.echo(json.dumps({"undone": what, "path": f"{log_dir}/{step.name}", "offsets": step.offsets}))
+        else:
+            to = "" if step.end < 0 else f" to offset {step.end}"
+            click.echo(f"  {what} {printable(f'{log_dir}/{step.name}')}{to}, {step.offsets} offsets")
+    if form == "json":
+        undone = None if commit is None else commit.manifest.last
+        click.echo(json.dumps({"logDir": log_dir, "dryRun": dry_run, "undoneCommit": undone,
+                               "quarantine": None if aside is None else aside.directory}))
+    elif commit is None:
+        click.echo(f"{printable(log_dir)}: nothing to undo")
+    else:
+        would = "would be " if dry_run else ""
+        click.echo(f"{printable(log_dir)}: {would}undone: the commit of {time_text(commit.manifest.at_ms)}")
+
+
+def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_run: bool, form: str) -> int:
+    """Undo what the quarantine `directory` tells of, under the locks of its log dirs → exit status."""
+    from engine.files import acting_as_root, now_ms
+    from engine.log.logdir.log_dirs import locked
+    from engine.log.quarantine.kept import in_use
+    from engine.log.quarantine.manifest import STORED
+    from engine.log.quarantine.places import partitions_in, read_trusted
+    from engine.log.quarantine.restore import restore
+
+    outcome = Outcome()
+    done: list[tuple[int, int]] = []
+    try:
+        with INTERRUPTION:
+            manifest = read_trusted(files, directory, salvage=salvage)
+            kept, places = (directory, f"{directory}/{STORED}"), partitions_in(files, manifest)
+            load_everything(files, [*manifest.log_dirs, *places])
+            with (
+                locked(files, manifest.log_dirs, places, quarantine=kept), in_use(files, directory),
+                acting_as_root() if dry_run else nullcontext(),  # which only reads
+            ):  # fmt: skip
+                restored = restore(
+                    files, directory, force=force, salvage=salvage, keep=not dry_run, now=now_ms(),
+                    progress=lambda number, count: done.append((number, count)),
+                )
+    except KafkalogError as error:
+        if form == "json":
+            click.echo(stopped_line(error))
+        outcome.error(error)
+        if done and not dry_run:
+            click.echo(_half_way(done), err=True)
+        return outcome.finish()
+    except Interrupted:
+        say_interrupted(_half_way(done))
+        return INTERRUPTION.status
+    for line in (_json_lines if form == "json" else _text_lines)(restored, dry_run=dry_run):
+        click.echo(line)
+    if restored.aside is not None:
+        say_at_any_rate(kept_in(restored.aside), err=form != "text")
+    return max(outcome.finish(), 0 if restored.is_as_before else 4)
+
+
+def show(paths: tuple[str, ...], form: str) -> int:
+    """Print what can be undone in and below `paths` and beside log dirs among them → exit status."""
+    from engine.files import ReadOnlyFiles
+
+    outcome = Outcome()
+    try:
+        kept = _found(ReadOnlyFiles(), paths, outcome)
+    except KafkalogError as error:
+        outcome.error(error)
+        return outcome.finish()
+    for one in kept:
+        click.echo(json.dumps(_kept_fields(one)) if form == "json" else _kept_line(one))
+    if form == "text":
+        click.echo(f"{len(kept)} quarantines, {sum(one.size for one in kept)} bytes" if kept else "nothing to undo")
+    return outcome.finish()
+
+
+def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: bool, yes: bool) -> int:
+    """Delete the quarantines in and below `paths` and beside log dirs among them that are older → exit status."""
+    from engine.files import now_ms
+    from engine.log.quarantine.kept import as_partition, can_go
+    from engine.log.quarantine.kept import prune as delete
+
+    outlive_output()
+    outcome, files = Outcome(), _files(dry_run=dry_run)
+    before_ms = now_ms() - older_than_ms
+    for path in paths:
+        if as_partition(files, path) is not None:
+            raise click.UsageError(f"{path}: a partition; a quarantine may keep several: name the log dir, or the quarantine")
+    gone, verb = 0, "would delete" if dry_run else "deleted"
+    try:
+        old = [one for one in _found(files, paths, outcome) if can_go(one, before_ms)]
+        summary = f"restore --prune: {len(old)} quarantines, {sum(one.size for one in old)} bytes to go; it cannot be undone"
+        if old and not (dry_run or yes) and not agreed(summary):
+            return DECLINED
+        with INTERRUPTION:
+            load_everything(files, [one.path for one in old])
+            for one in old:
+                try:
+                    size = delete(files, one.path, before_ms)
+                except KafkalogError as error:
+                    outcome.error(error)
+                    continue
+                gone += size
+                fields = {**_kept_fields(one), "pruned": True, "dryRun": dry_run}
+                click.echo(json.dumps(fields) if form == "json" else f"{verb} {_kept_line(one)}")
+    except KafkalogError as error:
+        outcome.error(error)
+    except Interrupted:
+        say_interrupted("what is left of the quarantine in work is deleted by the same command")
+        return INTERRUPTION.status
+    if form == "text":
+        click.echo(f"{gone} bytes would be deleted" if dry_run else f"{gone} bytes deleted")
+        if dry_run:
+            click.echo("dry run: nothing was changed")
+    return outcome.finish()
+
+
+def _found(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> list[Kept]:
+    """What can be undone; a place that can not be looked into is a finding, and hides nothing else."""
+    from engine.findings import Finding, Where
+    from engine.log.quarantine.kept import find_kept
+
+    def missed(error: UnreadableFile) -> None:
+        path, what = error.path or "", str(error)
+        outcome.finding(Finding(UNREADABLE, Where(path), what.removeprefix(f"{path}: ")))
+
+    return find_kept(files, paths or (".",), missed)
+
+
+def _kept_line(kept: Kept) -> str:
+    when = "at an unknown time" if kept.created_ms is None else time_text(kept.created_ms)
+    of = f" of {', '.join(kept.log_dirs)}" if kept.log_dirs else ""
+    return printable(f"{kept.path}: {kept.command or 'a command'}{of}, {when}, {kept.size} bytes: {kept.state.value}")
+
+
+def _kept_fields(kept: Kept) -> dict[str, object]:
+    return {"path": kept.path, "command": kept.command, "createdMs": kept.created_ms, "logDirs": list(kept.log_dirs),
+            "bytes": kept.size, "state": kept.state.name.lower().replace("_", "-")}  # fmt: skip
+
+
+def _half_way(done: list[tuple[int, int]]) -> str:
+    if not done:
+        return "nothing was put back yet"
+    return f"{done[-1][0]} of {done[-1][1]} steps back are done: call it again to go on"
+
+
+def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
+    if restored.complete_before and restored.is_as_before:
+        return ["everything was put back already: nothing to do"]
+    steps = _by_file(restored.steps)
+    lines = [f"  {step.what} {printable(step.path)}{_amount(step)}" for step in steps]
+    lines += [f"  not put back: {printable(what)}" for what in restored.skipped]
+    lines += [f"  differs: {printable(one.path)} - {one.what}" for one in restored.differences]
+    count = sum(step.size for step in steps)
+    would = "would be " if dry_run else ""
+    command = printable(restored.manifest.command)
+    if restored.complete_before:
+        return [*lines, f"nothing is left that could be undone; it is not as before `{command}`"]
+    if restored.differences:
+        verdict = f"not as before `{command}`: {len(restored.differences)} files differ"
+    elif restored.skipped:
+        verdict = f"what can be undone of `{command}` is undone"
+    else:
+        verdict = f"as before `{command}`"
+    return [*lines, f"{len(steps)} changes {would}undone, {count} bytes put back: {verdict}"]
+
+
+def _by_file(steps: list[Undone]) -> list[Undone]:
+    """What the steps come to, for a reader: names that a file had only for a moment are no matter, nor what came between."""
+    seen: dict[str, Undone] = {}
+    last_names: dict[str, str] = {}  # by the name that a file had first, the one that it had at last
+    for step in steps:
+        path = step.path
+        if step.other is not None and step.what == "put back":
+            last_names[step.other] = path
+        before = seen.get(path)
+        if step.other is not None and step.what == "renamed":
+            last_names[path] = step.other
+            moved = seen.pop(step.other, None)
+            seen[path] = step if moved is None else moved._replace(path=path)
+        elif step.what == "removed" and path in last_names:
+            seen.pop(path, None)
+            target = last_names[path]
+            seen.setdefault(target, Undone("removed", target, 0))
+        else:
+            seen[path] = step if before is None else _joined(before, step)
+    return list(seen.values())
+
+
+def _joined(before: Undone, step: Undone) -> Undone:
+    """Two steps with one file."""
+    if step.what == "removed":
+        return step
+    return Undone(before.what if step.what == "shortened" else step.what, step.path, before.size + step.size)
+
+
+def _amount(step: Undone) -> str:
+    return f" ({step.size} bytes)" if step.size else ""
+
+
+def _json_lines(restored: Restored, *, dry_run: bool) -> list[str]:
+    lines = [json.dumps({"undone": step.what, "path": step.path, "bytes": step.size}) for step in restored.steps]
+    lines += [json.dumps({"notPutBack": what}) for what in restored.skipped]
+    lines += [json.dumps({"differs": one.what, "path": one.path}) for one in restored.differences]
+    total = {"command": restored.manifest.command, "dryRun": dry_run, "steps": len(restored.steps),
+             "bytes": sum(step.size for step in restored.steps), "wasComplete": restored.complete_before,
+             "asBefore": restored.is_as_before,
+             "quarantine": None if restored.aside is None else restored.aside.directory}
+    return [*lines, json.dumps(total)]

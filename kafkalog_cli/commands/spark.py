@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import signal
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import click
 from click.core import ParameterSource
 
+from kafkalog_cli.app import UNREADABLE, printable
+from kafkalog_cli.commands.restore import undo as undo_commit
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
 from kafkalog_cli.options import PATH, Whole, object_lines_option, size_option, version_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from kafkalog_spark.session import Work
+
 
 _SECTIONS = (
     Section("What is worked on", ("--topic", "--split-bytes", "--on-corruption")),
@@ -97,8 +118,6 @@ def command(
     Python the same jobs are functions of kafkalog_spark.jobs. undo alone needs no Spark: it makes log directories what they
     were before a write of the sink, or import, that was stopped in the middle of its commit.
     """
-    from kafkalog_cli.spark import Given, run_job, undo
-
     _refuse_of_others(context, job)
     if job == "undo":
         return undo(paths)
@@ -114,3 +133,301 @@ def command(
         shuffle,
     )  # fmt: skip
     return run_job(job, given, master, settings)
+
+
+_JAVAS_WORDS = re.compile(r"An error occurred while calling \S+|: [\w.$]+(?:Exception|Error): ")  # before what Java says
+_NOT_MADE = re.compile(r"Mkdirs failed to create (?:file:)?(.+?)(?:/_temporary/.*)? \(exists=")  # Hadoop says so
+_IN_PLACE = ("recover", "compact")
+_CAUSES = 20  # of an error, that are looked at
+_CELL = 60  # characters of a value in a table for people
+
+
+class Given(NamedTuple):
+    """What was asked for on the command line."""
+
+    paths: tuple[str, ...]
+    topics: tuple[str, ...]
+    reading: dict[str, object]  # options of the data source
+    form: str
+    by: str
+    top: int
+    to: str
+    mode: str
+    table: str
+    config: dict[str, str]
+    now: int | None
+    salvage: bool
+    force: bool
+    dedupe_buffer_size: int
+    shuffle: str
+
+
+def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[str, str], ...]) -> int:
+    """Run `job` → exit status: 0, 1 where something was repaired, 4 where something is wrong, 8 where it failed."""
+    try:
+        from kafkalog_spark.session import Work
+    except ImportError as error:
+        raise click.UsageError(f"{error.name} is not installed: pip install 'kafkalog[spark]'") from None
+    with INTERRUPTION, _broken_pipes_raise():
+        try:
+            work = Work(lambda spark: _done(job, spark, given), master, settings)
+            try:
+                with INTERRUPTION.at_once():
+                    work.wait()
+            except Interrupted:
+                return _interrupted(job, work)
+            return work.result()
+        except BrokenPipeError:
+            _leave_quietly()
+        except ValueError as error:  # one of kafkalog_spark.errors
+            _fail(str(error))
+        except Exception as error:  # noqa: BLE001  # Spark's, of many classes
+            _fail(_sentence(error))
+    return 8
+
+
+class _JobFailedError(Exception):
+    """What Spark raised, in one sentence."""
+
+
+def _done(job: str, spark: SparkSession, given: Given) -> int:
+    """The exit status of a job. What Java raised says why only while Java runs, so that it is asked at once."""
+    try:
+        return _JOBS[job](spark, given)
+    except (ValueError, OSError):  # ours; and the output's
+        raise
+    except Exception as error:  # noqa: BLE001  # Spark's, of many classes
+        raise _JobFailedError(_sentence(error)) from None
+
+
+def undo(paths: tuple[str, ...]) -> int:
+    """Another name of `restore` for commits → exit status. After a signal no other log dir is begun."""
+    status = 0
+    for path in paths:
+        status = max(status, undo_commit(HeedingFiles(), path.rstrip("/") or path, "text"))
+        if INTERRUPTION.status:
+            return INTERRUPTION.status
+    return status
+
+
+def _interrupted(job: str, work: Work[int]) -> int:
+    """Cancel what runs, say so in one line → the status of a program that the signal ended."""
+    is_over = work.cancel()
+    say_interrupted(f"{job} was cancelled" + (AS_A_CRASH if is_over and job in _IN_PLACE else ""))
+    if not is_over:  # Java is just starting; it ends when this process does
+        sys.stdout.flush()
+        os._exit(INTERRUPTION.status)
+    return INTERRUPTION.status
+
+
+@contextmanager
+def _broken_pipes_raise() -> Iterator[None]:
+    """A JVM that is gone must not end this process without a word, as it would who is told of it by SIGPIPE."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)
+
+
+def _leave_quietly() -> None:
+    """Nobody reads the output any more: end as cat does."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+
+
+def _fail(message: str) -> None:
+    from kafkalog_spark.errors import for_command
+
+    click.echo(f"error[job-failed] {printable(for_command(message))}", err=True)
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong, out of Spark's pages: our own sentence where there is one, else the first, and what it came from."""
+    from kafkalog_spark.errors import PREFIX
+
+    pages = [[line.strip() for line in page.splitlines() if line.strip()] for page in _pages(error)]
+    for line in (line for lines in pages for line in lines):
+        if PREFIX in line:
+            return line.partition(PREFIX)[2]
+    said = [next(filter(None, (_JAVAS_WORDS.sub("", line) for line in lines)), "") for lines in pages]
+    for line in said:
+        if found := _NOT_MADE.match(line):
+            return f"{found[1]}: nothing can be written there"
+    first, last = said[0] or type(error).__name__, said[-1]
+    return first if last in first else f"{first.rstrip(' .:')}: {last}"
+
+
+def _pages(error: Exception) -> Iterator[str]:
+    """What the error says, and what the causes say that Java knows of it, down to the first; Java must run still."""
+    yield str(error)
+    java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)  # as pyspark and py4j call it
+    for _ in range(_CAUSES):
+        java = None if java is None else java.getCause()
+        if java is None:
+            return
+        yield str(java.getMessage() or java.toString())
+
+
+def _verify(spark: SparkSession, given: Given) -> int:
+    from kafkalog_spark.jobs.verify import verify
+    from kafkalog_spark.tasks import rows_of
+
+    reading = {name: value for name, value in given.reading.items() if name != "onCorruption"}
+    severities: Counter[str] = Counter()
+    is_unreadable = False
+    for row in _shown(rows_of(verify(spark, *given.paths, config=given.config, **reading)), given.form, _finding_line):
+        severities[row["severity"]] += 1
+        is_unreadable |= row["code"] == UNREADABLE
+    said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])
+    click.echo(said or "nothing wrong", err=True)
+    if is_unreadable:
+        return 8
+    return 4 if severities["error"] or severities["warning"] else 0
+
+
+def _stats(spark: SparkSession, given: Given) -> int:
+    from kafkalog_spark.jobs.stats import stats
+
+    _show(stats(spark, *given.paths, by=given.by, top=given.top, **given.reading), given.form)
+    return 0
+
+
+def _export(spark: SparkSession, given: Given) -> int:
+    from kafkalog_spark.jobs.export import export
+
+    export(spark, *given.paths, to=given.to, mode=given.mode, table=given.table, **given.reading)
+    click.echo(f"written to {printable(given.to)}", err=True)
+    return 0
+
+
+def _import(spark: SparkSession, given: Given) -> int:
+    from kafkalog_spark.jobs.export import bring_back
+
+    left_out = bring_back(
+        spark, *given.paths, to=given.to, mode=given.mode, table=given.table, config=given.config, topics=given.topics
+    )
+    for topic in left_out:
+        click.echo(f"left out: {topic}, which only controllers write", err=True)
+    click.echo(f"written to {printable(given.to)}", err=True)
+    return 0
+
+
+def _recover(spark: SparkSession, given: Given) -> int:
+    from engine.log.operations.recover import RecoverOptions
+    from kafkalog_spark.jobs.recover import recover
+
+    options = RecoverOptions(salvage=given.salvage)
+    done = recover(spark, *given.paths, config=given.config, options=options, now=given.now, topics=given.topics)
+    return _events(done, given)
+
+
+def _compact(spark: SparkSession, given: Given) -> int:
+    from engine.log.cleaner.compaction import CompactionOptions
+    from kafkalog_spark.jobs.compact import compact
+
+    options = CompactionOptions(force=given.force, dedupe_buffer_size=given.dedupe_buffer_size)
+    done = compact(
+        spark, *given.paths, config=given.config, options=options, shuffle=given.shuffle, now=given.now, topics=given.topics
+    )
+    return _events(done, given)
+
+
+def _events(frame: DataFrame, given: Given) -> int:
+    """Show what was done → exit status: that of the command for the same events and failures."""
+    from kafkalog_cli.render_report import event_status
+    from kafkalog_spark.jobs.upkeep import FAILED, events_in
+
+    status = 0
+    for row in _shown(frame.toLocalIterator(), given.form, _event_line):  # the driver has made it: no task works for that
+        told = [row["exitStatus"]] if row["action"] == FAILED else [event_status(*event) for event in events_in([row])]
+        status = max([status, *told])
+    return status
+
+
+def _show(frame: DataFrame, form: str) -> None:
+    from kafkalog_spark.tasks import rows_of
+
+    rows = _shown(rows_of(_said(frame, form)), form, None)
+    if form == "text":
+        _table(frame.columns, [row.asDict(recursive=True) for row in rows])  # how wide it is the last row may tell
+    else:
+        for _ in rows:
+            pass
+
+
+def _said(frame: DataFrame, form: str) -> DataFrame:
+    """Times as text: Spark knows years that Python's do not reach, as of a producer that took microseconds for milliseconds."""
+    from pyspark.sql import functions as f
+
+    between = " " if form == "text" else "'T'"
+    for name in (name for name, kind in frame.dtypes if kind == "timestamp"):
+        text = f.date_format(name, f"yyyy-MM-dd{between}HH:mm:ss.SSSSSS")
+        frame = frame.withColumn(name, f.regexp_replace(text, "[.]0+$", ""))
+    return frame
+
+
+def _shown(rows: Iterable[Row], form: str, line: Any) -> Iterator[Row]:
+    """The rows as they come, each written out before: as JSON, or as `line` makes them. They may be more than memory takes."""
+    for row in rows:
+        if form == "json":
+            click.echo(json.dumps(_plain(row.asDict(recursive=True)), ensure_ascii=False))
+        elif line is not None:
+            click.echo(line(row))
+        yield row
+
+
+def _finding_line(row: Row) -> str:
+    place = row["file"] + ("" if row["position"] is None else f" at byte {row['position']}")
+    place += "" if row["offset"] is None else f", offset {row['offset']}"
+    return f"{row['severity']}[{row['code']}] {printable(place)}: {printable(row['what'])}"
+
+
+def _event_line(row: Row) -> str:
+    place = f"{row['directory']}/{row['file']}" if row["file"] else row["directory"]
+    to = "" if row["endOffset"] is None else f" to {row['endOffset']}"
+    offsets = "" if row["firstOffset"] is None else f" (offset {row['firstOffset']}{to})"
+    return f"{printable(place)}: {row['action']}{offsets} - {printable(row['reason'])}"
+
+
+def _plain(value: Any) -> Any:
+    """Values that JSON can hold: bytes as text where they are UTF-8, else in base64 beside `_b64`."""
+    import base64
+    import datetime as dt
+
+    if not isinstance(value, dict):
+        return value.isoformat() if isinstance(value, dt.datetime) else value
+    plain: dict[str, Any] = {}
+    for name, one in value.items():
+        if isinstance(one, bytes | bytearray):
+            try:
+                plain[name] = one.decode()
+            except UnicodeDecodeError:
+                plain[f"{name}_b64"] = base64.b64encode(one).decode()
+        else:
+            plain[name] = _plain(one)
+    return plain
+
+
+def _table(columns: list[str], rows: list[dict[str, Any]]) -> None:
+    texts = [[_cell(row[name]) for name in columns] for row in rows]
+    widths = [max(len(name), *(len(line[at]) for line in texts)) if texts else len(name) for at, name in enumerate(columns)]
+    numeric = [all(isinstance(row[name], int | None) for row in rows) for name in columns]
+    for line in [columns, *texts]:
+        columns_of = zip(line, widths, numeric, strict=True)
+        click.echo("  ".join(one.rjust(width) if right else one.ljust(width) for one, width, right in columns_of).rstrip())
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    text = bytes(value).decode("utf-8", "backslashreplace") if isinstance(value, bytes | bytearray) else str(value)
+    return printable(text if len(text) <= _CELL else text[: _CELL - 1] + "…")
+
+
+_JOBS: dict[str, Callable[[SparkSession, Given], int]] = {
+    "verify": _verify, "stats": _stats, "export": _export, "import": _import, "recover": _recover, "compact": _compact,
+}  # fmt: skip

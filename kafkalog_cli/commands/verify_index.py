@@ -2,11 +2,50 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import asdict
+from functools import partial
+from threading import Event
+from typing import TYPE_CHECKING, NamedTuple
+
 import click
 
+from engine.discovery.names import FileKind, file_name, is_log_file_name, parent_of, parse_file_name
+from engine.discovery.paths import discover
+from engine.discovery.patterns import expand
+from engine.dump.json_stream import JsonStream, text_field
+from engine.dump.text_buffer import TextBuffer
+from engine.errors import KafkalogError, UnreadableFile, UsageError
+from engine.files import acting_as_root, nameless_file
+from engine.findings import Finding, Severity
+from engine.log.logdir.log_dirs import KINDS as NAMELESS
+from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
+from engine.log.logdir.topics import Topics
+from engine.log.quarantine.stamps import list_files
+from engine.log.verify.partition import Verification, verify_partition
+from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.asking import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
 from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.imports import load_everything
+from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.options import PATH, Whole, version_option, yes_option
+from kafkalog_cli.output import outlive_output, outliving, raw_stdout
+from kafkalog_cli.progress import Progress, watched_disk, watched_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from engine.config.topic import LogConfig
+    from engine.files import Files, ReadOnlyFiles
+    from engine.log.logdir.settings import Settings
+    from engine.log.logdir.startup import Cluster
+    from engine.log.tiering import Tiering
+    from kafkalog_cli.quarantining import Quarantines
+
 
 _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
@@ -53,8 +92,6 @@ def command(
     `kafkalog restore` puts it back. --rebuild locks the log dir of every partition named, also of those where nothing is to be
     rebuilt: no broker may run there.
     """
-    from kafkalog_cli.verify import verify_all
-
     if not rebuild and (dry_run or now is not None or quarantine is not None or no_quarantine):
         raise click.UsageError("--dry-run, --now, --quarantine and --no-quarantine are for --rebuild")
     known = settings_from(config_file, settings)
@@ -62,9 +99,340 @@ def command(
     if rebuild:
         from engine.files import now_ms
         from kafkalog_cli.quarantining import quarantines_for
-        from kafkalog_cli.rebuilding import Rebuild
 
         clock = now_ms() if now is None else now
         values = {"quarantine": quarantine, "no_quarantine": no_quarantine, "now": now, "form": form, "dry_run": dry_run}
         asked = Rebuild(clock, quarantines_for("verify-index --rebuild", values), dry_run=dry_run, asks=not yes)
     return verify_all(paths_from(paths, known), form, jobs, known, asked)
+
+
+_OF_A_PARTITION = frozenset((
+    FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT,
+    FileKind.LOG_07,
+))
+
+
+_COUNTS = (
+    "segments", "bytes", "batches", "offset_entries", "time_entries", "aborted_transactions", "producer_snapshots",
+    "leader_epochs",
+)
+
+
+class _Verified(NamedTuple):
+    findings: list[Finding]
+    verification: Verification | None
+    error: KafkalogError | None
+    rebuilt: tuple[str, ...] = ()
+    repaired: tuple[Finding, ...] = ()  # what was found before
+
+
+def verify_all(
+    paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None
+) -> int:
+    """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status.
+
+    settings  of topics, besides those of the metadata log beside them
+    rebuild   None: nothing is written
+    """
+    writes = rebuild is not None and not rebuild.dry_run
+    if rebuild is not None:
+        outlive_output()
+    out = TextBuffer(raw_stdout() if rebuild is None else outliving(raw_stdout()))
+    stream = None if form == "text" else JsonStream(out, array=form == "json", ascii=sys.stdout.isatty())
+    outcome = Outcome(stream=stream)
+    tally = _Tally()
+    errors: list[KafkalogError] = []
+    with INTERRUPTION if writes else nullcontext():
+        try:
+            with ExitStack() as stack, Progress() as progress:
+                disk = watched_disk(progress, None) if writes else None
+                files = watched_reader(progress) if disk is None else disk
+                tally.directories, clusters = _partitions(files, paths, outcome)
+                topics = Topics(files, clusters, settings)
+                begun = None
+                if rebuild is not None:
+                    refuse_unrelated(files, _directories(files, paths))
+                    rebuild.ask(files, tally.directories)
+                    begun = stack.enter_context(rebuild.begun(files, disk, tally.directories, errors))
+                progress.expect_partitions(files, tally.directories)
+                work = partial(_verify, files, topics)
+                with closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
+                    for result in results:
+                        done = result.verification
+                        if done is not None:
+                            progress.done_with(done.path)
+                        if begun is not None and done is not None and done.worst is not None:
+                            result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # it looks anew
+                        _show(result, outcome, stream, progress.say)
+                        tally.done += 1
+            if writes and INTERRUPTION.number is not None:  # it came when all was done
+                say_interrupted(tally.text())
+        except Interrupted:
+            say_interrupted(tally.text())
+        except Declined:
+            return DECLINED
+        except KafkalogError as error:  # of what stands around the partitions
+            errors.insert(0, error)
+        finally:
+            if rebuild is not None:
+                rebuild.say()
+        for failure in errors:
+            outcome.error(failure)
+        if rebuild is not None and rebuild.dry_run and stream is None:
+            click.echo("dry run: nothing was changed")
+        status = outcome.finish(INTERRUPTION.status if writes else 0)
+        out.flush()
+    return status
+
+
+class _Tally:
+    """How far it came, for those who find the work half done."""
+
+    def __init__(self) -> None:
+        self.directories: list[str] = []
+        self.done = 0
+
+    def text(self) -> str:
+        """One line."""
+        if not self.directories:
+            return "nothing was begun"
+        done = f"{self.done} of {len(self.directories)} partitions are done"
+        if self.done == len(self.directories):
+            return done
+        return (f"{done}, the next one is {printable(self.directories[self.done])}; files in work are as a crash would leave "
+                "them: call it again to go on")
+
+
+def _results(
+    work: Callable[[str, Event], _Verified], directories: list[str], jobs: int
+) -> Generator[_Verified, None, None]:
+    """What comes of each directory, in order, `jobs` of them read at the same time."""
+    stop = Event()
+    if min(jobs, len(directories)) <= 1:
+        for directory in directories:
+            yield work(directory, stop)
+        return
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        yield from pool.map(lambda directory: work(directory, stop), directories)
+    finally:
+        stop.set()  # after Ctrl-C nobody waits for gigabytes
+        pool.shutdown(cancel_futures=True)
+
+
+def _rebuilt(result: _Verified, directory: str, topics: Topics, begun: Begun) -> _Verified:
+    """Rebuild what is broken in `directory`, and verify it again."""
+    try:
+        names = begun.rebuild(directory, topics.config(directory), topics.policy(directory).tiering, result.findings)
+        after = _verify(begun.files, topics, directory, Event())
+    except KafkalogError as error:
+        return result._replace(error=error)
+    left = {(finding.code, finding.where.file) for finding in after.findings}
+    gone = (finding for finding in result.findings if (finding.code, finding.where.file) not in left)
+    return after._replace(rebuilt=tuple(names), repaired=tuple(gone))
+
+
+def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
+    """Those of `paths`, which may be patterns, that are directories."""
+    places = (place for path in paths for place in expand(files, path) if files.exists(place))
+    return [place for place in places if files.info(place).is_directory]
+
+
+def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> tuple[list[str], list[Cluster]]:
+    """Directories that hold files of a partition, each once, in order; and what the log dirs around them say."""
+    from engine.log.verify.start import survey_start
+
+    expanded: dict[str, list[str]] = {}
+    for path in paths:
+        try:
+            expanded[path] = list(expand(files, path))
+        except KafkalogError as error:
+            outcome.error(error)
+    clusters: list[Cluster] = []
+    try:
+        clusters = survey_start(files, [place for places in expanded.values() for place in places], outcome.finding)
+    except KafkalogError as error:
+        outcome.error(error)
+    found: dict[str, None] = {}
+    for path, places in expanded.items():
+        try:
+            holds_any = False
+            for place in places:
+                discovery = discover(files, place)
+                for finding in discovery.findings:
+                    if _is_lost_segment(files, finding.where.file):
+                        holds_any = True
+                        found[parent_of(finding.where.file)] = None  # where it is told with what the others say of it
+                    elif not _is_told_with_its_partition(finding):
+                        outcome.finding(finding)
+                here = [parent_of(one) if "/" in one else "." for one in discovery.paths if _counts(one)]
+                holds_any |= bool(here)
+                found.update(dict.fromkeys(here))
+            if not holds_any:
+                found.update(dict.fromkeys(_without_files(files, path, places)))
+        except KafkalogError as error:
+            outcome.error(error)
+    return _once(files, found), clusters
+
+
+def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
+    """`directories` without those that are one of them by another name. Of one that has vanished, who reads it tells."""
+    spelled: dict[str, str] = {}  # real path → as it was named first
+    for directory in directories:
+        try:
+            spelled.setdefault(files.resolve(directory), directory)
+        except UnreadableFile:
+            spelled[directory] = directory
+    return list(spelled.values())
+
+
+def _without_files(files: ReadOnlyFiles, path: str, places: Iterable[str]) -> list[str]:
+    """Partitions among `places`, which `path` means and where no file of a partition lies.
+
+    Raises UsageError where other commands find nothing to work on either, and for a file.
+    """
+    if not any(files.info(place).is_directory for place in places):
+        raise UsageError(f"{path}: no file of a partition, by its name", path=path)
+    log_dirs = find_log_dirs(files, [place for place in places if files.info(place).is_directory])
+    return [place.path for log_dir in log_dirs if not log_dir.is_whole for place in log_dir.places]
+
+
+def _counts(path: str) -> bool:
+    name = parse_file_name(path.rpartition("/")[2])
+    return name is not None and name.kind in _OF_A_PARTITION and name.remote_id is None
+
+
+def _is_told_with_its_partition(finding: Finding) -> bool:
+    """Is it about a name that verifying the partition tells as well?"""
+    name = parse_file_name(file_name(finding.where.file))
+    return finding.code == "name-invalid" and name is not None and not name.suffix and name.kind in NAMELESS
+
+
+def _is_lost_segment(files: ReadOnlyFiles, path: str) -> bool:
+    """Is it the name of a segment's log, and a link that leads nowhere?"""
+    name = parse_file_name(file_name(path))
+    is_log = name is not None and name.kind is FileKind.LOG and name.base_offset is not None and not name.suffix
+    return is_log and not files.exists(path)
+
+
+def _verify(files: ReadOnlyFiles, topics: Topics, directory: str, stop: Event) -> _Verified:
+    findings: list[Finding] = []
+    try:
+        done = verify_partition(files, directory, findings.append, lambda: not stop.is_set(), partial(topics.policy, directory))
+        return _Verified(findings, done, None)
+    except KafkalogError as error:
+        return _Verified(findings, None, error)
+
+
+def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None, say: Callable[[str], object]) -> None:
+    for finding in result.repaired:
+        outcome.finding(finding, repaired=True)
+    for finding in result.findings:
+        outcome.finding(finding)
+    if result.error is not None:
+        outcome.error(result.error)
+    done = result.verification
+    if done is None:
+        return
+    if stream is not None:
+        fields = {name: value for name, value in asdict(done).items() if name in _COUNTS}
+        verdict = _verdict(done).replace(" ", "-")
+        if result.rebuilt:
+            stream.put("rebuilt", {**text_field("path", done.path), "files": list(result.rebuilt)})
+        stream.put("verification", {**text_field("path", done.path), **fields, "verdict": verdict})
+        return
+    parts = (
+        f"{done.segments} segments", f"{done.batches} batches", f"{done.offset_entries + done.time_entries} index entries",
+        f"{done.aborted_transactions} aborted transactions", f"{done.producer_snapshots} snapshots",
+        f"{done.leader_epochs} leader epochs",
+    )  # fmt: skip
+    if result.rebuilt:
+        say(f"{printable(done.path)}: rebuilt {', '.join(result.rebuilt)}")
+    say(f"{printable(done.path)}: {_verdict(done)} ({', '.join(parts)})")
+
+
+def _verdict(done: Verification) -> str:
+    if done.is_log_damaged:
+        return "log damaged"
+    if done.is_broken:
+        return "broken"
+    if done.worst not in (None, Severity.INFO):
+        return "offsets missing"
+    return "sound locally" if done.is_partly_remote else "sound"
+
+
+class Begun(NamedTuple):
+    """What rebuilds one of the partitions: path, settings, tiering, findings → names of files. `files`: with them."""
+
+    files: ReadOnlyFiles
+    rebuild: Callable[[str, LogConfig, Tiering, list[Finding]], list[str]]
+
+
+class Rebuild:
+    """How broken files are rebuilt.
+
+    now  ms since 1970        quarantines  None: what is replaced is not kept        asks  there may be a question
+    """
+
+    def __init__(self, now: int, quarantines: Quarantines | None, *, dry_run: bool, asks: bool) -> None:
+        self.now, self.dry_run = now, dry_run
+        self._quarantines, self._asks = quarantines, asks
+
+    def ask(self, files: ReadOnlyFiles, directories: list[str]) -> None:
+        """Ask, where it cannot be undone or partitions lie in several log dirs. Raises Declined."""
+        log_dirs = sorted({parent_of(files.absolute(directory)) for directory in directories})
+        is_final = self._quarantines is None
+        if not self._asks or self.dry_run or not (is_final or len(log_dirs) > 1):
+            return
+        undo = "; it cannot be undone" if is_final else ""
+        size = sum(
+            stamp.size for directory in directories for name, stamp in list_files(files, directory).items()
+            if not is_log_file_name(name)
+        )  # fmt: skip
+        what = f"{names_of(log_dirs)}, {len(directories)} partitions, bytes to go: at most {size} (--dry-run tells)"
+        if not agreed(f"verify-index --rebuild: {what}{undo}"):
+            raise Declined
+
+    @contextmanager
+    def begun(
+        self, reader: ReadOnlyFiles, disk: Files | None, directories: list[str], errors: list[KafkalogError]
+    ) -> Iterator[Begun]:
+        """Hold the log dirs of the partitions in `directories`, and rebuild in here.
+
+        disk    None in a dry run
+        errors  takes those of quarantines that can not be closed
+        Raises LogDirLocked, UnwritableFile.
+        """
+        from engine.log.logdir.log_dirs import locked, not_permitted
+        from engine.log.verify.rebuild import Rebuilder
+        from engine.overlay import OverlayFiles
+        from engine.overlay.spill import Spill
+
+        with ExitStack() as stack:
+            files = OverlayFiles(reader, self.now, stack.enter_context(closing(Spill(nameless_file)))) if disk is None else disk
+            log_dir_of = {directory: files.resolve(parent_of(files.absolute(directory))) for directory in directories}
+            log_dirs = list(dict.fromkeys(log_dir_of.values()))
+            load_everything(files, [*log_dirs, *directories])
+            stack.enter_context(locked(files, log_dirs, directories))
+            if disk is None:
+                errors += not_permitted(reader, log_dirs, directories)
+            seams = dict.fromkeys(log_dirs, files)
+            try:
+                if self._quarantines is not None:
+                    with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
+                        seams = {log_dir: self._quarantines.around(files, log_dir) for log_dir in log_dirs}
+
+                def rebuild(directory: str, config: LogConfig, tiering: Tiering, findings: list[Finding]) -> list[str]:
+                    seam = seams[log_dir_of[directory]]
+                    return list(Rebuilder(seam, directory, config, findings, self.now, tiering).run())
+
+                yield Begun(files, rebuild)
+            finally:
+                INTERRUPTION.pardon()
+                if self._quarantines is not None:
+                    self._quarantines.finish(errors)
+
+    def say(self) -> None:
+        """Where it is kept."""
+        if self._quarantines is not None:
+            self._quarantines.say()

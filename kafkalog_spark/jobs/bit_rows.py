@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.log.cleaner.survivor_bits import PART_BYTES, offsets_of
-from kafkalog_spark.table.rows import column
+from kafkalog_spark.table.columns import column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

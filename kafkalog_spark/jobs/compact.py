@@ -15,10 +15,11 @@ from secrets import randbits
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from engine.config.server import ServerConfig
+from engine.discovery.names import METADATA_TOPIC
 from engine.errors import KafkalogError, UnreadableFile
 from engine.files import Files, now_ms, remove_tree
 from engine.findings import Severity
-from engine.layout import METADATA_TOPIC
 from engine.log.cleaner.compaction import INSTEAD, METADATA_LOG, CompactionOptions, note_round
 from engine.log.cleaner.offset_map import capacity_of
 from engine.log.cleaner.pieces import put_planned
@@ -27,7 +28,6 @@ from engine.log.logdir.settings import Settings
 from engine.log.operations.compact import LogCompactor
 from engine.log.operations.operation import OperationOptions, operate, put_marker, take_marker
 from engine.log.report import Action, Report
-from engine.server_config import ServerConfig
 from kafkalog_spark.errors import OptionError, first_sentence
 from kafkalog_spark.jobs.shuffling import Unsuited, clean_by_shuffle
 from kafkalog_spark.jobs.upkeep import (
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from engine.log.cleaner.manager import LogToClean
+    from engine.log.cleaner.checkpoint import LogToClean
     from engine.log.cleaner.round_plan import RoundPlan
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.partition.unified_log import UnifiedLog

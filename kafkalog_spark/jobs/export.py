@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from engine.layout import METADATA_TOPIC
+from engine.discovery.names import METADATA_TOPIC
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.mapped import read_mapped
 from kafkalog_spark.table.columns import EXPORTED
 from kafkalog_spark.table.targets import check_target
+from kafkalog_spark.tasks import read_mapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

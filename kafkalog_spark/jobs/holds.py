@@ -16,9 +16,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
+from engine.discovery.names import JOB_LOCK, TASK_LOCK, FileKind, file_name
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import is_locked
-from engine.layout import JOB_LOCK, TASK_LOCK, FileKind, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

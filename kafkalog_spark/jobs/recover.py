@@ -6,14 +6,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from engine.config.server import ServerConfig
+from engine.discovery.names import file_name
 from engine.files import Files, now_ms
-from engine.layout import file_name
 from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import foresee
 from engine.log.operations.recover import RecoverOptions, Recovery, finish, prepare, recover_places
-from engine.log.quarantine.naming import quarantine_beside
+from engine.log.quarantine.places import quarantine_beside
 from engine.log.quarantine.seam import QuarantiningFiles
-from engine.server_config import ServerConfig
 from kafkalog_spark.jobs.upkeep import (
     FAILED,
     Assignment,

@@ -27,7 +27,7 @@ from engine.log.cleaner.uncleanable import Uncleanable
 from kafkalog_spark.jobs.bit_rows import BITS, COUNT, FAILED, GROUP, BitRows, note_row
 from kafkalog_spark.jobs.holds import JobIsOver
 from kafkalog_spark.schema import ddl_of
-from kafkalog_spark.table.rows import column, rows_as_batches
+from kafkalog_spark.table.columns import column, rows_as_batches
 from kafkalog_spark.tasks import packed, run, unpacked
 
 if TYPE_CHECKING:

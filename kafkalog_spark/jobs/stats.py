@@ -9,11 +9,10 @@ import pyarrow.compute as pc
 
 from engine.arrow.columns import TIMESTAMP
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.mapped import read_mapped
 from kafkalog_spark.table.columns import level_schema
-from kafkalog_spark.table.filters import Bounds
 from kafkalog_spark.table.levels import plan_level, read_level
-from kafkalog_spark.tasks import options_of, run
+from kafkalog_spark.table.options import Bounds
+from kafkalog_spark.tasks import options_of, read_mapped, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from engine.discovery.names import PartitionKind
+from engine.discovery.patterns import expand
 from engine.errors import KafkalogError
 from engine.files import Files
 from engine.findings import Severity
-from engine.layout import PartitionKind
-from engine.log.logdir.locking import locked, refuse_other_owner
-from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
+from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs, locked, refuse_other_owner
 from engine.log.logdir.log_manager import LogManager, Standing
 from engine.log.logdir.startup import survey
 from engine.log.operations.operation import LEFT_ALONE, note
 from engine.log.report import Action
-from engine.patterns import expand
 from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.jobs.holds import Hold, held, own_lock
+from kafkalog_spark.table.columns import rows_as_batches
 from kafkalog_spark.table.partitions import log_size, speakable
 from kafkalog_spark.table.planning import Piece, pack
-from kafkalog_spark.table.rows import rows_as_batches
 from kafkalog_spark.tasks import run
 
 if TYPE_CHECKING:

@@ -14,11 +14,10 @@ from engine.findings import Finding, Where
 from engine.log.fetch.replicas import best_replica
 from engine.log.verify.divergence import find_divergence
 from engine.log.verify.partition import verify_partition
-from kafkalog_spark.table.columns import FINDING_TYPES
-from kafkalog_spark.table.filters import Bounds
+from kafkalog_spark.table.columns import FINDING_TYPES, rows_as_batches
 from kafkalog_spark.table.levels import directories, kept_findings, with_policies
+from kafkalog_spark.table.options import Bounds
 from kafkalog_spark.table.planning import pack_groups
-from kafkalog_spark.table.rows import rows_as_batches
 from kafkalog_spark.tasks import options_of, run
 
 if TYPE_CHECKING:

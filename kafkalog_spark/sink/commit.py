@@ -13,13 +13,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from engine.advice import argument
 from engine.checkpoint.identity import ZERO_UUID
-from engine.discovery import is_brokers_log_dir
-from engine.errors import KafkalogError
+from engine.discovery.names import FileKind, PartitionDir, file_name, log_file_name, parse_partition_dir
+from engine.discovery.paths import is_brokers_log_dir
+from engine.discovery.sink_commits import STAGING
+from engine.errors import KafkalogError, argument
 from engine.files import remove_tree
-from engine.half_commits import STAGING
-from engine.layout import FileKind, PartitionDir, file_name, log_file_name, parse_partition_dir
 from engine.log.append.adoption import adopt_segment, move_batches, move_in_memory
 from engine.log.append.damaged_end import damage_at_end
 from engine.log.append.intake import FollowerIntake
@@ -28,8 +27,8 @@ from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
 from engine.log.logdir.log_manager import LogManager, Standing
 from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
+from engine.log.operations.mending import find_topic_id, write_topic_id
 from engine.log.operations.operation import Marker, OperationOptions, operate, put_marker, take_marker
-from engine.log.operations.topic_id import find_topic_id, write_topic_id
 from engine.log.report import Action, leaves_doubt
 from engine.overlay import OverlayFiles
 from kafkalog_spark.sink import staging

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
+from engine.discovery.sink_commits import MAX_KEPT_SIZE
 from engine.errors import KafkalogError, UnwritableFile
 from engine.files import replace
-from engine.half_commits import MAX_KEPT_SIZE
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -70,7 +70,7 @@ T = TypeVar("T", bound="DataclassInstance")
 
 
 def write_kept(files: Files, path: str, content: DataclassInstance) -> None:
-    """Put it at `path`, whole; its first field is the second one there (see engine.half_commits). Raises UnwritableFile."""
+    """Put it at `path`, whole; its first field is the second one there (see sink_commits). Raises UnwritableFile."""
     data = json.dumps({"version": _VERSION, **vars(content)}).encode()
     if len(data) > MAX_KEPT_SIZE:  # nobody could read it
         raise UnwritableFile(f"{path}: {len(data)} bytes, more than {MAX_KEPT_SIZE}", do="write fewer partitions in one commit")

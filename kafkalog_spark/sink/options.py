@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
+from engine.discovery.names import METADATA_TOPIC, is_topic_name
 from engine.errors import UsageError
 from engine.formats import CODEC_NAMES, INT_MAX, Codec
-from engine.layout import METADATA_TOPIC, is_topic_name
-from engine.record.codecs import LEVELS
+from engine.record.codecs.codecs import LEVELS
 from engine.record.packing import BATCH_SIZE
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.table.options import flag_option, local_path, number_option

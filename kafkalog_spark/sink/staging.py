@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
+from engine.discovery.names import FileKind, log_file_name, parse_file_name, parse_partition_dir
+from engine.discovery.sink_commits import JOURNAL, MANIFEST, STAGING
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import remove_tree, replace
-from engine.half_commits import JOURNAL, MANIFEST, STAGING
-from engine.layout import FileKind, log_file_name, parse_file_name, parse_partition_dir
 from engine.log.loading.loader import open_log
-from engine.log.logdir.locking import locked
+from engine.log.logdir.log_dirs import locked
 from engine.log.logdir.log_manager import CHECKPOINTS
 from kafkalog_spark.sink.kept import Journal, Manifest, read_kept, write_kept
 from kafkalog_spark.sink.owners import OWNER, is_alive, put_owner

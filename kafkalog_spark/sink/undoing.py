@@ -11,11 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from engine.advice import argument
-from engine.errors import KafkalogError
+from engine.discovery.names import file_name, parse_partition_dir
+from engine.discovery.sink_commits import MANIFEST
+from engine.errors import KafkalogError, argument
 from engine.files import remove_tree
-from engine.half_commits import MANIFEST
-from engine.layout import file_name, parse_partition_dir
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
 from engine.log.logdir.log_manager import LogManager
@@ -23,7 +22,7 @@ from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.operations.operation import OperationOptions, operate
 from engine.log.operations.truncate import LogTruncator
-from engine.log.scan.batch_search import last_head
+from engine.log.segment.batch_search import last_head
 from kafkalog_spark.sink.staging import read_manifest, write_manifest
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from engine.discovery import DirectoryKind, directory_kind
+from engine.discovery.paths import DirectoryKind, directory_kind
+from engine.discovery.sink_commits import STAGING, half_commit
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files, now_ms
-from engine.half_commits import STAGING, half_commit
-from engine.log.logdir.locking import refuse_other_owner
+from engine.log.logdir.log_dirs import refuse_other_owner
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.sink import staging
 from kafkalog_spark.sink.commit import commit
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
 
 _LINGERING, _AGAIN = 4.0, 0.2  # seconds in which Spark ends what is left of a failed job (spark.python.task.killTimeout: 2)
 _OTHERS = 3  # seconds that a job waits at its start for the commit of another one
@@ -159,3 +160,22 @@ def _job_name(options: Mapping[str, str]) -> str:
     if checkpoint is None:
         return uuid.uuid4().hex
     return "stream-" + uuid.uuid5(uuid.NAMESPACE_URL, checkpoint).hex
+
+
+class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
+    """Appends the batches of a stream, each once."""
+
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        self._sink = Sink(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """See Sink."""
+        return self._sink.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
+        """Publish, unless it was done before."""
+        self._sink.publish(messages, overwrite=False, batch=batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803  # it is all in one directory
+        """Leave nothing behind."""
+        self._sink.forget(messages)

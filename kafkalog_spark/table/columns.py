@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from array import array
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from engine.arrow.columns import COLUMN_TYPES, EXTRA_TYPES, TIMESTAMP
 from engine.arrow.heads import HEAD_TYPES
+from kafkalog_spark.errors import in_utf8
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
 
 # of records, for tables that others keep: everything that a sink needs to write them back
 EXPORTED = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -49,3 +53,49 @@ def default_columns(level: str) -> list[str]:
 def level_schema(level: str, columns: Sequence[str]) -> pa.Schema:
     """The Arrow schema of a table with these columns."""
     return pa.schema([pa.field(name, _TYPES[level][name]) for name in columns])
+
+
+_ROWS, _BYTES = 10_000, 8 << 20  # that a batch has at most, but for its last row
+_WIDTHS = {4: "i", 8: "q"}
+
+
+def rows_as_batches(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows as batches of `schema`; what a row does not say is null. Columns are text, bytes, integers or booleans."""
+    kept: list[dict[str, Any]] = []
+    size = 0  # of what has no fixed width
+
+    def made() -> pa.RecordBatch:
+        columns = [column([row.get(field.name) for row in kept], field.type) for field in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    for row in rows:
+        kept.append(row)
+        size += sum(len(value) for value in row.values() if isinstance(value, str | bytes | bytearray))
+        if len(kept) == _ROWS or size >= _BYTES:
+            yield made()
+            kept.clear()
+            size = 0
+    if kept:
+        yield made()
+
+
+def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values as an array; None is null."""
+    nulls = sum(value is None for value in values)
+    valid = _bits([value is not None for value in values]) if nulls else None
+    if pa.types.is_boolean(kind):
+        buffers = [_bits(values)]
+    elif kind in (pa.string(), pa.binary()):
+        octets = [in_utf8(value) if isinstance(value, str) else value or b"" for value in values]
+        ends = array("i", accumulate(map(len, octets), initial=0))
+        buffers = [pa.py_buffer(ends), pa.py_buffer(b"".join(octets))]
+    else:
+        numbers = array(_WIDTHS[kind.bit_width // 8], [value or 0 for value in values])
+        buffers = [pa.py_buffer(numbers)]
+    return pa.Array.from_buffers(kind, len(values), [valid, *buffers], nulls)
+
+
+def _bits(flags: Sequence[bool | None]) -> pa.Buffer:
+    """A bit for each of some flags, at least one."""
+    digits = "".join("1" if flag else "0" for flag in reversed(flags))
+    return pa.py_buffer(int(digits, 2).to_bytes((len(flags) + 7) // 8, "little"))

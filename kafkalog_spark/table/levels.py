@@ -14,25 +14,24 @@ import pyarrow as pa
 
 from engine.arrow.columns import micros
 from engine.arrow.heads import head_batches
+from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX
-from engine.layout import FileKind, parse_file_name
 from engine.log.logdir.settings import Settings
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import LogDirError, escaped
 from kafkalog_spark.table.around import Around
+from kafkalog_spark.table.columns import rows_as_batches
 from kafkalog_spark.table.partitions import find_places, log_size, open_view, spoken
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 from kafkalog_spark.table.reading import first_left, on_corruption, open_piece, read_split
-from kafkalog_spark.table.rows import rows_as_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kafkalog_spark.table.filters import Bounds
-    from kafkalog_spark.table.options import ReadOptions
+    from kafkalog_spark.table.options import Bounds, ReadOptions
 
 _LOG = logging.getLogger("kafkalog")
 _KEPT, _KEPT_IN_ALL = 1000, 50_000  # findings of one code in one file, and of a partition; more are counted

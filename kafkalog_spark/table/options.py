@@ -6,14 +6,14 @@ import json
 import re
 import warnings
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC
 from engine.errors import EMPTY_PATH
 from engine.formats import LONG_MAX
-from engine.layout import INTERNAL_TOPICS, METADATA_TOPIC
 from engine.log.fetch.reading import FetchIsolation
-from engine.record.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.table.columns import LEVELS, default_columns, types_for
 from kafkalog_spark.table.offsets import (
@@ -26,6 +26,11 @@ from kafkalog_spark.table.offsets import (
     check_stream_limits,
     read_limit,
 )
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterable
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -293,3 +298,75 @@ def number_option(
     if value > largest:
         raise OptionError(f"{name} is '{text}', which is more than {largest}")
     return value
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What rows can pass the filters; None: any."""
+
+    topics: frozenset[str] | None = None
+    prefix: str = ""  # of topics
+    partitions: frozenset[int] | None = None
+    first_offset: int = 0
+    end_offset: int = LONG_MAX  # exclusive
+    from_ms: int | None = None
+
+    def wants(self, topic: str, partition: int) -> bool:
+        """Can rows of this partition pass?"""
+        return (
+            (self.topics is None or topic in self.topics)
+            and topic.startswith(self.prefix)
+            and (self.partitions is None or partition in self.partitions)
+        )
+
+
+def bounds_of(filters: Iterable[Any]) -> Bounds:
+    """The bounds of Spark's pushed filters, all of which must hold; what names and indexes can't answer is passed over."""
+    bounds = Bounds()
+    for one in filters:
+        attribute: tuple[str, ...] = getattr(one, "attribute", ())
+        value = getattr(one, "value", None)
+        if len(attribute) == 1 and value is not None:
+            bounds = _narrowed(bounds, attribute[0].lower(), type(one).__name__, value)
+    return bounds
+
+
+def _narrowed(bounds: Bounds, column: str, kind: str, value: Any) -> Bounds:
+    if column == "topic":
+        if kind == "StringStartsWith":
+            return replace(bounds, prefix=max(bounds.prefix, value, key=len))
+        if kind in ("EqualTo", "EqualNullSafe", "In"):
+            return replace(bounds, topics=_both(bounds.topics, frozenset(value if kind == "In" else (value,))))
+    if column == "partition" and kind in ("EqualTo", "EqualNullSafe", "In"):
+        return replace(bounds, partitions=_both(bounds.partitions, frozenset(value if kind == "In" else (value,))))
+    if column == "offset":
+        return _by_offset(bounds, kind, value)
+    if column == "timestamp" and kind in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
+        return replace(bounds, from_ms=max(_milliseconds(value), bounds.from_ms or -LONG_MAX))
+    return bounds
+
+
+def _by_offset(bounds: Bounds, kind: str, value: Any) -> Bounds:
+    if kind in ("EqualTo", "EqualNullSafe"):
+        return replace(bounds, first_offset=max(bounds.first_offset, value), end_offset=min(bounds.end_offset, value + 1))
+    if kind == "In":
+        known = [one for one in value if one is not None]
+        first, last = min(known, default=0), max(known, default=-1)
+        return replace(bounds, first_offset=max(bounds.first_offset, first), end_offset=min(bounds.end_offset, last + 1))
+    if kind in ("GreaterThan", "GreaterThanOrEqual"):
+        return replace(bounds, first_offset=max(bounds.first_offset, value + (kind == "GreaterThan")))
+    if kind in ("LessThan", "LessThanOrEqual"):
+        return replace(bounds, end_offset=min(bounds.end_offset, value + (kind == "LessThanOrEqual")))
+    return bounds
+
+
+def _both(known: frozenset[Any] | None, others: frozenset[Any]) -> frozenset[Any]:
+    return others if known is None else known & others
+
+
+def _milliseconds(moment: dt.datetime) -> int:
+    """The millisecond that `moment` lies in; earlier ones are surely before it."""
+    import datetime as dt
+
+    since = moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    return since // dt.timedelta(milliseconds=1)

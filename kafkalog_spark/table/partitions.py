@@ -6,14 +6,14 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from engine.discovery.names import parse_file_name
+from engine.discovery.patterns import expand
+from engine.discovery.sink_commits import WHAT, half_commit, undo_advice
 from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles, look
-from engine.half_commits import WHAT, half_commit, undo_advice
-from engine.layout import parse_file_name
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.patterns import expand
 from kafkalog_spark.errors import LogDirError, escaped
 
 if TYPE_CHECKING:

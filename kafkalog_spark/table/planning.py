@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 
     from engine.log.fetch.open_transactions import HeldBack
     from engine.log.fetch.view import PartitionView
-    from engine.log.scan.batch_search import BatchHead
+    from engine.log.segment.batch_search import BatchHead
     from engine.log.segment.reading import ReadableSegment
-    from kafkalog_spark.table.filters import Bounds
     from kafkalog_spark.table.offsets import TopicPartition
-    from kafkalog_spark.table.options import ReadOptions
+    from kafkalog_spark.table.options import Bounds, ReadOptions
 
 _OPENING = 1 << 20  # bytes that could be read while a partition is opened
 _MOST_TASKS = 100_000  # that one option may ask for: a driver has no memory for many more

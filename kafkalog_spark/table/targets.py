@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.discovery import DirectoryKind, directory_kind, is_brokers_log_dir
+from engine.discovery.paths import DirectoryKind, directory_kind, is_brokers_log_dir
+from engine.discovery.patterns import expand
 from engine.errors import KafkalogError, UsageError
 from engine.files import ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.patterns import expand
 from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.table.options import local_path
 

@@ -15,7 +15,7 @@ from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import RecordFetcher
 from engine.log.fetch.view import PartitionView
 from engine.record.builder import NewRecord, build_batch
-from engine.record.sequences import increment_sequence
+from engine.record.control import increment_sequence
 from tests.support.corpus import corpus_directory, own_corpus_directory
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from engine.files import Files
 from engine.formats import BATCH_HEADER, CODEC_MASK, BatchField, Codec
-from engine.record.codecs import inflate
+from engine.record.codecs.codecs import inflate
 from engine.record.windows import LogWalk
 from tests.bench.measure import Run, WrongRunError, median, run, seconds_side_by_side
 from tests.bench.producing import shifted, transactions

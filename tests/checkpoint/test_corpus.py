@@ -13,9 +13,9 @@ from engine.checkpoint.identity import (
 from engine.checkpoint.leader_epochs import decode_leader_epochs, encode_leader_epochs
 from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_checkpoint
 from engine.checkpoint.producer_snapshot import ProducerSnapshot, producer_text
-from engine.discovery import discover
+from engine.discovery.names import FileKind, parse_file_name
+from engine.discovery.paths import discover
 from engine.files import ReadOnlyFiles
-from engine.layout import FileKind, parse_file_name
 from tests.support.corpus import roots
 from tests.support.floors import saw_enough
 

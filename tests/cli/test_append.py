@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.loading.loader import open_log
 from tests.support.full_disk import full_disk

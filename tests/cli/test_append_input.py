@@ -13,11 +13,11 @@ from threading import Thread
 import pytest
 
 from engine.formats import BATCH_HEADER, Codec
-from engine.log.append import outcome
+from engine.log.append import frames
 from engine.log.append.intake import BatchIntake, FollowerIntake, LineIntake
 from engine.log.append.intake_07 import LineIntake07, SetIntake07
 from engine.record.builder import NewRecord, build_batch
-from kafkalog_cli.appending import Session
+from kafkalog_cli.commands.append import Session
 from tests.support.run import kafkalog
 
 ROOT = Path(__file__).parents[2]
@@ -154,7 +154,7 @@ def test_nor_what_a_log_of_0_7_does_not_take(own_corpus, tmp_path, data, options
 
 def test_many_runs_are_flushed_and_told_before_the_end(tmp_path, monkeypatch):
     """Else memory would grow with them: duplicates between new batches are runs of their own."""
-    monkeypatch.setattr(outcome, "_MOST", 3)
+    monkeypatch.setattr(frames, "_MOST", 3)
     flushes, flush = [], Session._flush
     monkeypatch.setattr(Session, "_flush", lambda session: (flushes.append(1), flush(session)))
     value = os.urandom(100_000)

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from engine.dump.options import MAX_MESSAGE_SIZE, UNLIMITED, DumpOptions
+from engine.dump.renderer import MAX_MESSAGE_SIZE, UNLIMITED, DumpOptions
 from engine.log.cleaner.offset_map import DEDUPE_BUFFER_SIZE
 from engine.record.reader import MAX_DECOMPRESSED_BYTES
 from engine.record.windows import MAX_BATCH_BYTES
@@ -41,8 +41,7 @@ def test_no_other_command_says_one_again(name):
 
 
 def test_a_dump_without_options_is_that_of_the_command_line():
-    from kafkalog_cli.commands.dump_log import command
-    from kafkalog_cli.dump_options import options_from
+    from kafkalog_cli.commands.dump_log import command, options_from
 
     values = command.make_context("dump-log", ["x"]).params
     assert options_from(values)._replace(escape=False) == DumpOptions()

@@ -16,10 +16,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from engine.formats import BATCH_HEADER, CODEC_NAMES
+from engine.kafka07.entries import encode_set
 from engine.record.builder import NewRecord, build_batch
-from engine.record.codecs import InflateStatus, inflate
+from engine.record.codecs.codecs import InflateStatus, inflate
 from engine.record.crc import crc32c
-from engine.record.kafka07 import encode_set
 from tests.support.corpus import corpus_directory, roots
 from tests.support.floors import absent, saw_enough
 from tests.support.run import kafkalog

@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 from engine.files import ReadOnlyFiles
 from engine.log.fetch.view import PartitionView
 from engine.record.builder import NewRecord, build_batch
-from kafkalog_cli import fetch as fetching
+from kafkalog_cli.commands import fetch as fetching
 from tests.record.test_legacy import message, wrapper
 from tests.support.run import kafkalog
 from tests.support.terminal import all_said

@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from engine.record.kafka07 import Stopped, iterate_deep, iterate_set
+from engine.kafka07.entries import Stopped, iterate_deep, iterate_set
 from tests.support.corpus import corpus_directory, own_corpus_directory
 from tests.support.run import kafkalog
 

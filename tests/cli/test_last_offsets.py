@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files, ReadOnlyFiles
 from engine.formats import BATCH_HEADER, LONG_MAX
 from engine.log.append.analysis import append_as_follower, append_as_leader

@@ -8,6 +8,7 @@ import struct
 
 import pytest
 
+from engine.config.server import server_config
 from engine.files import ReadOnlyFiles
 from engine.findings import LOSSES
 from engine.log.logdir.log_dirs import find_log_dirs
@@ -16,7 +17,6 @@ from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles
-from engine.server_config import server_config
 from tests.support.file_work import tree
 from tests.support.lost_batches import cut_out
 from tests.support.run import kafkalog

@@ -8,10 +8,10 @@ from engine.checkpoint import text
 from engine.dump import index_files, reports
 from engine.findings import KINDS
 from engine.index import transaction
-from engine.log.scan import gaps
-from engine.log.verify import flood
+from engine.log import finding_limits
+from engine.log.continuity import header_gaps
 from engine.record import legacy
-from kafkalog_cli.reference import fields, layouts
+from kafkalog_cli.manual import fields, layouts
 from tests.support.console import ROOT
 
 
@@ -32,10 +32,10 @@ def test_every_code_is_described():
 
 
 CAPS = {
-    "`index-offset-mismatch`": index_files._KEPT, "`offset-gap`, and `offset-order`": gaps.KEPT,
+    "`index-offset-mismatch`": index_files._KEPT, "`offset-gap`, and `offset-order`": header_gaps.KEPT,
     "`txnindex-invalid`": transaction.MAX_FINDINGS, "`file-malformed`": text.MAX_FINDINGS, "`record-invalid`": legacy._NAMED,
-    "`verify-index`: anything of one code about one file": flood.MAX_FINDINGS,
-    "`verify-index`: anything of one code about one partition": flood.MAX_OF_A_CODE, "a report on stderr": reports._LIMIT,
+    "`verify-index`: anything of one code about one file": finding_limits.MAX_FINDINGS,
+    "`verify-index`: anything of one code about one partition": finding_limits.MAX_OF_A_CODE, "a report on stderr": reports._LIMIT,
 }  # fmt: skip
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from engine.formats import BATCH_HEADER, BatchHeader, Codec
+from engine.kafka07.entries import encode_set
 from engine.record.builder import NewRecord, build_batch
-from engine.record.codecs import deflate
-from engine.record.kafka07 import encode_set
+from engine.record.codecs.codecs import deflate
 from tests.fuzz.mutate import repaired, zigzag
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkalog_cli import compacting
+from kafkalog_cli.commands import compact
 
 
 class Clock:
@@ -25,7 +25,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(compacting, "time", SimpleNamespace(monotonic=clock.monotonic, sleep=clock.sleep))
+    monkeypatch.setattr(compact, "time", SimpleNamespace(monotonic=clock.monotonic, sleep=clock.sleep))
     return clock
 
 
@@ -37,11 +37,11 @@ def seconds(clock, throttle, count):
 
 
 def test_the_rate_is_held(clock):
-    assert seconds(clock, compacting.Throttle(1000), 100) == pytest.approx(10, abs=0.4)
+    assert seconds(clock, compact.Throttle(1000), 100) == pytest.approx(10, abs=0.4)
 
 
 def test_time_in_which_nothing_is_read_is_no_credit(clock):
-    throttle = compacting.Throttle(1000)
+    throttle = compact.Throttle(1000)
     clock.sleep(600)  # a log is opened, which reads it
     assert seconds(clock, throttle, 100) == pytest.approx(10, abs=0.4)
     clock.sleep(600)
@@ -49,4 +49,4 @@ def test_time_in_which_nothing_is_read_is_no_credit(clock):
 
 
 def test_without_a_rate_nobody_waits(clock):
-    assert seconds(clock, compacting.Throttle(None), 100) == 0
+    assert seconds(clock, compact.Throttle(None), 100) == 0

@@ -438,7 +438,7 @@ def test_a_journal_of_any_size_is_listed_in_little_memory(log_dir):
 def test_spark_undo_begins_no_other_log_dir_after_a_signal(monkeypatch):
     from types import SimpleNamespace
 
-    from kafkalog_cli import spark
+    from kafkalog_cli.commands import spark
 
     begun, stop = [], SimpleNamespace(status=0)
 

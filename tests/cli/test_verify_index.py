@@ -248,7 +248,7 @@ def test_a_damaged_metadata_log_is_the_loudest(log_dirs):
 
 
 def test_rebuild_looks_again_once_it_has_the_lock(own_corpus, tmp_path, monkeypatch):
-    import engine.log.logdir.locking as locking
+    import engine.log.logdir.log_dirs as locking
 
     partition = tmp_path / "small_segments-0"
     shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1/small_segments-0", partition)
@@ -319,7 +319,7 @@ def test_the_same_in_very_many_segments_is_told_of_the_first_ones_and_counted(ga
 def test_the_rest_of_a_file_and_of_other_files_is_counted_to_the_last(gaps, monkeypatch):
     monkeypatch.setattr("kafkalog_cli.app.SHOWN_PER_CODE", 1)
     monkeypatch.setattr("kafkalog_cli.app.SHOWN_PER_DIRECTORY", 2)
-    monkeypatch.setattr("engine.log.scan.gaps.KEPT", 1)
+    monkeypatch.setattr("engine.log.continuity.header_gaps.KEPT", 1)
     lines = [line for line in kafkalog("verify-index", str(gaps)).err.splitlines() if "[offset-gap]" in line]
     assert lines[2:] == [
         f"{gaps}/00000000000000000000.log: 1 more findings [offset-gap]",

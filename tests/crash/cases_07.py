@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 import zlib
 
-from engine.log.kafka07.log import open_log_07
-from engine.log.kafka07.manager import open_log_dir_07
-from engine.log.kafka07.segment import Config07
-from engine.record.kafka07 import MessageAndOffset
+from engine.kafka07.entries import MessageAndOffset
+from engine.kafka07.log import open_log_07
+from engine.kafka07.segment import Config07
 from tests.crash.sweep import Case
+from tests.support.broker_07 import open_log_dir_07
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
 

@@ -7,8 +7,8 @@ from unittest.mock import patch
 from engine.formats import Codec, ControlType
 from engine.log.append.adoption import adopt_segment, move_batches
 from engine.log.append.bulk import BulkAppender
-from engine.log.producers.append_info import AppendOrigin
-from kafkalog_cli.new_partition import make_partition
+from engine.log.producers.entry import AppendOrigin
+from kafkalog_cli.commands.append import make_partition
 from tests.crash.cases_log import END, opened
 from tests.crash.partitions import ABORTED, DIRECTORY, IDEMPOTENT, TOPIC, batches_of, closed, marker, plain, see, segments
 from tests.crash.sweep import Case
@@ -140,7 +140,7 @@ def make_case():
     """append --create makes the directory of the partition."""
 
     def work(files, _acknowledge):
-        with patch("kafkalog_cli.new_partition.Files", lambda: files):
+        with patch("kafkalog_cli.commands.append.Files", lambda: files):
             assert make_partition(DIRECTORY, create=True, dry_run=False)
 
     def check(disk, _acknowledged, done):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import remove_tree
 from engine.formats import Codec, ControlType
-from engine.log.cleaner.checkpoint import CleanerCheckpoint
+from engine.log.cleaner.checkpoint import CleanerCheckpoint, log_to_clean
 from engine.log.cleaner.compaction import CompactionOptions, compact
-from engine.log.cleaner.manager import log_to_clean
 from engine.log.cleaner.round_plan import plan_round
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace as with_settings
 
+from engine.discovery.names import ASIDE, producer_snapshot_file_name
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import Codec
-from engine.layout import ASIDE, producer_snapshot_file_name
 from engine.log.loading.loader import open_log
-from engine.log.operations.room import make_room
+from engine.log.operations.opening import make_room
 from engine.log.quarantine.kept import prune
 from engine.log.quarantine.manifest import QuarantineDamaged
 from engine.log.quarantine.restore import ChangedSince, restore

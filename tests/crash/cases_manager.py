@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from engine.checkpoint.offsets import decode_offset_checkpoint
 from engine.log.loading.loader import open_log
-from engine.log.logdir.locking import locked
-from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.log_dirs import find_log_dirs, locked
 from engine.log.logdir.log_manager import LogManager, purge_deleted_directories
 from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import Effect, foresee, survey

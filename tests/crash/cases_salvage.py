@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.layout import ASIDE
+from engine.discovery.names import ASIDE
 from engine.log.operations.recover import RecoverOptions, recover
 from tests.crash.cases_manager import broker_sees, log_dir, managed
 from tests.crash.partitions import batches_of, closed, name, segments

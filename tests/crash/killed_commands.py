@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.offsets import known_offsets
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.loading.loader import open_log
 from engine.record.batch import read_batches, read_records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.formats import Codec, ControlType
 from engine.log.loading.loader import open_log
 from engine.record.batch import read_batches

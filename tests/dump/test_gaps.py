@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.discovery.names import file_name, parse_file_name
 from engine.dump.gaps import Gap, Gaps, gaps_of, report_gaps
 from engine.dump.reports import DumpReports
 from engine.dump.selection import Selection
 from engine.formats import Codec
-from engine.layout import file_name, parse_file_name
-from engine.log.scan import keys
-from engine.log.scan.cleaned import was_cleaned
-from engine.log.verify.continuity import ContinuityCheck
+from engine.log.continuity import cleaner_traces as keys
+from engine.log.continuity.check import ContinuityCheck
+from engine.log.continuity.cleaner_traces import was_cleaned
 from engine.record import columns
 from engine.record.builder import NewRecord, build_batch
 from engine.record.reader import ChunkReader
@@ -233,7 +233,7 @@ def reported(data, path=LOG, contents=None):
 
 @BOTH
 def test_offsets_that_do_not_grow_are_counted_beyond_those_kept(deep, monkeypatch):
-    monkeypatch.setattr("engine.log.scan.gaps.KEPT", 3)
+    monkeypatch.setattr("engine.log.continuity.header_gaps.KEPT", 3)
     monkeypatch.setattr("engine.dump.gaps.KEPT", 3)
     found = gaps(batch(90) + b"".join(batch(80 - number) for number in range(7)), deep=deep)
     assert (len(found.disorders), found.disorder_count) == (3, 7)

@@ -8,7 +8,7 @@ import pytest
 
 from engine.dump.batch_heads import BatchHeads
 from engine.dump.index_files import IndexDump
-from engine.dump.options import DumpOptions
+from engine.dump.renderer import DumpOptions
 from engine.dump.reports import DumpReports
 from engine.record.reader import ChunkReader
 from tests.support.memory_files import WORKING_DIRECTORY, MemoryFiles
@@ -24,7 +24,7 @@ DATA = b"".join(BATCHES)
 @pytest.fixture(autouse=True, params=["one-by-one", "together"])
 def decoded(request, monkeypatch):
     """How batches are decoded whose timestamps a time index has: large ones many at a time."""
-    monkeypatch.setattr("engine.dump.largest_timestamps._DENSE", 0 if request.param == "together" else 1 << 10)
+    monkeypatch.setattr("engine.dump.offset_search._DENSE", 0 if request.param == "together" else 1 << 10)
 
 
 class Shown:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.dump import json_pieces
-from engine.dump.json_pieces import put_large_field
+from engine.dump import json_stream
+from engine.dump.json_stream import put_large_field
 from engine.dump.text_buffer import TextBuffer
 from engine.formats import RecordField
 from engine.kernels.fields import CONTENTS, ESCAPE
@@ -25,7 +25,7 @@ CONTENT = st.one_of(
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(json_pieces, "_PIECE", 3)
+    monkeypatch.setattr(json_stream, "_PIECE", 3)
 
 
 def by_kernel(data: bytes, flags: int) -> bytes:

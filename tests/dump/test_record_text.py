@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.dump.options import DumpOptions
 from engine.dump.record_text import DecoderEnded, printer_for
+from engine.dump.renderer import DumpOptions
 
 
 class Mute(Exception):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.dump.options import DumpOptions
+from engine.discovery.names import file_name, parse_file_name
+from engine.dump.renderer import DumpOptions
 from engine.dump.run import Dump
-from engine.layout import file_name, parse_file_name
 from tests.support.memory_files import MemoryFiles
 from tests.support.small_logs import PARTITION, batch
 

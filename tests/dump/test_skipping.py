@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.dump.selection import Selection
-from engine.dump.skipping import may_hold_matches, start_position
-from engine.layout import file_name, parse_file_name
+from engine.discovery.names import file_name, parse_file_name
+from engine.dump.selection import Selection, may_hold_matches, start_position
 from tests.support.memory_files import MemoryFiles
 from tests.support.small_logs import batch
 

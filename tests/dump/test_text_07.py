@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.dump.entries_07 import Entries07, starting_offset
-from engine.dump.options import DumpOptions
+from engine.dump.entries_07 import Entries07, dump_entries, starting_offset
+from engine.dump.renderer import DumpOptions
 from engine.dump.selection import Selection, Selector
-from engine.dump.text_07 import dump_entries
 from engine.files import ReadOnlyFiles
 from engine.findings import KINDS
 from engine.java_text import java_utf8, whole_text
@@ -126,7 +125,7 @@ def test_entries_larger_than_the_window(tmp_path, monkeypatch, payload, magic):
     path = made(tmp_path, data)
     whole = dump(path), dump(path, print_payload=False)
     for piece in (1, 7, 16):
-        monkeypatch.setattr("engine.dump.text_07.WINDOW", piece)
+        monkeypatch.setattr("engine.dump.entries_07.WINDOW", piece)
         monkeypatch.setattr("engine.record.crc.PIECE", piece)
         assert (dump(path, window=16), dump(path, print_payload=False, window=16)) == whole
     assert [finding.code for finding in whole[0][1]] == ["crc-mismatch", "unknown-codec"]
@@ -234,7 +233,7 @@ def test_there_may_be_nothing_to_go_on_with(tmp_path):
 ])
 def test_on_a_terminal_a_payload_is_one_line(tmp_path, monkeypatch, payload, line, window):
     for piece in (3, 1 << 20):
-        monkeypatch.setattr("engine.dump.text_07.WINDOW", piece)
+        monkeypatch.setattr("engine.dump.entries_07.WINDOW", piece)
         text, _ = dump(made(tmp_path, entry(payload) + entry(b"next")), "esc\x1b/0.kafka", escape=True, window=window)
         assert text.split(b"\n") == [
             b"Dumping esc\\x1b/0.kafka", b"Starting offset: 0",

@@ -6,9 +6,9 @@ import random
 import re
 from typing import NamedTuple
 
-from engine.dump.options import DumpOptions
+from engine.discovery.names import FileKind
+from engine.dump.renderer import DumpOptions
 from engine.dump.selection import Selection
-from engine.layout import FileKind
 from engine.schema.decode import DECODERS, decoder
 from tests.fuzz.mutate import mutate
 from tests.fuzz.seeds import LOGS, by_kind

@@ -6,13 +6,13 @@ import zlib
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.errors import KafkalogError
 from engine.log.cleaner import key_pass
 from engine.log.cleaner.compaction import CompactionOptions, compact
 from engine.log.cleaner.offset_map import BYTES_PER_ENTRY
 from engine.log.loading.loader import open_log
-from engine.record import libzstd
+from engine.record.codecs import libzstd
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
 

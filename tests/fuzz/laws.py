@@ -16,7 +16,7 @@ from crc32c import crc32c
 from engine.errors import FileChangedWhileReading
 from engine.findings import KINDS
 from engine.formats import LONG_MAX
-from engine.log.scan import recovery_walk
+from engine.log.segment import recovery_walk
 from engine.log.segment.segment_scan import ScanStop, scan_segment
 from tests.fuzz.cases import LIMIT, ROOMY
 from tests.fuzz.compaction import compacts

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
+from engine.discovery.names import FileKind
 from engine.errors import KafkalogError
 from engine.formats import ABORTED_TXN, BATCH_HEADER, CODEC_MASK, LEGACY_V1, PRODUCER_SNAPSHOT_ENTRY
-from engine.layout import FileKind
-from engine.record.codecs import deflate, inflate
+from engine.record.codecs.codecs import deflate, inflate
 from tests.fuzz.seeds import LOGS
 
 if TYPE_CHECKING:

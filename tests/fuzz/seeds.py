@@ -7,7 +7,7 @@ import struct
 from functools import cache
 from typing import NamedTuple
 
-from engine.layout import FileKind, parse_file_name
+from engine.discovery.names import FileKind, parse_file_name
 from tests.support.corpus import corpus_directory
 
 LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP_CHECKPOINT)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.discovery.names import FileKind, file_name, parse_file_name
 from engine.dump import batch_heads
 from engine.dump.json_objects import JsonDump
 from engine.dump.json_stream import JsonStream
@@ -19,16 +20,17 @@ from engine.errors import KafkalogError
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
-from engine.layout import FileKind, file_name, parse_file_name
-from engine.record import columns, crc, kafka07, kafka07_file, reader, windows
+from engine.kafka07 import entries as kafka07
+from engine.kafka07 import file as kafka07_file
+from engine.record import columns, crc, reader, windows
 from tests.support.memory_files import MemoryFiles
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator
 
+    from engine.discovery.names import FileName
     from engine.findings import Finding
-    from engine.layout import FileName
     from tests.fuzz.cases import Buffers, Case
 
 _OFFSETS = (-(2**63), -1, 0, 1, 7, 2**31, 2**63 - 1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
+from engine.discovery.names import FileKind, parse_file_name
 from engine.files import ReadOnlyFiles
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex, aborted_txn_text
-from engine.layout import FileKind, parse_file_name
 from tests.support.corpus import roots
 from tests.support.floors import saw_enough
 

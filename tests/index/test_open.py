@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.discovery.names import ASIDE
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import Files, ReadOnlyFiles, unwritable
 from engine.formats import AbortedTxn
@@ -25,7 +26,6 @@ from engine.index.errors import (
 from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.index.transaction import TransactionIndex
-from engine.layout import ASIDE
 
 BASE = 1000
 

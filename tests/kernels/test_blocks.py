@@ -21,7 +21,7 @@ from engine.kernels.blocks import (
     snappy_block,
     snappy_bound,
 )
-from engine.record.codecs import deflate, inflate
+from engine.record.codecs.codecs import deflate, inflate
 from engine.record.windows import LogWalk
 from tests.support.floors import saw_enough
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from engine.formats import BatchField, Codec
 from engine.kernels import frames as kernel
-from engine.record.codecs import InflateStatus, deflate, inflate
+from engine.record.codecs.codecs import InflateStatus, deflate, inflate
+from engine.record.codecs.libzstd import calls
+from engine.record.codecs.lz4 import MAGIC, header_checksum, written_checksums
 from engine.record.columns import BatchColumns
-from engine.record.libzstd import calls
-from engine.record.lz4_frames import MAGIC, header_checksum, written_checksums
 from tests.support import zstd_bytes
 
 NO_LIBRARY = memoryview(array("Q"))

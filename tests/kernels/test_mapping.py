@@ -14,9 +14,9 @@ from engine.kernels import offset_map
 from engine.kernels.mapping import OUT_OF_ORDER
 from engine.kernels.tables import MapState
 from engine.record.builder import NewRecord, build_batch
+from engine.record.codecs.libzstd import calls
+from engine.record.codecs.lz4 import written_checksums
 from engine.record.columns import RecordColumns
-from engine.record.libzstd import calls
-from engine.record.lz4_frames import written_checksums
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 from tests.support.memory_files import MemoryFile

@@ -23,13 +23,12 @@ from engine.kernels import producers as kernel
 from engine.kernels.tables import Taken
 from engine.log.append_errors import AppendRefused
 from engine.log.producers import state_manager, table
-from engine.log.producers.append_info import AppendOrigin, ProducerAppendInfo
-from engine.log.producers.entry import ProducerStateEntry, TxnMetadata
-from engine.log.producers.recall import Recall
+from engine.log.producers.check import SeenProducers
+from engine.log.producers.entry import AppendOrigin, ProducerAppendInfo, ProducerStateEntry, TxnMetadata
+from engine.log.producers.snapshot_files import Recall
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.producers.transactions import Transactions
-from engine.log.scan.producer_rows import ProducerRow, RowChunk, TxnMarker
-from engine.log.verify.seen_producers import SeenProducers
+from engine.log.segment.producer_rows import ProducerRow, RowChunk, TxnMarker
 from engine.overlay import OverlayFiles
 from tests.support.memory_files import MemoryFiles
 

@@ -13,12 +13,12 @@ from engine.kernels import settling as kernel
 from engine.kernels.blocks import TABLE
 from engine.kernels.checksum import CASTAGNOLI, make_tables
 from engine.kernels.tables import COUNTS, Count
-from engine.log.cleaner.last_records import LastRecords
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place
+from engine.log.cleaner.transactions import LastRecords
 from engine.record.builder import NewRecord, build_batch
+from engine.record.codecs.libzstd import calls
+from engine.record.codecs.lz4 import written_header
 from engine.record.columns import Table
-from engine.record.libzstd import calls
-from engine.record.lz4_frames import written_header
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 from tests.support.memory_files import MemoryFile

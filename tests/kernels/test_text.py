@@ -13,7 +13,7 @@ from engine.kernels import scan as scan_kernel
 from engine.kernels import text as kernel
 from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
 from engine.record.columns import BatchColumns, RecordColumns
-from engine.record.sequences import increment_sequence
+from engine.record.control import increment_sequence
 from tests.support.kernel_calls import columns_of, decode, scan, table_of, text
 from tests.support.strategies import INT_MAX, LONG_MAX, batches, wild_tables
 from tests.support.wild_columns import CHANGES, wild_record

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.checkpoint.leader_epochs import EpochEntry
 from engine.log.operations.arrangement import arrange
-from engine.log.scan.sound_runs import Batch, as_runs, with_offsets_restored
+from engine.log.segment.sound_runs import Batch, as_runs, with_offsets_restored
 
 
 def batch(first, count=1, *, log="a", epoch=0, producer=-1, sequence=-1):

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.log.errors import CorruptRecord
-from engine.log.scan import batch_search
-from engine.log.scan.batch_search import (
+from engine.log.segment import batch_search
+from engine.log.segment.batch_search import (
     TimestampAndOffset,
     heads,
     largest_timestamp_after,

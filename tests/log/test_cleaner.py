@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.errors import UnwritableFile
 from engine.formats import LONG_MAX, Codec, ControlType
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import ReadOnlyFiles
 from engine.log.logdir.cluster_metadata import METADATA_DIR, read_cluster_metadata
 

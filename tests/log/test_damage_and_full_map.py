@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import zstandard
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.formats import BATCH_HEADER, Codec
 from engine.log.cleaner import key_pass

@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
+from engine.discovery.names import file_name
 from engine.files import Files
 from engine.formats import BATCH_HEADER
-from engine.layout import file_name
+from engine.log.epochs.runs import EpochRun, EpochRuns
 from engine.log.loading.epoch_repair import epochs_in_logs
 from engine.log.loading.loader import open_log
 from engine.log.report import Action
-from engine.log.scan.epoch_runs import EpochRun, EpochRuns
 from engine.log.verify.partition import verify_partition
 from engine.log.verify.rebuild import Rebuilder
 from engine.record.builder import NewRecord, build_batch

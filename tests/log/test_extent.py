@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.log.scan.extent import read_extent
+from engine.log.segment.extent import read_extent
 from tests.support.legacy_messages import message, wrapper
 from tests.support.small_logs import batch, emptied, opened, records_at, with_wrong_checksum
 

@@ -10,10 +10,10 @@ import re
 import pytest
 
 from engine.files import Files
-from engine.log.kafka07.log import EARLIEST_TIME, LATEST_TIME, open_log_07
-from engine.log.kafka07.manager import Fetch07, mark_clean_07, multi_frames, offsets_frame, open_log_dir_07
-from engine.log.kafka07.segment import Config07, Refused07
-from engine.record.kafka07 import MessageAndOffset, Stopped, iterate_deep, iterate_set
+from engine.kafka07.entries import MessageAndOffset, Stopped, iterate_deep, iterate_set
+from engine.kafka07.log import EARLIEST_TIME, LATEST_TIME, open_log_07
+from engine.kafka07.segment import Config07, Refused07
+from tests.support.broker_07 import Fetch07, mark_clean_07, multi_frames, offsets_frame, open_log_dir_07
 from tests.support.corpus import corpus_directory
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import UsageError
-from engine.log.kafka07.log import open_log_07
-from engine.log.kafka07.manager import open_log_dir_07, topic_partition_07
-from engine.log.kafka07.segment import Config07, OffsetOutOfRange07, Refused07
-from engine.record.kafka07 import Stopped
+from engine.kafka07.entries import Stopped
+from engine.kafka07.log import open_log_07
+from engine.kafka07.segment import Config07, OffsetOutOfRange07, Refused07
+from tests.support.broker_07 import open_log_dir_07, topic_partition_07
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from random import Random
 
-from engine.log.cleaner.last_records import LastRecords
+from engine.log.cleaner.transactions import LastRecords
 from engine.log.producers.entry import BatchMetadata, ProducerStateEntry
 
 

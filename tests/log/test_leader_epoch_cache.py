@@ -5,7 +5,7 @@ import pytest
 from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint
 from engine.files import Files
 from engine.log.append_errors import IllegalArgument
-from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
+from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
 
 
 @pytest.fixture

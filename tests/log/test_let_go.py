@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from engine.arrow.heads import HEAD_TYPES, head_batches
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
+from engine.discovery.names import FileKind
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import Files, ReadOnlyFiles
 from engine.findings import Finding, Where
-from engine.layout import FileKind
 from engine.log.fetch.view import PartitionView
 from engine.log.loading.loader import open_log
 from engine.log.verify.rebuild import Rebuilder

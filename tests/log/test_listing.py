@@ -7,10 +7,9 @@ import os
 import pytest
 
 from engine.files import ReadOnlyFiles
-from engine.log.fetch.listing import logs_in_use
 from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import RecordFetcher
-from engine.log.fetch.view import PartitionView
+from engine.log.fetch.view import PartitionView, logs_in_use
 from engine.record.builder import NewRecord, build_batch
 
 LIVE = {0, 3, 7, 11, 14}  # what the cleaner keeps of the first three segments

@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.errors import UnwritableFile
 from engine.files import Files
 from engine.findings import Severity

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from engine.discovery.names import PartitionKind
 from engine.errors import UnreadableFile, UsageError
 from engine.files import Files
-from engine.layout import PartitionKind
 from engine.log.logdir.log_dirs import find_log_dirs, list_log_dir
 from tests.support.memory_files import MemoryFiles
 from tests.support.permissions import without_permission

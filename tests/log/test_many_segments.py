@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.cleaner.compaction import CompactionOptions, compact
 from engine.log.loading.loader import open_log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.log.logdir.metadata_proof import prove_metadata_log
+from engine.log.logdir.cluster_metadata import prove_metadata_log
 from engine.record.builder import NewRecord, build_batch
 from tests.support.memory_files import MemoryFiles
 

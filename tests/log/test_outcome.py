@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.log.append.outcome import Appended, Outcome
+from engine.log.append.frames import Appended, Outcome
 
 
 def outcome_of(*batches):

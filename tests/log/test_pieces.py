@@ -10,12 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.formats import Codec
-from engine.log.cleaner.checkpoint import CleanerCheckpoint
+from engine.log.cleaner.checkpoint import CleanerCheckpoint, log_to_clean
 from engine.log.cleaner.compaction import CompactionOptions, compact, note_round
-from engine.log.cleaner.manager import log_to_clean
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.pieces import Changed, KeyReader, OutOfOrder, put_planned, transaction_events
 from engine.log.cleaner.round_plan import plan_round, resolve_transactions

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.formats import CONTROL_FLAG, LONG_MAX, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField
 from engine.log.errors import CorruptRecord
@@ -17,8 +17,8 @@ from engine.log.producers import loading, state_manager
 from engine.log.producers.entry import ProducerStateEntry
 from engine.log.producers.loading import producer_chunks
 from engine.log.producers.state_manager import ProducerStateManager
-from engine.log.scan.producer_rows import ProducerRow, RowChunk
-from engine.log.scan.recovery_walk import read_marker
+from engine.log.segment.producer_rows import ProducerRow, RowChunk
+from engine.log.segment.recovery_walk import read_marker
 from engine.overlay import OverlayFiles
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import RecordColumns

@@ -12,10 +12,9 @@ from engine.log.append_errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from engine.log.producers.append_info import AppendOrigin
-from engine.log.producers.entry import CompletedTxn
+from engine.log.producers.entry import AppendOrigin, CompletedTxn
 from engine.log.producers.state_manager import ProducerStateManager
-from engine.log.scan.producer_rows import ProducerRow, RowChunk, TxnMarker
+from engine.log.segment.producer_rows import ProducerRow, RowChunk, TxnMarker
 
 INT_MAX = 2**31 - 1
 NOW = 1_700_000_000_000

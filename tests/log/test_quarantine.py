@@ -15,7 +15,7 @@ from hypothesis import given
 
 from engine.errors import KafkalogError, UnwritableFile, UsageError
 from engine.files import Files, ReadOnlyFiles, WritableFile, unwritable
-from engine.files_above import FilesAbove
+from engine.files.layered import FilesAbove
 from engine.log.quarantine.manifest import MANIFEST, STORED, QuarantineDamaged, read_manifest
 from engine.log.quarantine.restore import ChangedSince, restore
 from engine.log.quarantine.seam import QuarantinedFile, QuarantiningFiles

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files, ReadOnlyFiles
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch import reading as fetch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.config.server import ServerConfig
 from engine.files import Files, OpenFile
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import LogManager
@@ -9,7 +10,6 @@ from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.operations.recover import RecoverOptions, recover
 from engine.log.report import Action
-from engine.server_config import ServerConfig
 from tests.support.small_logs import batch
 
 _VALUE = b"v" * (16 << 10)  # a batch of one record is read by its header alone

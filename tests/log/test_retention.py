@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.loading.loader import open_log
 from engine.log.report import Action
-from engine.log.retention.explain import explain_retention
 from engine.log.retention.freeing import free, plan_freeing
-from engine.log.retention.rules import delete_old_segments
+from engine.log.retention.rules import delete_old_segments, explain_retention
 from tests.support.cases import case_named, cases
 
 RETAIN = cases(frozenset(("retain",)))
@@ -62,7 +61,7 @@ def test_a_segment_goes_at_the_moment_that_was_told(tmp_path):
 
 @pytest.mark.parametrize(("factor", "word"), [(1000, "microseconds"), (1_000_000, "nanoseconds")])
 def test_timestamps_of_another_unit_are_recognised(factor, word, tmp_path):
-    from engine.log.retention.explain import _unit
+    from engine.log.retention.rules import _unit
 
     now = 1_700_003_600_000
     assert word in _unit(now * factor, now)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import ProducerSnapshotEntry
-from engine.log.verify.seen_producers import SeenProducers
+from engine.log.producers.check import SeenProducers
 
 small = st.integers(-1, 5)
 batches = st.tuples(st.just("data"), small, small, small, st.integers(0, 9), st.integers(-1, 9), st.booleans())

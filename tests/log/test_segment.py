@@ -6,13 +6,13 @@ import struct
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.errors import UnwritableFile
 from engine.files import Files, WritableFile
 from engine.formats import ControlType
+from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.errors import CorruptIndex, CorruptRecord, OffsetIndexMissing, SegmentOffsetOverflow, SegmentTooLarge
 from engine.log.fetch.segment_view import SegmentView
-from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.segment.log_segment import LogSegment, RollParams
 from engine.record.builder import NewRecord, build_batch, end_txn_batch

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from engine.formats import BATCH_HEADER, Codec, ControlType
 from engine.log.errors import IndexFull, InvalidOffset, SegmentOffsetOverflow
 from engine.log.producers.state_manager import ProducerStateManager
-from engine.log.scan import recovery_walk
-from engine.log.scan.producer_rows import RowChunk, TxnMarker
-from engine.log.segment import segment_scan
+from engine.log.segment import recovery_walk, segment_scan
+from engine.log.segment.producer_rows import RowChunk, TxnMarker
 from engine.log.segment.segment_scan import ScanStop, scan_segment
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from engine.record.crc import crc32c

@@ -11,7 +11,7 @@ import stat
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import ReadOnlyFiles
 from engine.log.logdir.tiered import remote_log_start
 from engine.log.tiering import Starts, Tiering, tiering_of

@@ -7,10 +7,10 @@ import json
 import jsonschema
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.formats import ControlType
-from engine.log.cleaner.manager import Bound, cleanable_offsets
+from engine.log.cleaner.checkpoint import Bound, cleanable_offsets
 from engine.log.loading.loader import open_log
 from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.builder import NewRecord, build_batch, end_txn_batch

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from engine.files import Files, ReadOnlyFiles
-from engine.log.operations.untouched import Touched, UntouchedFiles
+from engine.log.operations.opening import Touched, UntouchedFiles
 
 LOOKING = {name for name, _ in inspect.getmembers(ReadOnlyFiles, inspect.isfunction)} | {"held_open", "held_to_go"}
 CHANGING = sorted(name for name, _ in inspect.getmembers(Files, inspect.isfunction) if name not in LOOKING)

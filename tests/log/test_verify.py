@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files, ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.loading.loader import open_log

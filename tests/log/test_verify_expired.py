@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files, ReadOnlyFiles
 from engine.log.loading.loader import open_log
 from engine.log.verify.partition import verify_partition

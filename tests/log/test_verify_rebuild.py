@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files, ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.errors import LogDamaged

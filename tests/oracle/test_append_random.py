@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.formats import Codec, ControlType
 from engine.log.loading.loader import open_log

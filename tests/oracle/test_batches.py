@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from engine.formats import Codec, ControlType
 from engine.record.assembly import BatchSpec, empty_batch
 from engine.record.builder import NewRecord, end_txn_batch, split
-from engine.record.sequences import increment_sequence
+from engine.record.control import increment_sequence
 from tests.oracle.exchange import description, kafka_builds, kafka_reads, records_of
 from tests.support.batch_cases import (
     CASES,

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from engine.layout import FileKind
+from engine.discovery.names import FileKind
 from tests.oracle.broker import Broker, copy
 from tests.support.live_keys import last_records
 from tests.support.run import kafkalog

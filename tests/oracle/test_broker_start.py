@@ -10,8 +10,8 @@ import os
 
 import pytest
 
+from engine.discovery.names import PartitionKind, parse_partition_dir
 from engine.files import Files, ReadOnlyFiles
-from engine.layout import PartitionKind, parse_partition_dir
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.startup import foresee, survey
 from tests.oracle.broker import Broker, copy

@@ -18,7 +18,7 @@ from random import Random
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.index.errors import IndexFull
 from engine.log.cleaner.checkpoint import CleanerCheckpoint

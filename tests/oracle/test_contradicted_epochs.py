@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.loading.loader import open_log
 

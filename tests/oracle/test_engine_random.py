@@ -17,10 +17,10 @@ from random import Random
 
 import pytest
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.loading.loader import open_log
-from engine.log.operations.working import work_on
+from engine.log.operations.opening import work_on
 from engine.log.report import Action, Report
 from engine.log.retention.rules import delete_old_segments
 from tests.support.cases import differences

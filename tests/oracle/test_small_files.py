@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.checkpoint.offsets import by_partition, decode_offset_checkpoint
+from engine.config.properties import decode_properties
+from engine.discovery.names import log_file_name, parse_partition_dir
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
-from engine.layout import log_file_name, parse_partition_dir
-from engine.properties import decode_properties
 
 pytestmark = pytest.mark.oracle
 examples = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))

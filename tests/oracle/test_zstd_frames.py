@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.formats import BATCH_HEADER, BatchHeader, Codec
-from engine.record.codecs import InflateStatus, inflate
+from engine.record.codecs.codecs import InflateStatus, inflate
 from tests.fuzz.mutate import repaired
 from tests.support.zstd_bytes import CASES
 

@@ -19,7 +19,7 @@ from engine.record.builder import (
     split,
 )
 from engine.record.columns import BatchColumns, RecordColumns
-from engine.record.sequences import decrement_sequence, increment_sequence
+from engine.record.control import decrement_sequence, increment_sequence
 from tests.support.batch_cases import CASES, IDEMPOTENT, NOW, PLAIN, fingerprint, stored
 from tests.support.strategies import INT_MAX, LONG_MAX, batches, edges, record_lists
 

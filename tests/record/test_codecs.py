@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from engine.errors import UsageError
 from engine.formats import BATCH_HEADER, CODEC_MASK, CODEC_NAMES, LOG_OVERHEAD, BatchHeader, Codec
-from engine.record import codecs, lz4_frames
-from engine.record.codecs import LEVELS, InflateStatus, deflate, inflate
+from engine.record.codecs import codecs
+from engine.record.codecs import lz4 as lz4_frames
+from engine.record.codecs.codecs import LEVELS, InflateStatus, deflate, inflate
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 from tests.fuzz.mutate import repaired
@@ -392,7 +393,7 @@ def bomb(codec):
         return codecs.deflate(2, b"") + (len(part).to_bytes(4, "big") + part) * 1024
     part = lz4.block.compress(bytes(1 << 22), store_size=False)
     head = b"\\x60\\x70"
-    from engine.record.lz4_frames import header_checksum
+    from engine.record.codecs.lz4 import header_checksum
     return b"\\x04\\x22\\x4d\\x18" + head + bytes((header_checksum(head),)) + (
         len(part).to_bytes(4, "little") + part) * 256 + bytes(4)
 bombs = {codec: bomb(codec) for codec in (1, 2, 3, 4)}
@@ -455,7 +456,7 @@ def test_threads_do_not_share_contexts():
 
 
 def test_libraries_load_at_first_use():
-    code = ("import sys; sys.path.insert(0, sys.argv[1]); import engine.record.codecs; "
+    code = ("import sys; sys.path.insert(0, sys.argv[1]); import engine.record.codecs.codecs; "
             "print([name for name in ('lz4', 'snappy', 'cramjam', 'zstandard') if name in sys.modules])")
     run = subprocess.run([sys.executable, "-c", code, str(Path(__file__).parents[2])], capture_output=True, text=True,
                          check=True)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from engine.files import ReadOnlyFiles
 from engine.findings import KINDS
-from engine.record import codecs
-from engine.record.bounded import MAX_DECOMPRESSED_BYTES
-from engine.record.codecs import inflate
-from engine.record.kafka07 import CODEC_NAMES_07, MessageAndOffset, Stopped, iterate_deep, iterate_set, open_sets
-from engine.record.kafka07_file import find_entry, iterate_file, valid_size
+from engine.kafka07.entries import CODEC_NAMES_07, MessageAndOffset, Stopped, iterate_deep, iterate_set, open_sets
+from engine.kafka07.file import find_entry, iterate_file, valid_size
+from engine.record.codecs import codecs
+from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.codecs.codecs import inflate
 from tests.support.corpus import corpus_directory
 from tests.support.floors import saw_enough
 
@@ -339,7 +339,7 @@ def test_a_sound_entry_is_found_behind_anything(tmp_path_factory, garbage, paylo
     """…or another one that begins within the garbage."""
     data = garbage + entry(payload, magic) + behind
     with on_disk(tmp_path_factory.getbasetemp(), data) as file, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("engine.record.kafka07_file.WINDOW", window)
+        patch.setattr("engine.kafka07.file.WINDOW", window)
         found = find_entry(file, 0, len(data))
         assert found is not None
         assert found <= len(garbage)

@@ -15,7 +15,7 @@ from engine.java_text import java_utf8
 from engine.kernels import legacy as kernel
 from engine.kernels.checksum import IEEE, make_tables
 from engine.kernels.scan import scan_batches
-from engine.record.codecs import deflate
+from engine.record.codecs.codecs import deflate
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.legacy import RemarkKind, decode_entry, decode_plain
 from engine.record.reader import ChunkReader

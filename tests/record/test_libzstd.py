@@ -11,7 +11,7 @@ import zstandard
 
 from engine.formats import LEFT_OUT, BatchField, Codec
 from engine.kernels.tables import ZSTD_WORDS, Zstd
-from engine.record import libzstd
+from engine.record.codecs import libzstd
 from engine.record.columns import BatchColumns
 
 

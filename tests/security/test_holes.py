@@ -13,7 +13,7 @@ import pytest
 
 from engine.files import Files
 from engine.log.quarantine.manifest import MAX_KEPT_SIZE
-from engine.log.scan.sound_runs import sound_batches
+from engine.log.segment.sound_runs import sound_batches
 
 BASE = "00000000000000000079"
 SIZES = (7 << 60, 15 << 40)  # what tmpfs takes; what ext4 does

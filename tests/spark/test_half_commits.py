@@ -7,11 +7,11 @@ import shutil
 
 import pytest
 
-from engine.discovery import discover
+from engine.discovery.paths import discover
+from engine.discovery.sink_commits import STAGING, HalfCommitted, half_commit
 from engine.errors import UnwritableFile
 from engine.files import Files
-from engine.half_commits import STAGING, HalfCommitted, half_commit
-from engine.log.logdir.locking import locked
+from engine.log.logdir.log_dirs import locked
 from kafkalog_spark.sink import staging
 from kafkalog_spark.sink.commit import NotUndone, _Commit
 from kafkalog_spark.table.partitions import find_places

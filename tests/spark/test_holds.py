@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.discovery.names import TASK_LOCK
 from engine.errors import UnwritableFile
 from engine.files import Files, Lock
-from engine.layout import TASK_LOCK
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey

@@ -20,8 +20,8 @@ from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import RecordFetcher
 from engine.log.fetch.view import PartitionView
 from engine.log.verify.partition import verify_partition
+from kafkalog_cli.commands.spark import _JOBS, _sentence, run_job
 from kafkalog_cli.main import cli
-from kafkalog_cli.spark import _JOBS, _sentence, run_job
 from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, OptionError
 from kafkalog_spark.jobs.export import bring_back
 from kafkalog_spark.jobs.recover import recover
@@ -90,7 +90,7 @@ def test_a_partition_that_may_not_be_read_is_a_finding_among_the_others(own_corp
         rows = job.verify(None, str(tmp_path))
     assert rows[0]["what"] == "Permission denied"  # of what, the column file says
     assert [(row["code"], row["directory"].rpartition("/")[2]) for row in rows] == [("path-unreadable", "multi-1"), ("path-unreadable", "multi-2")]
-    monkeypatch.setattr("kafkalog_cli.spark._shown", lambda *_: rows)
+    monkeypatch.setattr("kafkalog_cli.commands.spark._shown", lambda *_: rows)
     monkeypatch.setattr(job, "verify", lambda *_, **__: None)
     assert _JOBS["verify"](None, SimpleNamespace(paths=(), reading={}, form="text")) == 8
 
@@ -230,8 +230,8 @@ def test_a_task_tells_many_batches_of_a_partition_in_one_row(own_corpus):
 
     from kafkalog_spark.jobs import stats as job
     from kafkalog_spark.table.columns import level_schema
-    from kafkalog_spark.table.filters import Bounds
     from kafkalog_spark.table.levels import plan_level, read_level
+    from kafkalog_spark.table.options import Bounds
     from kafkalog_spark.tasks import options_of
 
     columns = "topic,partition,recordCount,isControl,sizeInBytes,baseOffset,lastOffset,maxTimestamp"
@@ -350,7 +350,7 @@ def test_rows_are_written_as_they_come_and_kept_nowhere_here(job, monkeypatch, c
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_json_has_both_names_as_elsewhere(form, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("kafkalog_cli.spark.run_job", lambda _job, given, *_: asked.append(given.form) or 0)
+    monkeypatch.setattr("kafkalog_cli.commands.spark.run_job", lambda _job, given, *_: asked.append(given.form) or 0)
     done = kafkalog("spark", "verify", "--format", form, str(tmp_path))
     assert (done.err, done.status, asked) == ("", 0, ["json"])
 

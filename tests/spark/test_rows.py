@@ -12,11 +12,10 @@ import pytest
 
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.jobs.compact import compact
-from kafkalog_spark.table.columns import level_schema
-from kafkalog_spark.table.filters import Bounds
+from kafkalog_spark.table.columns import column, level_schema, rows_as_batches
 from kafkalog_spark.table.levels import plan_level, read_level
+from kafkalog_spark.table.options import Bounds
 from kafkalog_spark.table.partitions import find_places
-from kafkalog_spark.table.rows import column, rows_as_batches
 from kafkalog_spark.tasks import options_of
 
 RANDOM = Random(11)

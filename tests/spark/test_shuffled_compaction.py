@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
 from engine.errors import UnwritableFile
 from engine.files import Files, remove_tree
 from engine.log.cleaner.compaction import CompactionOptions

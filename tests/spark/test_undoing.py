@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
+from engine.discovery.sink_commits import MANIFEST
 from engine.files import Files
-from engine.half_commits import MANIFEST
 from kafkalog_spark.sink.staging import read_manifest
 from tests.support.run import kafkalog
 from tests.support.sink_runs import SinkRun, batch, read

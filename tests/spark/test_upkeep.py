@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.discovery.names import PartitionDir
 from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
 from engine.files import Files, ReadOnlyFiles
 from engine.findings import Severity
-from engine.layout import PartitionDir
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.errors import LogDamaged
 from engine.log.logdir.log_dirs import Place, find_log_dirs
@@ -19,7 +19,7 @@ from engine.log.operations.recover import RecoverOptions, Recovery
 from engine.log.quarantine.manifest import read_manifest
 from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.report import Action, Report
-from kafkalog_cli import spark as command
+from kafkalog_cli.commands import spark as command
 from kafkalog_cli.render_report import exit_status
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.jobs import compact as compact_job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.log.append_errors import AppendRefused, RecordValidationFailed
-from engine.log.producers.append_info import AppendOrigin
+from engine.log.producers.entry import AppendOrigin
 
 ORIGINS = {origin.value: origin for origin in AppendOrigin}
 

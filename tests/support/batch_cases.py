@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.formats import BATCH_HEADER, CODEC_NAMES, LEGACY_V0, LEGACY_V1, Codec, ControlType
 from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.builder import NewRecord
-from engine.record.codecs import InflateStatus, inflate
+from engine.record.codecs.codecs import InflateStatus, inflate
 from engine.record.control import encode_control_key
 from tests.support.strategies import INT_MAX, LONG_MAX, BatchCase
 

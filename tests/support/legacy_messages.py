@@ -7,7 +7,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from engine.formats import Codec
-from engine.record.codecs import deflate
+from engine.record.codecs.codecs import deflate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from hypothesis import strategies as st
 
 from engine.formats import ControlType
-from engine.log.producers.append_info import AppendOrigin
+from engine.log.producers.entry import AppendOrigin
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.log.producers.state_manager import ProducerStateManager
-    from engine.log.scan.producer_rows import ProducerRow
+    from engine.log.segment.producer_rows import ProducerRow
 
 PRODUCERS = (0, 7, 2048, 2**40 + 5, 2**63 - 1)
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from engine.formats import BATCH_HEADER, BatchHeader, ControlType
-from engine.log.scan.epoch_runs import EpochRun, EpochRuns
-from engine.log.scan.producer_rows import ProducerRow, TxnMarker
+from engine.log.epochs.runs import EpochRun, EpochRuns
+from engine.log.segment.producer_rows import ProducerRow, TxnMarker
 from tests.support.plain_records import plain_records
 
 INT_MAX = 2**31 - 1

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import log_file_name
 from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MIN_RECORD_SIZE
-from engine.layout import log_file_name
 from engine.log.append_errors import UnexpectedAppendOffset
 from engine.log.errors import CorruptRecord
 from engine.log.report import Action

@@ -34,9 +34,9 @@ from engine.log.append_errors import (
     UnsupportedCompressionType,
 )
 from engine.log.errors import IndexFull
-from engine.log.producers.append_info import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
-from engine.log.scan.producer_rows import ProducerRow
+from engine.log.producers.entry import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
 from engine.log.segment.log_segment import RollParams
+from engine.log.segment.producer_rows import ProducerRow
 from engine.log.segment.segment_scan import read_marker
 from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.columns import RecordColumns
@@ -46,8 +46,7 @@ from engine.record.windows import Window
 if TYPE_CHECKING:
     from engine.files import Buffer
     from engine.log.partition.unified_log import UnifiedLog
-    from engine.log.producers.append_info import ProducerAppendInfo
-    from engine.log.producers.entry import BatchMetadata, CompletedTxn
+    from engine.log.producers.entry import BatchMetadata, CompletedTxn, ProducerAppendInfo
     from engine.log.segment.log_segment import LogSegment
     from engine.record.columns import BatchColumns
 

@@ -16,18 +16,17 @@ from engine.kernels.admission import judge_records, stamp_batches
 from engine.kernels.decode import decode_records
 from engine.kernels.tables import TRAITS, Flaw, Trait
 from engine.log.append.analysis import ProducerChanges, append_as_leader, check_producer, producer_row
-from engine.log.append.frames import Frame
-from engine.log.append.outcome import Appended
+from engine.log.append.frames import Appended, Frame
 from engine.log.append.validator import renew_checksum, target_codec, timestamp_bounds, timestamp_type
 from engine.log.append_errors import AppendRefused
-from engine.log.producers.append_info import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
+from engine.log.producers.entry import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
 from engine.log.segment.log_segment import Appending
 from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.columns import BatchColumns, RecordColumns, Table
 from engine.record.windows import check_large_batches, scan_range
 
 if TYPE_CHECKING:
-    from engine.log.append.outcome import Appends
+    from engine.log.append.frames import Appends
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
 

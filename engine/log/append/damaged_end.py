@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.advice import argument
-from engine.layout import log_file_name
+from engine.discovery.names import log_file_name
+from engine.errors import argument
 from engine.log.errors import LogDamaged
-from engine.log.scan.batch_search import find_end
+from engine.log.segment.batch_search import find_end
 
 if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog

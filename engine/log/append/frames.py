@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import (
     BATCH_HEADER,
@@ -19,19 +20,22 @@ from engine.formats import (
 )
 from engine.kernels.decode import decode_records
 from engine.log.append_errors import CorruptRecord
-from engine.record.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.builder import NewRecord, stage
-from engine.record.codecs import InflateStatus, inflate
+from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.codecs.codecs import InflateStatus, inflate
 from engine.record.columns import RECORD_ROWS, BatchColumns, RecordColumns
+from engine.record.json_record import LineInvalid
 from engine.record.legacy import RemarkKind
 from engine.record.reader import ChunkReader
 from engine.record.windows import Window, check_large_batches, scan_range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.files import Buffer
     from engine.findings import Finding
+    from engine.record.lines import LineReader
+
 
 _FEW = 8  # batches of a usual append
 _SMALLEST_BATCH = LOG_OVERHEAD + MIN_RECORD_SIZE
@@ -213,3 +217,121 @@ def broken_batches(
             is_legacy = table[BatchField.MAGIC, row] < MAGIC_V2
             first = BatchField.LAST_OFFSET if is_legacy else BatchField.BASE_OFFSET
             yield BrokenBatch(table[first, row], table[BatchField.LAST_OFFSET, row], what)
+
+
+_JSON = 16  # bytes for one of a record: an escape has 6, a header without key and value up to 32 for its 2
+_REST = 1 << 20  # for blanks, and members that mean nothing
+
+
+class LineEnds:
+    """Tells whether lines of an input are whole.
+
+    reader  knows the number of the line        max_message_size  bytes that a batch may have
+    is_compressed  batches get smaller than their lines: then as long a line is read as readers inflate
+    """
+
+    def __init__(self, reader: LineReader, max_message_size: int, *, is_compressed: bool) -> None:
+        self._reader, self._max_message_size = reader, max_message_size
+        self.longest = max(_JSON * max_message_size, MAX_DECOMPRESSED_BYTES if is_compressed else 0) + _REST
+
+    def is_whole(self, data: bytearray, seen: int, filled: int) -> bool:
+        """Does a line end in data[seen:filled]? None does before. Raises LineInvalid for one that is too long already."""
+        if data.find(b"\n", seen, filled) >= 0:
+            return True
+        if filled > self.longest:
+            what = (f"line {self._reader.line}: {filled} bytes came and it has not ended; with max.message.bytes at "
+                    f"{self._max_message_size} lines of up to {self.longest} bytes are read")
+            raise LineInvalid(what)
+        return False
+
+
+def is_whole_batch(data: bytearray, filled: int, check_size: Callable[[int], None]) -> bool:
+    """Is the batch at the start of data[:filled] whole?
+
+    check_size  raises what is to be raised for a batch of so many bytes, before they are read
+    Raises CorruptRecord for bytes that no batch begins with.
+    """
+    if filled < LOG_OVERHEAD:
+        return False
+    check_beginning(data, 0, filled)
+    size = LOG_OVERHEAD + BATCH_HEADER.field("batch_length", data)
+    if size > filled:
+        check_size(size)
+    return size <= filled
+
+
+_MOST = 4096  # runs that may wait before a flush is wanted
+
+
+class Appended(NamedTuple):
+    """Batches that are in the log, one behind the other; of a duplicate, which is alone, where it was already.
+
+    cut_off  see Validated; of what a follower takes as it is, what is wrong inside (BrokenBatch)
+    """
+
+    first_offset: int
+    last_offset: int
+    is_duplicate: bool = False
+    cut_off: str | None = None
+
+    @property
+    def amount(self) -> int:
+        """Offsets that it takes: records, or bytes of a log of 0.7."""
+        return self.last_offset - self.first_offset + 1
+
+
+class Appends(Protocol):
+    """Takes what became of batches, in order. A list is one."""
+
+    def append(self, one: Appended, /) -> None:
+        """Take the next one."""
+
+
+class Outcome:
+    """An Appends that keeps no more than is asked of it.
+
+    amount     offsets of all batches so far, duplicates too        told  of those that `take` gave out
+    last       the latest batches; None: there were none
+    cut_off    how many were cut off        first_cut_off  the first of them
+    """
+
+    def __init__(self) -> None:
+        self.amount = self.told = self.cut_off = 0
+        self.last: Appended | None = None
+        self.first_cut_off: Appended | None = None
+        self._waiting: deque[Appended] = deque()
+
+    def append(self, one: Appended, /) -> None:
+        """See Appends. What goes on where the batches before it end becomes one run with them."""
+        self.amount += one.amount
+        self.last = one
+        if one.cut_off is not None:
+            self.cut_off += 1
+            self.first_cut_off = self.first_cut_off or one
+        before = self._waiting[-1] if self._waiting else None
+        if before is None or one.is_duplicate or before.is_duplicate or one.first_offset != before.last_offset + 1:
+            self._waiting.append(one)
+        else:
+            self._waiting[-1] = before._replace(last_offset=one.last_offset)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Is there anything that `take` did not give out?"""
+        return bool(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Do so many runs wait that their number should not grow?"""
+        return len(self._waiting) > _MOST
+
+    def take(self, end_offset: int) -> list[Appended]:
+        """The runs below `end_offset`, where batches end; they are forgotten. What comes behind one that is not waits too."""
+        taken: list[Appended] = []
+        while self._waiting and self._waiting[0].first_offset < end_offset:
+            one = self._waiting.popleft()
+            if one.last_offset >= end_offset:
+                self._waiting.appendleft(one._replace(first_offset=end_offset))
+                one = one._replace(last_offset=end_offset - 1)
+            taken.append(one)
+            self.told += one.amount
+        return taken

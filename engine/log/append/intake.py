@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.formats import INT_MAX, MAGIC_V2, NO_PRODUCER_ID, BatchField, Codec, ControlType
 from engine.log.append.bulk import BulkAppender
-from engine.log.append.frames import broken_batches
-from engine.log.append.lengths import LineEnds, is_whole_batch
-from engine.log.append.outcome import Appended, Outcome
+from engine.log.append.frames import Appended, LineEnds, Outcome, broken_batches, is_whole_batch
 from engine.log.append_errors import CorruptRecord, RecordBatchTooLarge, RecordTooLarge
-from engine.log.producers.append_info import AppendOrigin
+from engine.log.producers.entry import AppendOrigin
 from engine.record.builder import end_txn_batch
 from engine.record.columns import BatchColumns, RecordColumns
-from engine.record.sequences import increment_sequence
+from engine.record.control import increment_sequence
 from engine.record.windows import scan_range
 
 if TYPE_CHECKING:

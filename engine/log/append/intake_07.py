@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.formats import INT_MAX, RecordField
-from engine.log.append.lengths import LineEnds
-from engine.log.append.outcome import Appended, Outcome
-from engine.log.kafka07.segment import ILLEGAL_STATE, Refused07
+from engine.kafka07.entries import HEADER_V0, HEADER_V1, SIZE_FIELD, encode_set
+from engine.kafka07.segment import ILLEGAL_STATE, Refused07
+from engine.log.append.frames import Appended, LineEnds, Outcome
 from engine.record.columns import RecordColumns
 from engine.record.json_record import LineInvalid
-from engine.record.kafka07 import HEADER_V0, HEADER_V1, SIZE_FIELD, encode_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.log.kafka07.log import Log07
+    from engine.kafka07.log import Log07
     from engine.record.lines import LineReader
 
 

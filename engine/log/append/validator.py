@@ -36,14 +36,14 @@ from engine.log.append_errors import (
     InvalidTimestamp,
     RecordValidationFailed,
 )
-from engine.log.producers.append_info import AppendOrigin
+from engine.log.producers.entry import AppendOrigin
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec, UnbuildableBatch, encode_batch
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import Table
 from engine.record.crc import crc32c
 
 if TYPE_CHECKING:
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.files import Buffer
     from engine.record.columns import RecordColumns
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.log.cleaner.aborted import aborted_transactions, segments_with_aborted
 from engine.log.cleaner.filter_pass import Counted, Round, Workspace
 from engine.log.cleaner.groups import GroupOverflow, group_segments_by_size, place_of, put_in_place, write_group
 from engine.log.cleaner.headway import Headway, Part
 from engine.log.cleaner.key_pass import build_offset_map
-from engine.log.cleaner.last_records import LastRecords
 from engine.log.cleaner.later_offsets import OffsetsByKey
 from engine.log.cleaner.stats import CleanerStats
-from engine.log.cleaner.transactions import CleanedTransactionMetadata
+from engine.log.cleaner.transactions import CleanedTransactionMetadata, LastRecords, aborted_transactions, segments_with_aborted
 from engine.log.cleaner.uncleanable import Uncleanable
 from engine.log.cleaner.walk import SegmentWalk, size_of
 from engine.log.producers.loading import delete_producer_snapshots

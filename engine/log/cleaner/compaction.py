@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.layout import METADATA_TOPIC, file_name, parse_partition_dir
+from engine.discovery.names import METADATA_TOPIC, file_name, parse_partition_dir
+from engine.log.cleaner.checkpoint import LogToClean, log_to_clean
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
-from engine.log.cleaner.manager import LogToClean, log_to_clean
 from engine.log.cleaner.offset_map import DEDUPE_BUFFER_SIZE, SkimpyOffsetMap
 from engine.log.report import Action
 

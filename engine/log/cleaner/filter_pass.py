@@ -20,22 +20,21 @@ from engine.log.cleaner.later_offsets import Marking
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, size_of
 from engine.log.errors import SegmentOffsetOverflow
+from engine.record.codecs.libzstd import calls_for
+from engine.record.codecs.lz4 import written_header
 from engine.record.columns import BATCH_ROWS, RECORD_ROWS, Table
 from engine.record.legacy import RemarkKind
-from engine.record.libzstd import calls_for
-from engine.record.lz4_frames import written_header
 from engine.record.reader import Chunk
 from engine.record.windows import CASTAGNOLI_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.findings import Finding
-    from engine.log.cleaner.last_records import LastRecords
     from engine.log.cleaner.later_offsets import LaterOffsets
     from engine.log.cleaner.stats import CleanerStats
-    from engine.log.cleaner.transactions import CleanedTransactionMetadata
+    from engine.log.cleaner.transactions import CleanedTransactionMetadata, LastRecords
     from engine.log.segment.log_segment import LogSegment
     from engine.record.columns import BatchColumns
     from engine.record.windows import Window

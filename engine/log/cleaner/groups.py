@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import log_file_name
 from engine.formats import INT_MAX
-from engine.layout import log_file_name
 from engine.log.cleaner.filter_pass import Counted, FilterPass
 from engine.log.errors import SegmentOffsetOverflow
 from engine.log.producers.loading import delete_producer_snapshots

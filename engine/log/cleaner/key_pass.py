@@ -9,9 +9,8 @@ from engine.formats import BatchField, RecordField
 from engine.kernels.cleaning import check_order
 from engine.kernels.mapping import OUT_OF_ORDER
 from engine.kernels.verdicts import pass_over
-from engine.log.cleaner.aborted import aborted_transactions, segments_with_aborted
 from engine.log.cleaner.offset_map import NO_SURVIVORS, NOBODY
-from engine.log.cleaner.transactions import CleanedTransactionMetadata
+from engine.log.cleaner.transactions import CleanedTransactionMetadata, aborted_transactions, segments_with_aborted
 from engine.log.cleaner.walk import SegmentWalk, size_of
 from engine.record.columns import BATCH_ROWS
 

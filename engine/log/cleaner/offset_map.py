@@ -13,9 +13,9 @@ from engine.kernels.mapping import map_batches
 from engine.kernels.offset_map import find_key, mark_retained, move_entries, put_keys, take_entries
 from engine.kernels.survivors import note_survivors
 from engine.kernels.tables import SLOT_WORDS, MapState
+from engine.record.codecs.libzstd import calls_for
+from engine.record.codecs.lz4 import written_checksums
 from engine.record.columns import BATCH_ROWS
-from engine.record.libzstd import calls_for
-from engine.record.lz4_frames import written_checksums
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

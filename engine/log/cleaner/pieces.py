@@ -11,13 +11,13 @@ from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import CLEANED, log_file_name
 from engine.errors import KafkalogError
 from engine.formats import BATCH_HEADER, BatchField, Status
 from engine.kernels.cleaning import check_order
 from engine.kernels.tables import EVENT_WORDS, TxnEvent
 from engine.kernels.transactions import tell_rows
 from engine.kernels.verdicts import pass_in_pieces
-from engine.layout import CLEANED, log_file_name
 from engine.log.cleaner.filter_pass import Counted, Round, Workspace
 from engine.log.cleaner.groups import GroupOverflow, put_in_place, write_group
 from engine.log.cleaner.later_offsets import SurvivingOffsets

@@ -27,7 +27,7 @@ from engine.formats import (
 from engine.kernels.cleaning import take_kept
 from engine.kernels.encode import encode_records, measure_records
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec, empty_batch, encode_body, finish_batch
-from engine.record.codecs import deflate
+from engine.record.codecs.codecs import deflate
 from engine.record.columns import RECORD_ROWS, RecordColumns
 from engine.record.crc import crc32c
 

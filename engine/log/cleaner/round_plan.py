@@ -6,19 +6,24 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.discovery.names import log_file_name
 from engine.kernels.tables import EVENT_WORDS, TxnEvent
-from engine.layout import log_file_name
-from engine.log.cleaner.aborted import aborted_transactions, segments_with_aborted
 from engine.log.cleaner.cleaner import legacy_delete_horizon, with_ends
 from engine.log.cleaner.groups import group_segments_by_size
-from engine.log.cleaner.last_records import LastRecords
-from engine.log.cleaner.transactions import AbortedTransactions, CleanedTransactionMetadata, PackedTransactions
+from engine.log.cleaner.transactions import (
+    AbortedTransactions,
+    CleanedTransactionMetadata,
+    LastRecords,
+    PackedTransactions,
+    aborted_transactions,
+    segments_with_aborted,
+)
 from engine.log.cleaner.uncleanable import untold_abort
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.log.partition.unified_log import UnifiedLog
 
 _MOST_OFFSETS = 1 << 28  # of a group: 32 MiB of bits

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from heapq import merge
 from itertools import islice
 from operator import gt
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,9 +17,13 @@ from engine.kernels.tables import TXN_FIELDS, TXN_WORDS, TxnBatch, TxnFlag, TxnS
 from engine.kernels.transactions import decide, decide_events, decide_rows, move_producers, pack_producers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.producers.entry import ProducerStateEntry
+    from engine.log.segment.log_segment import LogSegment
     from engine.record.windows import Window
+
 
 _LEAST = 64  # producers that the table has room for, twice
 _MOST_KEPT = 1024  # numbers of aborted transactions that are collected before they are handed on
@@ -227,3 +232,62 @@ def _extend(columns: list[array[int]], transactions: Iterable[AbortedTxn]) -> No
     while some := list(islice(left, _RUN)):
         for column, numbers in zip(columns, zip(*some, strict=True), strict=True):
             column.extend(numbers)
+
+
+def segments_with_aborted(log: UnifiedLog, start_offset: int) -> list[LogSegment]:
+    """The segments from the one that holds the offset on whose transaction index has entries: mostly few of very many."""
+    first = log.segments.floor_segment(start_offset)
+    return [one for one in log.segments.values(None if first is None else first.base_offset) if len(one.txn_index)]
+
+
+def aborted_transactions(
+    log: UnifiedLog, start_offset: int, end_offset: int, segments: Sequence[LogSegment] | None = None
+) -> Iterator[AbortedTxn]:
+    """Aborted transactions of the segments that the offsets lie in, but for those that begin behind them.
+
+    segments  see `segments_with_aborted`, of this offset or one before it; None: they are looked for
+
+    Some may have ended before `start_offset`: the key pass, which begins in the middle of a segment, then takes what their
+    producer writes next for aborted, up to its next marker. Those records only leave older ones of their keys where they
+    are. Mirrors UnifiedLog.collectAbortedTransactions.
+    """
+    first = log.segments.floor_segment(start_offset)
+    asked = segments_with_aborted(log, start_offset) if segments is None else segments
+    begin = 0 if first is None else bisect_left(asked, first.base_offset, key=lambda segment: segment.base_offset)
+    for number in range(begin, len(asked)):
+        for txn in asked[number].txn_index.checked():
+            if txn.last_offset >= log.log_start_offset and txn.first_offset < end_offset:
+                yield txn
+            if txn.last_stable_offset >= end_offset:  # later ones begin behind
+                return
+
+
+_PRODUCERS = 16_384  # producers that are objects at the same time
+
+
+class LastRecords:
+    """What is known of the producers before a round: 18 bytes each, for there may be a million.
+
+    ids, offsets, epochs  columns in order of the ids: last data offset, −1 where only markers are known, and epoch
+    round_end             the last offset of the round
+    """
+
+    def __init__(self, producers: Iterable[ProducerStateEntry], round_end: int) -> None:
+        self.ids, self.offsets, self.epochs, self.round_end = array("q"), array("q"), array("h"), round_end
+        for producer_id, offset, epoch in merge(*(zip(*run, strict=True) for run in _runs(iter(producers)))):
+            self.ids.append(producer_id)
+            self.offsets.append(offset)
+            self.epochs.append(epoch)
+
+    @property
+    def columns(self) -> tuple[memoryview, memoryview, memoryview, int]:
+        """What kernels want of it, see kernels.verdicts.stays_empty."""
+        return memoryview(self.ids), memoryview(self.offsets), memoryview(self.epochs), self.round_end
+
+
+def _runs(producers: Iterator[ProducerStateEntry]) -> Iterator[tuple[array[int], array[int], array[int]]]:
+    """Ids, last data offsets and epochs of some producers at a time, in order of their ids."""
+    while some := list(islice(producers, _PRODUCERS)):
+        rows = sorted((entry.producer_id, entry.last_data_offset, entry.producer_epoch) for entry in some)
+        ids, offsets, epochs = zip(*rows, strict=True)
+        yield array("q", ids), array("q", offsets), array("h", epochs)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from engine.advice import argument
-from engine.errors import KafkalogError
+from engine.discovery.names import parent_of
+from engine.errors import KafkalogError, argument
 from engine.findings import Finding, Where
-from engine.layout import parent_of
 from engine.log.errors import whole_recovery
 
 

@@ -10,8 +10,8 @@ from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, BatchField, ControlType
 from engine.kernels.cleaning import first_unsound
 from engine.log.cleaner.uncleanable import Uncleanable, untold_abort
-from engine.record.bounded import MAX_DECOMPRESSED_BYTES
-from engine.record.codecs import FINDINGS, InflateStatus
+from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.codecs.codecs import FINDINGS, InflateStatus
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid, control_type, known_control_type
 from engine.record.reader import ChunkReader

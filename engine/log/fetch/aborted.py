@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from engine.formats import CONTROL_FLAG, AbortedTxn, BatchField, ControlType
 from engine.index.offset import OffsetPosition
 from engine.kernels.transactions import next_in_transaction
-from engine.log.scan.recovery_walk import read_marker
+from engine.log.segment.recovery_walk import read_marker
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.heads import HeadWalk

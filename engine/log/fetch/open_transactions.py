@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from engine.discovery.names import FileKind, PartitionKind, is_log_file_name, log_file_name, parent_of, parse_partition_dir
 from engine.files import is_locked
 from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, BatchField
 from engine.kernels.transactions import next_in_transaction
-from engine.layout import FileKind, PartitionKind, is_log_file_name, log_file_name, parent_of, parse_partition_dir
 from engine.log.fetch.replicas import best_replica
 from engine.log.moment import moment
-from engine.log.scan.batch_search import first_timestamp
+from engine.log.segment.batch_search import first_timestamp
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.soundness import go_on
@@ -25,8 +25,8 @@ from engine.record.soundness import go_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from engine.discovery.names import PartitionDir
     from engine.files import ReadOnlyFiles
-    from engine.layout import PartitionDir
     from engine.log.fetch.view import PartitionView
     from engine.record.windows import Window
 

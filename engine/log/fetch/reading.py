@@ -22,7 +22,7 @@ from engine.formats import (
 from engine.log.errors import CorruptRecord, OffsetOutOfRange
 from engine.log.fetch.aborted import aborted_transactions
 from engine.log.offset_metadata import LogOffsetMetadata
-from engine.log.scan.batch_search import BatchHead, TimestampAndOffset, heads
+from engine.log.segment.batch_search import BatchHead, TimestampAndOffset, heads
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, INT_MAX, LONG_MAX, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, ControlType, RecordField
 from engine.kernels.select import next_unsound
 from engine.kernels.transactions import next_in_transaction
+from engine.log.continuity.offset_order import OffsetOrder, stop_before
 from engine.log.errors import CorruptRecord
-from engine.log.fetch.order import OffsetOrder, stop_before
 from engine.log.fetch.reading import FetchIsolation, read, read_from_damage
-from engine.log.scan.markers import unreadable_marker
-from engine.log.scan.recovery_walk import read_marker
+from engine.log.segment.producer_rows import unreadable_marker
+from engine.log.segment.recovery_walk import read_marker
 from engine.record.batch import Record, RecordBatch
-from engine.record.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.reader import ChunkReader

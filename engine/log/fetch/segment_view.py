@@ -12,12 +12,12 @@ from engine.formats import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.log.errors import CorruptRecord
-from engine.log.scan.batch_search import largest_timestamp_after, search_for_offset, sound_windows, whole_windows
+from engine.log.segment.batch_search import largest_timestamp_after, search_for_offset, sound_windows, whole_windows
 from engine.log.segment.reading import ReadableSegment
 
 if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
-    from engine.log.scan.batch_search import BatchHead
+    from engine.log.segment.batch_search import BatchHead
 
 
 class _ProbedOffsets(OffsetIndex):

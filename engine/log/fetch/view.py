@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING
 
 from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
 from engine.checkpoint.offsets import known_offsets
-from engine.config import LogConfig
-from engine.errors import UnreadableFile
-from engine.formats import CONTROL_FLAG, LONG_MAX, TRANSACTIONAL_FLAG, AbortedTxn, BatchField
-from engine.layout import (
+from engine.config.topic import LogConfig
+from engine.discovery.names import (
     FileKind,
+    log_base_offsets,
     parent_of,
     parse_file_name,
     partition_of,
     transaction_index_file_name,
 )
-from engine.log.fetch.listing import logs_in_use, superseded_by
-from engine.log.fetch.order import stop_before
+from engine.errors import UnreadableFile
+from engine.formats import CONTROL_FLAG, LONG_MAX, TRANSACTIONAL_FLAG, AbortedTxn, BatchField
+from engine.log.continuity.offset_order import stop_before
+from engine.log.errors import CorruptRecord
 from engine.log.fetch.segment_view import SegmentView
 from engine.log.offset_metadata import LogOffsetMetadata
-from engine.log.scan.batch_search import find_end
+from engine.log.segment.batch_search import find_end
 from engine.log.segment.log_segments import Segments
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.heads import HeadWalk
@@ -32,11 +33,37 @@ from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from engine.discovery.names import PartitionDir
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
-    from engine.layout import PartitionDir
+    from engine.log.segment.reading import ReadableSegment
+
+
+SWAP = ".swap"
+
+
+def logs_in_use(names: Iterable[str]) -> dict[int, str]:
+    """Base offset of each log, ascending → the suffix of its files, "" or ".swap".
+
+    A `.swap` file is whole. It counts from when the log in whose place it comes is removed, which is the first one that is:
+    until then the old logs hold everything. A broker that starts does the same for good. Mirrors LocalLog.replaceSegments.
+    """
+    known = list(names)
+    plain, swapped = log_base_offsets(known), log_base_offsets(known, SWAP)
+    if not set(plain).isdisjoint(swapped):
+        swapped = []
+    return dict(sorted((dict.fromkeys(swapped, SWAP) | dict.fromkeys(plain, "")).items()))
+
+
+def superseded_by(segment: ReadableSegment, others: Iterable[int]) -> list[int]:
+    """Those of the base offsets `others` whose segments the `.swap` segment replaces: they are about to be removed."""
+    try:
+        end = segment.read_next_offset()
+    except CorruptRecord:  # who reads it meets that again
+        return []
+    return [base for base in others if segment.base_offset < base < end]
 
 
 _LOOKS = 20  # at a directory in which files come and go
@@ -309,8 +336,8 @@ class _Marker:
 
     def ends_transaction(self, file: OpenFile, position: int, size: int, report: Callable[[Finding], None]) -> bool:
         """Does the control batch in bytes [position, position + size) commit or abort? `report` takes what can not be read."""
-        from engine.log.scan.markers import unreadable_marker
-        from engine.log.scan.recovery_walk import read_marker
+        from engine.log.segment.producer_rows import unreadable_marker
+        from engine.log.segment.recovery_walk import read_marker
         from engine.record.control import ControlRecordInvalid
 
         for window in LogWalk(file, position, position + size, batches=self._batches):

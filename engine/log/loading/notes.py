@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import FileKind, file_name, log_file_name, offset_of
 from engine.findings import Severity
 from engine.formats import LONG_MAX
-from engine.layout import FileKind, file_name, log_file_name, offset_of
 from engine.log.report import Action
-from engine.log.scan.batch_search import last_head
+from engine.log.segment.batch_search import last_head
 
 if TYPE_CHECKING:
     from engine.checkpoint.leader_epochs import EpochEntry

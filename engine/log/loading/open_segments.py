@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import FileKind, log_file_name, offset_index_file_name, offset_of, time_index_file_name
 from engine.findings import Severity
 from engine.formats import OFFSET_INDEX_ENTRY
-from engine.layout import FileKind, log_file_name, offset_index_file_name, offset_of, time_index_file_name
 from engine.log.errors import CorruptIndex, OffsetIndexMissing
 from engine.log.loading.notes import ALONE, NO_INDEX
 from engine.log.report import Action

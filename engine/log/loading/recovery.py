@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import EpochEntry
+from engine.discovery.names import FileKind, file_name, log_file_name
 from engine.findings import Severity
 from engine.formats import (
     BATCH_HEADER,
@@ -19,29 +20,28 @@ from engine.formats import (
 )
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
-from engine.layout import FileKind, file_name, log_file_name
 from engine.log.append_errors import AppendRefused
+from engine.log.epochs.runs import first_leader_epochs
 from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow, TransactionOrder
 from engine.log.producers.loading import rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action
-from engine.log.scan.batch_search import heads, last_head
-from engine.log.scan.epoch_runs import first_leader_epochs
-from engine.log.scan.indexed import SegmentEnd, SegmentIndexes
-from engine.log.scan.producer_rows import RowChunk
+from engine.log.segment.batch_search import heads, last_head
+from engine.log.segment.index_evidence import SegmentEnd, SegmentIndexes
+from engine.log.segment.producer_rows import RowChunk
 from engine.log.segment.segment_scan import ScanStop, scan_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.errors import KafkalogError
     from engine.files import Files
-    from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
+    from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
+    from engine.log.epochs.runs import EpochDoubt, EpochRuns
     from engine.log.producers.snapshot_files import SnapshotFiles
     from engine.log.report import Report
-    from engine.log.scan.epoch_runs import EpochDoubt, EpochRuns
-    from engine.log.scan.indexed import Indexed
+    from engine.log.segment.index_evidence import Indexed
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
     from engine.log.segment.segment_scan import Disorder, SegmentScan, Stranger

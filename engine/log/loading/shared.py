@@ -6,16 +6,16 @@ from bisect import bisect_right
 from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import FileKind, log_file_name, offset_of, transaction_index_file_name
 from engine.formats import NO_PARTITION_LEADER_EPOCH
-from engine.layout import FileKind, log_file_name, offset_of, transaction_index_file_name
+from engine.log.epochs.runs import first_leader_epochs
 from engine.log.errors import SegmentOffsetOverflow, SplitFailed
 from engine.log.loading.notes import note_corrupt_snapshot
 from engine.log.loading.recovery import Recovering, recover_cut, recover_segment
 from engine.log.producers.loading import delete_producer_snapshots
 from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.report import Action
-from engine.log.scan.batch_search import sound_heads
-from engine.log.scan.epoch_runs import first_leader_epochs
+from engine.log.segment.batch_search import sound_heads
 from engine.log.segment.deferred import DeferredDeletion
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.files import Files
-    from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
+    from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
+    from engine.log.epochs.runs import EpochRuns
     from engine.log.producers.state_manager import ProducerStateManager
     from engine.log.report import Report
-    from engine.log.scan.epoch_runs import EpochRuns
     from engine.log.segment.segment_scan import SegmentScan
 
     T = TypeVar("T")

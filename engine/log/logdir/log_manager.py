@@ -17,22 +17,30 @@ from engine.checkpoint.offsets import (
     encode_offset_checkpoint,
 )
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
-from engine.config import is_known
+from engine.config.server import SYNONYMS
+from engine.config.topic import is_known
+from engine.discovery.names import (
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    FileKind,
+    PartitionKind,
+    file_name,
+    is_topic_name,
+    parse_file_name,
+)
 from engine.errors import KafkalogError
 from engine.files import remove_tree, replace
-from engine.layout import INTERNAL_TOPICS, METADATA_TOPIC, FileKind, PartitionKind, file_name, is_topic_name, parse_file_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.logs_07 import are_of_07, config_07, is_log_07, names_07, open_reported_07
 from engine.log.report import Action
 from engine.log.tiering import Tiering, TopicPolicy, read_starts, tiering_of
-from engine.server_config import SYNONYMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.files import Files, ReadOnlyFiles
-    from engine.log.kafka07.log import Log07
+    from engine.kafka07.log import Log07
     from engine.log.logdir.cluster_metadata import ClusterMetadata
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.settings import Settings

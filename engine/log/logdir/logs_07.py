@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import FileKind, parse_file_name
+from engine.errors import UsageError
 from engine.findings import Severity
 from engine.formats import LONG_MAX
-from engine.layout import FileKind, parse_file_name
-from engine.log.kafka07.log import Log07, open_log_07
-from engine.log.kafka07.segment import Config07
+from engine.kafka07.file import find_entry, iterate_file, valid_size
+from engine.kafka07.log import Log07, open_log_07
+from engine.kafka07.segment import Config07
 from engine.log.report import Action
-from engine.record.kafka07_file import find_entry, iterate_file, valid_size
 from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from engine.config.server import ServerConfig
     from engine.files import Files, OpenFile, ReadOnlyFiles
+    from engine.kafka07.segment import Segment07
+    from engine.log.logdir.log_dirs import Place
     from engine.log.report import Report
-    from engine.server_config import ServerConfig
+
 
 _FOREVER = LONG_MAX
 _MOST_RUNS = 1000  # of sound entries behind damage that are looked for
@@ -131,3 +135,36 @@ def _sound_behind(file: OpenFile, start: int, end: int, gave_up: Callable[[int],
             count, stop = count + 1, entry.next_offset
         at = find_entry(file, stop, end, gave_up=gave_up) if stop > at else None
     return count
+
+
+def refuse_offsets_07(place: Place, *offsets: int | None) -> None:
+    """Raise UsageError if a recovery point, log start offset or high watermark was given."""
+    if any(offset is not None for offset in offsets):
+        what = f"{place.path}: a log of Kafka 0.7, which keeps no recovery point, log start offset or high watermark"
+        raise UsageError(what, do="leave these options out")
+
+
+def retain_07(log: Log07, report: Report, now: int) -> None:
+    """Delete what is too old, then what is too much. Mirrors LogManager.cleanupLogs of 0.7.2."""
+    before = {segment.path for segment in log.segments}
+    gone = [(segment, "last changed more than the retention time ago") for segment in log.delete_expired(now)]
+    gone += [(segment, "the retention size is left without it") for segment in log.delete_excess(now)]
+    for segment, why in gone:
+        report.add(Action.REMOVED, segment.name, why, offsets=_offsets(segment), size=segment.size)
+    for segment in log.segments:
+        if segment.path not in before:
+            report.add(Action.CREATED, segment.name, "a log of 0.7 has one file at least", offsets=(segment.start, None))
+
+
+def explain_retention_07(log: Log07, report: Report, now: int) -> None:
+    """Note every segment that is left, the oldest first, and when time lets it go."""
+    for segment in log.segments:
+        by_time = f"goes by time {log.config.retention_ms} ms after its last change, {now - segment.modified_ms()} ms ago"
+        limit = log.config.retention_size
+        by_size = "no limit of size" if limit < 0 else f"goes by size when {limit} bytes are left without it"
+        why = f"stays: {by_time}; {by_size}"
+        report.add(Action.EXPLAINED, segment.name, why, offsets=_offsets(segment), size=segment.size)
+
+
+def _offsets(segment: Segment07) -> tuple[int, int]:
+    return segment.start, segment.start + segment.size

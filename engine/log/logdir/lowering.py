@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.offsets import PartitionOffset, encode_offset_checkpoint, known_offsets
+from engine.discovery.names import FileKind
 from engine.files import replace
-from engine.layout import FileKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,16 +1,16 @@
 """What was done, under the names of Kafka's own metrics, as a text file for the node exporter's textfile collector.
 
 The names are those that the JMX exporter makes of kafka.log:type=Log, type=LogManager and type=LogFlushStats; those of
-the cleaner come from engine.log.cleaner.metrics.
+the cleaner come from engine.log.operations.compact.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.discovery.names import PartitionKind, parse_partition_dir
 from engine.errors import KafkalogError, UnwritableFile
 from engine.files import Files, WritableFile, look, replace
-from engine.layout import PartitionKind, parse_partition_dir
 from engine.log.report import Action
 
 if TYPE_CHECKING:

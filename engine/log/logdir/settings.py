@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.server_config import ServerConfig
+from engine.config.server import ServerConfig
 
 if TYPE_CHECKING:
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
 
 
 @dataclass(frozen=True, slots=True)

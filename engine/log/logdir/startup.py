@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.advice import argument
 from engine.checkpoint.identity import (
     MetaProperties,
     decode_meta_properties,
@@ -23,20 +22,19 @@ from engine.checkpoint.leader_epochs import MalformedCheckpoint, parse_leader_ep
 from engine.checkpoint.offsets import checkpoint_fault
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
-from engine.errors import UnreadableFile
-from engine.half_commits import STAGING, undo_advice
-from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of
-from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, read_cluster_metadata
-from engine.log.logdir.metadata_proof import prove_metadata_log
-from engine.log.logdir.nameless import nameless
+from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of
+from engine.discovery.sink_commits import STAGING, undo_advice
+from engine.errors import UnreadableFile, argument
+from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, prove_metadata_log, read_cluster_metadata
+from engine.log.logdir.log_dirs import nameless
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
+    from engine.log.logdir.cluster_metadata import MetadataProof
     from engine.log.logdir.log_dirs import LogDir, Place
-    from engine.log.logdir.metadata_proof import MetadataProof
 
 
 _KRAFT = 1  # version of meta.properties; brokers with ZooKeeper write 0

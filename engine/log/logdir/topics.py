@@ -5,15 +5,15 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from engine.layout import file_name, parent_of, parse_partition_dir
+from engine.discovery.names import file_name, parent_of, parse_partition_dir
 from engine.log.tiering import Tiering, TopicPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
+    from engine.discovery.names import PartitionDir
     from engine.files import ReadOnlyFiles
-    from engine.layout import PartitionDir
     from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster

@@ -13,13 +13,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import LONG_MAX
-from engine.log.scan.sound_runs import as_runs
+from engine.log.segment.sound_runs import as_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from engine.checkpoint.leader_epochs import EpochEntry
-    from engine.log.scan.sound_runs import Batch, Run
+    from engine.log.segment.sound_runs import Batch, Run
 
     Expand = Callable[[int, Run], Iterator[Batch]]
 

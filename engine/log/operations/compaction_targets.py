@@ -10,9 +10,9 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import FileKind, PartitionKind, parse_file_name
 from engine.errors import UnreadableFile
 from engine.formats import LONG_MAX
-from engine.layout import FileKind, PartitionKind, parse_file_name
 from engine.log.cleaner.checkpoint import clean_offsets
 
 if TYPE_CHECKING:

@@ -8,19 +8,15 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.advice import argument
-from engine.discovery import is_brokers_log_dir
-from engine.errors import KafkalogError, UnwritableFile, too_little_memory
+from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, parent_of
+from engine.discovery.paths import is_brokers_log_dir
+from engine.errors import KafkalogError, UnwritableFile, argument, too_little_memory
 from engine.files import is_full, nameless_file, replace
-from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name, parent_of
+from engine.log.continuity.missing_segments import note_end
 from engine.log.errors import LogDamaged
 from engine.log.logdir.log_manager import Listing, MetadataLogRefused, NoLogOfBrokers, Standing, refuse_metadata_log
-from engine.log.logdir.logs_07 import note_standing
-from engine.log.operations.continuity import note_end
-from engine.log.operations.kafka07 import refuse_offsets_07
-from engine.log.operations.room import make_room
-from engine.log.operations.untouched import Touched, UntouchedFiles
-from engine.log.operations.working import work_on
+from engine.log.logdir.logs_07 import note_standing, refuse_offsets_07
+from engine.log.operations.opening import Touched, UntouchedFiles, make_room, work_on
 from engine.log.report import Action, Report, loses_records
 from engine.log.verify.losses import Opened, read_evidence
 from engine.overlay import OverlayFiles
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from engine.files import Files
-    from engine.log.kafka07.log import Log07
+    from engine.kafka07.log import Log07
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog

@@ -11,17 +11,17 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind
 from engine.errors import KafkalogError, UsageError, too_little_memory
 from engine.files import nameless_file
 from engine.findings import Severity
-from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
+from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.notes import NO_INDEX
 from engine.log.logdir.log_manager import Listing, refuse_what_is_not_ours
+from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.logdir.lowering import lower_checkpoints
 from engine.log.logdir.startup import Effect, foresee
-from engine.log.operations.continuity import note_breaks, note_losses, start_beyond_end, start_in_epochs
-from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
 from engine.log.operations.operation import Marker, at_any_rate, closed, open_without_change, put_marker, take_marker
 from engine.log.report import Action, Report, leaves_doubt

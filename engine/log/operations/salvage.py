@@ -12,9 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
-from engine.findings import Severity
-from engine.formats import LONG_MAX
-from engine.layout import (
+from engine.discovery.names import (
     ASIDE,
     FileKind,
     is_log_file_name,
@@ -23,12 +21,14 @@ from engine.layout import (
     time_index_file_name,
     transaction_index_file_name,
 )
+from engine.findings import Severity
+from engine.formats import LONG_MAX
 from engine.log.errors import refuse_too_large
 from engine.log.operations.arrangement import Segment, arrange
 from engine.log.report import Action
-from engine.log.scan.extent import read_extent
-from engine.log.scan.sound_runs import as_runs, batches_in, checked_batches, with_offsets_restored
+from engine.log.segment.extent import read_extent
 from engine.log.segment.replacement import free_base_offset
+from engine.log.segment.sound_runs import as_runs, batches_in, checked_batches, with_offsets_restored
 from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from engine.files import Files, OpenFile
     from engine.log.operations.arrangement import Dropped
     from engine.log.report import Report
-    from engine.log.scan.sound_runs import Batch, Run
+    from engine.log.segment.sound_runs import Batch, Run
 
 _OFFSET_SIZE = 8  # bytes of a base offset, the first field of every batch
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import log_file_name
 from engine.findings import Severity
 from engine.formats import LONG_MAX, MAGIC_V2
-from engine.layout import log_file_name
 from engine.log.errors import RollRefused
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.report import Action
-from engine.log.scan.extent import Extent
 from engine.log.segment.deferred import DELETED
+from engine.log.segment.extent import Extent
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.splitting import SEGMENT_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.files import Files
     from engine.log.report import Report
     from engine.log.segment.deferred import DeferredDeletion

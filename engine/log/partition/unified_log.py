@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Self
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch.reading import fetch_offset_by_timestamp, read
 from engine.log.offset_metadata import LogOffsetMetadata
-from engine.log.producers.append_info import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
+from engine.log.producers.entry import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
 from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
 from engine.log.report import Action
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.files import Buffer
     from engine.formats import AbortedTxn
     from engine.log.append.analysis import LogAppendInfo
+    from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
     from engine.log.fetch.reading import FetchData, FetchIsolation
-    from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
     from engine.log.partition.local_log import LocalLog
     from engine.log.producers.state_manager import ProducerStateManager
     from engine.log.report import Report
-    from engine.log.scan.batch_search import TimestampAndOffset
+    from engine.log.segment.batch_search import TimestampAndOffset
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
 

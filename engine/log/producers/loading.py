@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import parent_of
 from engine.formats import INT_MAX
 from engine.kernels.placement import tell_producers
-from engine.layout import parent_of
 from engine.log.errors import CorruptRecord, no_such_size, whole_recovery
-from engine.log.scan.producer_rows import RowChunk, ToldRows
-from engine.log.scan.recovery_walk import read_marker
+from engine.log.segment.producer_rows import RowChunk, ToldRows
+from engine.log.segment.recovery_walk import read_marker
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.windows import LogWalk, Stop
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from engine.log.producers.state_manager import ProducerStateManager
-    from engine.log.scan.producer_rows import TxnMarker
     from engine.log.segment.deferred import DeferredDeletion
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
+    from engine.log.segment.producer_rows import TxnMarker
     from engine.log.segment.reading import ReadableSegment
     from engine.record.windows import Window
 

@@ -11,14 +11,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot, is_producer_snapshot_of, write_producer_snapshot
+from engine.discovery.names import producer_snapshot_file_name
 from engine.errors import UnwritableFile
 from engine.formats import ABORTED_TXN, NO_PRODUCER_ID
-from engine.layout import producer_snapshot_file_name
 from engine.log.append_errors import IllegalArgument
-from engine.log.producers.append_info import AppendOrigin, ProducerAppendInfo
-from engine.log.producers.entry import CompletedTxn, ProducerStateEntry
-from engine.log.producers.recall import Recall
-from engine.log.producers.snapshot_files import SnapshotFiles
+from engine.log.producers.entry import AppendOrigin, CompletedTxn, ProducerAppendInfo, ProducerStateEntry
+from engine.log.producers.snapshot_files import Recall, SnapshotFiles
 from engine.log.producers.table import ProducerTable
 from engine.log.producers.transactions import EndedTransactions, Transactions
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from engine.files import Files, WritableFile
-    from engine.log.scan.producer_rows import ProducerRow, RowChunk
+    from engine.log.segment.producer_rows import ProducerRow, RowChunk
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 MAX_TRANSACTION_TIMEOUT_MS = 900_000

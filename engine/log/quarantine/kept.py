@@ -8,13 +8,12 @@ from contextlib import ExitStack, contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.advice import argument
-from engine.discovery import FOREIGN_DIRECTORIES, is_log_dir
-from engine.errors import KafkalogError, LogDirLocked, UnreadableFile
+from engine.discovery.names import FileKind, file_name, parent_of, parse_partition_dir
+from engine.discovery.paths import FOREIGN_DIRECTORIES, is_log_dir
+from engine.discovery.sink_commits import MANIFEST as SINK_MANIFEST
+from engine.discovery.sink_commits import STAGING, half_commit, undoable_since
+from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, argument
 from engine.files import ROOT, acting_as, is_root, look, owner_of
-from engine.half_commits import MANIFEST as SINK_MANIFEST
-from engine.half_commits import STAGING, half_commit, undoable_since
-from engine.layout import FileKind, file_name, parent_of, parse_partition_dir
 from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, QuarantineDamaged, read_summary
 from engine.log.quarantine.steps import read_progress
 

@@ -6,12 +6,13 @@ A manifest is a file like any other. Who restores as root must not be led to fil
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from engine.discovery import REMOTE_INDEX_CACHE, is_log_dir
+from engine.discovery.names import ASIDE, FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
+from engine.discovery.paths import REMOTE_INDEX_CACHE, is_log_dir
+from engine.discovery.sink_commits import MANIFEST as SINK_MANIFEST
 from engine.files import ROOT, is_root, look, this_user
-from engine.half_commits import MANIFEST as SINK_MANIFEST
-from engine.layout import ASIDE, FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
 from engine.log.quarantine.manifest import MANIFEST, Do, QuarantineDamaged, read_manifest
 from engine.log.quarantine.stamps import is_lock
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from engine.files import ReadOnlyFiles
     from engine.log.quarantine.manifest import Entry, Manifest
+
 
 FORCED = ".forced"  # ends the name of the quarantine of what stood in the way of restoring another one, with a number or not
 _OF_FORCED = re.compile(f"(.+){re.escape(FORCED)}(-[0-9]+)?")
@@ -185,3 +187,29 @@ def _check_owner(files: ReadOnlyFiles, quarantine: str, path: str, directory: st
 
 def _trust(user: int) -> str:
     return f"if you trust its {MANIFEST}: as user {user}, copy the quarantine, and restore the copy"
+
+
+_LATEST = 253_402_300_799  # seconds since 1970: the end of the year 9999, behind which there is no calendar
+
+
+def quarantine_beside(files: ReadOnlyFiles, log_dir: str, now: int, of: str = "") -> str:
+    """A path where nothing is, for the quarantine of `log_dir`. Raises UnreadableFile.
+
+    now  ms since 1970, of any size        of  what of the log dir it is for, such as a partition; "": for all of it
+    """
+    when = _utc(now).strftime("%Y%m%dT%H%M%SZ")
+    directory = first = f"{files.resolve(log_dir)}.quarantine-{when}" + (f"-{of}" if of else "")
+    number = 1
+    while files.exists(directory):
+        number += 1
+        directory = f"{first}-{number}"
+    return directory
+
+
+def time_text(at: int) -> str:
+    """A time in ms since 1970, of any size, for people."""
+    return _utc(at).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _utc(at: int) -> datetime:
+    return datetime.fromtimestamp(min(at // 1000, _LATEST), UTC)

@@ -12,11 +12,10 @@ from hashlib import sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from engine.advice import argument
-from engine.errors import UnwritableFile, UsageError
+from engine.discovery.names import parent_of
+from engine.errors import UnwritableFile, UsageError, argument
 from engine.files import FileInfo, Files, OpenFile, WritableFile, look, remove_tree
-from engine.files_above import FilesAbove
-from engine.layout import parent_of
+from engine.files.layered import FilesAbove
 from engine.log.quarantine.manifest import MAX_KEPT_SIZE, STORED, Do, Entry, ManifestWriter
 from engine.log.quarantine.stamps import Stamp, list_files, stamp_of
 

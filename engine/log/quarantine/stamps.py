@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.discovery.names import JOB_LOCK, TASK_LOCK, FileKind, parent_of
 from engine.files import look
-from engine.layout import JOB_LOCK, TASK_LOCK, FileKind, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.layout import parent_of
+from engine.discovery.names import parent_of
 from engine.log.quarantine.manifest import PROGRESS, Do
 
 if TYPE_CHECKING:

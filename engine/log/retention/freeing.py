@@ -10,10 +10,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.errors import UnreadableFile
-from engine.formats import LONG_MAX
-from engine.index.time import TimeIndex
-from engine.layout import (
+from engine.discovery.names import (
     CLEANED,
     FileKind,
     log_file_name,
@@ -23,6 +20,9 @@ from engine.layout import (
     time_index_file_name,
     transaction_index_file_name,
 )
+from engine.errors import UnreadableFile
+from engine.formats import LONG_MAX
+from engine.index.time import TimeIndex
 from engine.log.segment.deferred import DELETED
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.layout import file_name
+from engine.discovery.names import file_name
 from engine.log.report import Action
 
 if TYPE_CHECKING:

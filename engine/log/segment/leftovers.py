@@ -11,10 +11,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import ASIDE, CLEANED, SWAP, FileKind, is_log_file_name, log_file_name, offset_of
 from engine.findings import Severity
-from engine.layout import ASIDE, CLEANED, SWAP, FileKind, is_log_file_name, log_file_name, offset_of
 from engine.log.report import Action
-from engine.log.scan.sound_runs import sound_batches
 from engine.log.segment.deferred import DELETED
 from engine.log.segment.replacement import (
     LOG_SWAP,
@@ -23,15 +22,16 @@ from engine.log.segment.replacement import (
     plan_replacement,
     read_runs,
 )
+from engine.log.segment.sound_runs import sound_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.files import Files
     from engine.log.report import Report
-    from engine.log.scan.sound_runs import Batch, Run
     from engine.log.segment.replacement import Replacement, Unfinished
+    from engine.log.segment.sound_runs import Batch, Run
 
 _KRAFT_DELETED = ".checkpoint" + DELETED  # snapshots of the metadata log: not ours to remove
 _TXN_INDEX = FileKind.TRANSACTION_INDEX.value

@@ -12,6 +12,7 @@ from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.kernels.placement import place_entries
 from engine.kernels.walk import PLACE_FIELDS, Placed, Placing
+from engine.log.epochs.runs import take_epochs
 from engine.log.errors import (
     CorruptIndex,
     IndexFull,
@@ -21,11 +22,10 @@ from engine.log.errors import (
     OffsetIndexMissing,
     SegmentOffsetOverflow,
 )
-from engine.log.scan.batch_search import (
+from engine.log.segment.batch_search import (
     heads,
     largest_timestamp_after,
 )
-from engine.log.scan.epoch_runs import take_epochs
 from engine.log.segment.segment_files import SegmentFiles
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.windows import scan_range
@@ -33,9 +33,9 @@ from engine.record.windows import scan_range
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.files import Buffer, Files, OpenFile
-    from engine.log.scan.producer_rows import CompletedTxn, RecoveringEpochs, RecoveringProducers
+    from engine.log.segment.producer_rows import CompletedTxn, RecoveringEpochs, RecoveringProducers
     from engine.log.segment.segment_scan import SegmentScan
 
 _COPY = 1 << 20  # bytes that a split copies at a time

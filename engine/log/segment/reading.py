@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.files import look
-from engine.formats import INT_MAX, LONG_MAX, can_be_followed
-from engine.index.offset import OffsetIndex, OffsetPosition
-from engine.index.time import TimeIndex, TimestampOffset
-from engine.index.transaction import TransactionIndex
-from engine.layout import (
+from engine.discovery.names import (
     log_file_name,
     offset_index_file_name,
     time_index_file_name,
     transaction_index_file_name,
 )
+from engine.files import look
+from engine.formats import INT_MAX, LONG_MAX, can_be_followed
+from engine.index.offset import OffsetIndex, OffsetPosition
+from engine.index.time import TimeIndex, TimestampOffset
+from engine.index.transaction import TransactionIndex
 from engine.log.errors import CorruptRecord, no_offset_left, refuse_too_large
-from engine.log.scan.batch_search import (
+from engine.log.segment.batch_search import (
     BatchHead,
     TimestampAndOffset,
     heads,
@@ -28,13 +28,13 @@ from engine.log.scan.batch_search import (
     search_for_offset,
     search_for_timestamp,
 )
-from engine.log.scan.extent import read_extent
+from engine.log.segment.extent import read_extent
 
 if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.index.transaction import AbortedTxns
-    from engine.log.scan.batch_search import Windows
-    from engine.log.scan.extent import Extent
+    from engine.log.segment.batch_search import Windows
+    from engine.log.segment.extent import Extent
 
 
 class FetchSlice(NamedTuple):

@@ -10,20 +10,20 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.discovery.names import CLEANED, SWAP, FileKind, is_log_file_name, offset_of
 from engine.formats import BatchField
-from engine.layout import CLEANED, SWAP, FileKind, is_log_file_name, offset_of
 from engine.log.errors import CorruptRecord
-from engine.log.scan.sound_runs import as_runs, sound_batches
 from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.sound_runs import as_runs, sound_batches
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.files import Files, ReadOnlyFiles
-    from engine.log.scan.sound_runs import Run
+    from engine.log.segment.sound_runs import Run
 
 LOG_SWAP = FileKind.LOG.value + SWAP
 

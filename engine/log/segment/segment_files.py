@@ -12,7 +12,7 @@ from engine.log.segment.deferred import DELETED
 from engine.log.segment.reading import ReadableSegment
 
 if TYPE_CHECKING:
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.files import Files
 
 

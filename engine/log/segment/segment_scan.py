@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.formats import NO_TIMESTAMP
 from engine.index.time import TimestampOffset
 from engine.kernels.walk import Placed, Placing, Walk
+from engine.log.epochs.runs import EpochRuns
 from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow
-from engine.log.scan.epoch_runs import EpochRuns
-from engine.log.scan.recovery_walk import RecoveryWalk, ScanStop, read_marker
+from engine.log.segment.recovery_walk import RecoveryWalk, ScanStop, read_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.errors import KafkalogError
     from engine.files import ReadOnlyFiles
-    from engine.log.scan.producer_rows import ProducerRow, RowChunk
+    from engine.log.segment.producer_rows import ProducerRow, RowChunk
 
 __all__ = ["Disorder", "Producers", "ScanStop", "SegmentScan", "read_marker", "refusal", "scan_segment"]
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.findings import Severity
-from engine.formats import can_be_followed
-from engine.layout import (
+from engine.discovery.names import (
     CLEANED,
     SWAP,
     log_file_name,
@@ -19,16 +17,18 @@ from engine.layout import (
     time_index_file_name,
     transaction_index_file_name,
 )
+from engine.findings import Severity
+from engine.formats import can_be_followed
 from engine.log.errors import CorruptRecord, SplitFailed
 from engine.log.report import Action
-from engine.log.scan.batch_search import first_offset, heads
+from engine.log.segment.batch_search import first_offset, heads
 from engine.log.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.files import Files
     from engine.log.report import Report
-    from engine.log.scan.batch_search import BatchHead
+    from engine.log.segment.batch_search import BatchHead
     from engine.log.segment.deferred import DeferredDeletion
     from engine.log.segment.log_segments import LogSegments
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.discovery.names import FileKind, parse_file_name
 from engine.findings import Finding, Where
 from engine.formats import MAGIC_V2, BatchField
-from engine.layout import FileKind, parse_file_name
 from engine.record.columns import BatchColumns
 from engine.record.windows import LogWalk, Stop
 

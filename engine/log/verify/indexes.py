@@ -10,15 +10,16 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from engine.findings import Finding, Where
 from engine.formats import LONG_MIN, NO_TIMESTAMP, Status
 from engine.kernels import verify as kernel
 from engine.kernels.tables import CHECK_FIELDS, DOUBT_FIELDS, Check, OffsetDoubt, TimeDoubt
+from engine.log.finding_limits import FileFindings
 from engine.record.columns import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.findings import Finding
     from engine.index.offset import OffsetIndex
     from engine.index.time import TimeIndex
     from engine.record.windows import Window
@@ -27,17 +28,6 @@ if TYPE_CHECKING:
 
 _FIRST_OFFSETS = 1000  # entries that name the first offset of their batch that are remembered one by one
 _DOUBTFUL = 256  # entries that one kernel call describes
-
-
-class FileFindings:
-    """Reports findings about the file at `path`."""
-
-    def __init__(self, path: str, report: Report) -> None:
-        self._path, self._report = path, report
-
-    def add(self, code: str, what: str, position: int | None = None, offset: int | None = None) -> None:
-        """Something wrong at byte `position` of the file, about log offset `offset`."""
-        self._report(Finding(code, Where(self._path, position, offset), what))
 
 
 class _Check:

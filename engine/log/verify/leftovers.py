@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.config import LogConfig
+from engine.config.topic import LogConfig
+from engine.discovery.names import CLEANED, SWAP, FileKind, is_log_file_name
 from engine.findings import Finding, Where
-from engine.layout import CLEANED, SWAP, FileKind, is_log_file_name
 from engine.log.segment.replacement import find_unfinished, plan_replacement
 from engine.overlay import OverlayFiles
 

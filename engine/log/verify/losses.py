@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.checkpoint.leader_epochs import read_leader_epochs
 from engine.checkpoint.offsets import known_offsets
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.findings import Finding, Severity, Where
-from engine.formats import NO_TIMESTAMP, BatchField
-from engine.layout import (
+from engine.discovery.names import (
     METADATA_TOPIC,
     FileKind,
     PartitionKind,
@@ -26,9 +24,11 @@ from engine.layout import (
     offset_of_brokers,
     partition_of,
 )
+from engine.findings import Finding, Severity, Where
+from engine.formats import NO_TIMESTAMP, BatchField
 from engine.log.errors import CorruptRecord
-from engine.log.scan.batch_search import heads
-from engine.log.scan.indexed import SegmentEnd, SegmentIndexes, find_segment_end
+from engine.log.segment.batch_search import heads
+from engine.log.segment.index_evidence import SegmentEnd, SegmentIndexes, find_segment_end
 from engine.log.tiering import Starts, Tiering
 from engine.record.windows import LogWalk
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.discovery.names import PartitionDir
     from engine.files import ReadOnlyFiles
-    from engine.layout import PartitionDir
     from engine.log.tiering import Policy
 
     Line = Callable[[FileKind], int | None]

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
 from engine.checkpoint.offsets import known_offsets
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.errors import UnreadableFile
-from engine.findings import LOSSES, Finding, Severity, Where
-from engine.index.errors import IndexTooLarge
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
-from engine.index.transaction import TransactionIndex
-from engine.layout import (
+from engine.discovery.names import (
     CLEANED,
     SWAP,
     FileKind,
@@ -30,15 +24,21 @@ from engine.layout import (
     partition_of,
     transaction_index_file_name,
 )
+from engine.errors import UnreadableFile
+from engine.findings import LOSSES, Finding, Severity, Where
+from engine.index.errors import IndexTooLarge
+from engine.index.offset import OffsetIndex
+from engine.index.time import TimeIndex
+from engine.index.transaction import TransactionIndex
+from engine.kafka07.file import valid_size
+from engine.log.continuity.check import ContinuityCheck
+from engine.log.epochs.check import EpochCheck
+from engine.log.finding_limits import Dam
+from engine.log.producers.check import ProducerCheck
 from engine.log.tiering import nothing_known
-from engine.log.verify.continuity import ContinuityCheck
-from engine.log.verify.epochs import EpochCheck
-from engine.log.verify.flood import Dam
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
 from engine.log.verify.losses import COMPARED, read_evidence
-from engine.log.verify.producers import ProducerCheck
 from engine.record.columns import BatchColumns
-from engine.record.kafka07_file import valid_size
 from engine.record.soundness import too_large, unsound_batches, unsound_end
 from engine.record.windows import LogWalk, Stop
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import FileKind, file_name, log_file_name, offset_of, parse_file_name, producer_snapshot_file_name
 from engine.files import replace
 from engine.findings import LOSSES, Severity
 from engine.formats import INT_MAX
-from engine.layout import FileKind, file_name, log_file_name, offset_of, parse_file_name, producer_snapshot_file_name
 from engine.log.errors import LogDamaged, refuse_too_large, whole_recovery
 from engine.log.loading.epoch_repair import rebuild_leader_epochs
 from engine.log.producers.loading import advance_producer_state, rebuild_producer_state
@@ -26,7 +26,7 @@ from engine.overlay import OverlayFiles
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.config import LogConfig
+    from engine.config.topic import LogConfig
     from engine.files import Files
     from engine.findings import Finding
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.discovery import is_brokers_log_dir
+from engine.discovery.names import FileKind, parent_of
+from engine.discovery.paths import is_brokers_log_dir
 from engine.errors import UnreadableFile, UsageError
 from engine.findings import Finding, Where
-from engine.layout import FileKind, parent_of
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.startup import Effect, foresee, survey_all
 

@@ -1,0 +1,162 @@
+"""server.properties: where the logs are, and what topics without settings of their own obey.
+
+Mirrors KafkaConfig.extractLogConfigMap and ServerTopicConfigSynonyms. What else a broker reads there is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.config.properties import decode_properties
+from engine.config.topic import LogConfig
+from engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.files import ReadOnlyFiles
+
+MAX_SERVER_PROPERTIES_SIZE = 1 << 20  # bytes
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+DEDUPE_BUFFER_SIZE = "log.cleaner.dedupe.buffer.size"
+_COMMA = re.compile(r"\s*,\s*")
+
+# topic setting → the broker settings that stand for it, the first one that is there counts; factor to the topic's unit
+SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (
+        ("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS),
+    ),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """What a broker's settings say about its logs.
+
+    log_dirs          as they stand there; empty where the file does not say
+    topic_settings    settings of topics that have none of their own, under the topic's names
+    dedupe_buffer_size  bytes that the cleaner may take for keys; None: it does not say
+    values            everything that stands there, as it stands there
+    """
+
+    log_dirs: tuple[str, ...] = ()
+    metadata_log_dir: str | None = None
+    node_id: int | None = None
+    topic_settings: tuple[tuple[str, str], ...] = ()
+    metadata_settings: tuple[tuple[str, str], ...] = ()
+    producer_id_expiration_ms: int = 86_400_000
+    max_transaction_timeout_ms: int = 900_000
+    dedupe_buffer_size: int | None = None
+    values: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def topics(self) -> LogConfig:
+        """The configuration of a topic without settings of its own."""
+        return LogConfig.of(dict(self.topic_settings))
+
+    @property
+    def metadata_log(self) -> LogConfig:
+        """The configuration of the metadata log, which obeys settings of its own. Mirrors KafkaRaftLog.createLog."""
+        return LogConfig.of({
+            "max.message.bytes": "8388608", "retention.ms": "-1", "retention.bytes": "-1", **dict(self.metadata_settings),
+        })
+
+    def check(self) -> None:
+        """Raise UsageError for settings of topics or of the metadata log that are out of range."""
+        _ = self.topics
+        try:
+            _ = self.metadata_log
+        except UsageError as error:
+            raise UsageError(f"metadata.log: {error}", error.do) from error
+
+
+def read_server_config(files: ReadOnlyFiles, path: str) -> ServerConfig:
+    """The settings in the file at `path`. Raises UnreadableFile, UsageError for values that a broker would refuse."""
+    properties = decode_properties(files.read(path, MAX_SERVER_PROPERTIES_SIZE))
+    if properties.faults:
+        number, what = properties.faults[0]
+        raise UsageError(f"{path}: line {number}: {what}")
+    try:
+        return server_config(properties.values)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}", error.do) from error
+
+
+def server_config(values: Mapping[str, str]) -> ServerConfig:
+    """The same of settings that were read. Raises UsageError."""
+    names = values.get("log.dirs", values.get("log.dir"))
+    log_dirs = tuple(word for word in _COMMA.split(names.strip()) if word) if names is not None else ()
+    if len(set(log_dirs)) < len(log_dirs):
+        raise UsageError("Configuration 'log.dirs' values must not be duplicated.")
+    node_id = values.get("node.id", values.get("broker.id"))
+    metadata = {
+        "segment.bytes": values.get("internal.metadata.log.segment.bytes", values.get("metadata.log.segment.bytes")),
+        "segment.ms": values.get("metadata.log.segment.ms"),
+    }
+    dedupe_buffer_size = values.get(DEDUPE_BUFFER_SIZE)
+    config = ServerConfig(
+        log_dirs,
+        values.get("metadata.log.dir"),
+        None if node_id is None else _number("node.id", node_id),
+        tuple(topic_settings(values).items()),
+        tuple((name, value) for name, value in metadata.items() if value is not None),
+        _number("producer.id.expiration.ms", values.get("producer.id.expiration.ms", "86400000")),
+        _number("transaction.max.timeout.ms", values.get("transaction.max.timeout.ms", "900000")),
+        None if dedupe_buffer_size is None else _number(DEDUPE_BUFFER_SIZE, dedupe_buffer_size),
+        tuple(values.items()),
+    )
+    config.check()
+    return config
+
+
+def topic_settings(values: Mapping[str, str]) -> dict[str, str]:
+    """The topic settings that a broker's settings stand for; topics' own names count, too, and come last.
+
+    Raises UsageError for a number that is none. A negative retention time is none at all, as for the broker.
+    """
+    found: dict[str, str] = {}
+    for name, synonyms in SYNONYMS.items():
+        given = next(((server, factor) for server, factor in synonyms if server in values), None)
+        if given is not None:
+            server, factor = given
+            text = values[server].strip()
+            found[name] = text if factor == 1 else str(_number(server, text) * factor)
+            if name == "retention.ms" and found[name].startswith("-"):
+                found[name] = "-1"
+    own = {name: text for name, text in values.items() if name in SYNONYMS and (name, 1) not in SYNONYMS[name]}
+    return {**found, **own}
+
+
+def _number(name: str, text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
+        raise UsageError(f"Invalid value {text} for configuration {name}: Not a number of type LONG")
+    return int(text)

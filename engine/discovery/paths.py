@@ -1,0 +1,174 @@
+"""The way from a user's path to the files behind it: which directories are searched, in which order files come."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.discovery.names import (
+    NUMBERED,
+    FileKind,
+    FileName,
+    directory_order,
+    file_name,
+    file_order,
+    parse_file_name,
+    parse_partition_dir,
+)
+from engine.discovery.sink_commits import STAGING, WHAT, half_commit
+from engine.errors import UnreadableFile
+from engine.findings import Finding, Where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.files import ReadOnlyFiles
+
+MAX_DEPTH = 6  # directories below the one that was named: a tree, its log dirs, their partitions, and some more
+REMOTE_INDEX_CACHE = "remote-log-index-cache"  # directory in a log dir: indexes of segments in remote storage
+FOREIGN_DIRECTORIES = frozenset(("lost+found", "$RECYCLE.BIN", "System Volume Information"))  # of file systems
+_PARTITION_FILES = frozenset(
+    (*NUMBERED, FileKind.LEADER_EPOCH_CHECKPOINT, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE)
+)
+
+
+class DirectoryKind(Enum):
+    """What the plain files in a directory make of it."""
+
+    PARTITION = "partition"  # it holds files of a partition
+    LOG_DIR = "log dir"  # it holds the files that a broker keeps in each of log.dirs
+    OTHER = "other"  # neither: log dirs or partitions may lie below it
+
+
+def is_brokers_log_dir(files: ReadOnlyFiles, path: str) -> bool:
+    """Does a broker keep its checkpoints in the directory at `path`, which partitions lie in, or were they copied there?"""
+    return any(files.exists(f"{path}/{kind.value}") for kind in (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT))
+
+
+def is_log_dir(files: ReadOnlyFiles, path: str) -> bool:
+    """Do partitions lie in the directory at `path`, or does a broker keep its checkpoints there?"""
+    return any(parse_partition_dir(name) is not None for name in files.list(path)) or is_brokers_log_dir(files, path)
+
+
+class Discovery(NamedTuple):
+    """Files to read, in order, and what was met on the way."""
+
+    paths: list[str]
+    findings: list[Finding]
+
+
+def discover(files: ReadOnlyFiles, path: str, max_depth: int = MAX_DEPTH) -> Discovery:
+    """The files that a user means by `path`: a file itself, or all of Kafka's files in and below a directory.
+
+    Directories may be a partition's, a log dir, or a tree of log dirs. Partitions come by topic and number, files in
+    the order of `file_order`; the empty `.lock` is left out. Directories below that can not be read, lie too deep or
+    are foreign are findings; each directory is visited once, however many symbolic links lead there.
+    Raises UnreadableFile if `path` itself can not be read.
+    """
+    if not files.info(path).is_directory:
+        return Discovery([path], [])
+    found = Discovery([], [])
+    _visit(files, path, files.list(path), max_depth, {files.resolve(path)}, found)
+    return found
+
+
+def nothing_found(path: str) -> Finding:
+    """What to say of a directory in which `discover` found no file."""
+    return Finding("nothing-found", Where(path), "holds no files of Kafka's")
+
+
+def _visit(files: ReadOnlyFiles, directory: str, names: list[str], depth: int, seen: set[str], found: Discovery) -> None:
+    prefix = directory if directory.endswith("/") else directory + "/"
+    plain, below = _sort_out(files, prefix, names, found)
+    kind = directory_kind(plain)
+    for name in sorted(plain, key=file_order):
+        parsed = parse_file_name(name)
+        if parsed is None or _lacks_offset(parsed):
+            if parsed is not None and kind is DirectoryKind.PARTITION:
+                what = "the name holds no offset: not read"
+                found.findings.append(Finding("name-invalid", Where(prefix + name), what))
+            elif kind is not DirectoryKind.OTHER:
+                found.findings.append(Finding("file-ignored", Where(prefix + name), "not one of Kafka's files"))
+        elif parsed.kind is not FileKind.LOCK:
+            found.paths.append(prefix + name)
+    for name in sorted(below, key=directory_order):
+        if _is_foreign(name, kind):
+            found.findings.append(_about_foreign(files, directory, prefix + name))
+        elif depth == 0:
+            found.findings.append(Finding("path-skipped", Where(prefix + name), "lies too deep to be searched"))
+        else:
+            _enter(files, prefix, name, depth - 1, seen, found)
+
+
+def _sort_out(files: ReadOnlyFiles, prefix: str, names: list[str], found: Discovery) -> tuple[list[str], list[str]]:
+    """The names of plain files (and of what only looks like one: a FIFO fails when it is opened) and of directories."""
+    plain: list[str] = []
+    below: list[str] = []
+    for name in names:
+        try:
+            is_directory = files.info(prefix + name).is_directory
+        except UnreadableFile as error:
+            _refused(files, prefix, name, error, found)
+            continue
+        (below if is_directory else plain).append(name)
+    return plain, below
+
+
+def _is_foreign(name: str, parent: DirectoryKind) -> bool:
+    if name in FOREIGN_DIRECTORIES or name.startswith("."):
+        return True
+    if parent is DirectoryKind.OTHER:
+        return False
+    return parent is DirectoryKind.PARTITION or (parse_partition_dir(name) is None and name != REMOTE_INDEX_CACHE)
+
+
+def _about_foreign(files: ReadOnlyFiles, parent: str, path: str) -> Finding:
+    journal = half_commit(files, parent) if file_name(path) == STAGING else None
+    if journal is None:
+        return Finding("file-ignored", Where(path), "not one of Kafka's directories")
+    return Finding("half-committed", Where(journal), f"{WHAT}, or is still under way")
+
+
+def _enter(files: ReadOnlyFiles, prefix: str, name: str, depth: int, seen: set[str], found: Discovery) -> None:
+    directory = prefix + name
+    try:
+        real = files.resolve(directory)
+        names = files.list(directory) if real not in seen else []
+    except UnreadableFile as error:
+        _refused(files, prefix, name, error, found)
+        return
+    if real in seen:
+        what = f"leads to {real}, which is searched already"
+        found.findings.append(Finding("file-ignored", Where(directory), what))
+        return
+    seen.add(real)
+    _visit(files, directory, names, depth, seen, found)
+
+
+def _refused(files: ReadOnlyFiles, prefix: str, name: str, error: UnreadableFile, found: Discovery) -> None:
+    """Report `error`, unless a running broker has removed or renamed the path meanwhile."""
+    try:
+        is_there = name in files.list(prefix)
+    except UnreadableFile:
+        is_there = True
+    if is_there:
+        what = str(error).removeprefix(f"{prefix}{name}: ")  # a finding names its place by itself
+        found.findings.append(Finding("path-unreadable", Where(prefix + name), what))
+
+
+def directory_kind(file_names: Iterable[str]) -> DirectoryKind:
+    """What a directory is, from the names of the plain files in it."""
+    kind = DirectoryKind.OTHER
+    for name in file_names:
+        parsed = parse_file_name(name)
+        if parsed is None or parsed.remote_id is not None or _lacks_offset(parsed):
+            continue
+        if parsed.kind in _PARTITION_FILES:
+            return DirectoryKind.PARTITION
+        kind = DirectoryKind.LOG_DIR
+    return kind
+
+
+def _lacks_offset(name: FileName) -> bool:
+    """`server.log`, `package.index`: Kafka's suffix, but no file of a partition is named so."""
+    return name.kind in NUMBERED and name.base_offset is None

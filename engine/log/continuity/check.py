@@ -1,0 +1,142 @@
+"""Whether the batches and segments of a partition follow one another: a gap may be a loss, or the cleaner's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.discovery.names import log_file_name, parse_file_name
+from engine.findings import Finding, Where
+from engine.formats import BatchField
+from engine.log.continuity.cleaner_traces import is_rolled_ahead, keys_explain_gaps, was_cleaned
+from engine.log.continuity.header_gaps import HeaderGaps, explained_finding, loss_findings
+from engine.log.tiering import nothing_known
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.files import ReadOnlyFiles
+    from engine.log.tiering import Policy
+    from engine.record.windows import Window
+
+    Report = Callable[[Finding], None]
+
+
+class _Gap(NamedTuple):
+    """Offsets [first, end) that no segment holds."""
+
+    first: int
+    end: int
+
+
+class _Segment(NamedTuple):
+    """The batches of one segment, how many come before it, and the path of the one behind it, if there is one."""
+
+    path: str
+    gaps: HeaderGaps
+    number: int
+    following: list[str]
+
+
+class ContinuityCheck:
+    """Tell it of every segment, from the first on, and feed it the windows of each.
+
+    directory     the partition's      epoch_starts  where its leader epochs begin, as far as the checkpoint can be relied on
+    policy        is the topic compacted? Then gaps within segments are no losses; if it is known not to be, keys explain none
+
+    `losses` are the gaps that were reported as such, as offsets [first, end).
+    """
+
+    def __init__(
+        self, files: ReadOnlyFiles, directory: str, report: Report, epoch_starts: Sequence[int] = (),
+        policy: Policy = nothing_known,
+    ) -> None:
+        self._files, self._directory, self._report, self._epoch_starts = files, directory, report, epoch_starts
+        self._policy = policy
+        self.losses: list[tuple[int, int]] = []
+        self._gaps: list[_Gap] = []  # between segments
+        self._segments: list[_Segment] = []  # that have gaps, and no trace of the cleaner in or behind them
+        self._last: _Segment | None = None
+        self._paths: list[str] = []  # of the segments so far
+        self._end: int | None = None  # behind the last offset so far
+        self._has_traces = False  # of the cleaner
+
+    @property
+    def log_end(self) -> int | None:
+        """Behind the last offset, or where an empty last segment begins; None without segments."""
+        return self._end
+
+    def begin_segment(self, base_offset: int, path: str) -> None:
+        """A segment begins."""
+        if self._end is not None and self._end < base_offset:
+            self._gaps.append(_Gap(self._end, base_offset))
+        self._end = base_offset
+        if self._last is not None:
+            self._last.following.append(path)
+        self._end_segment()
+        self._last = _Segment(path, HeaderGaps(base_offset), len(self._paths), [])
+        self._paths.append(path)
+
+    def skip_segment(self) -> None:
+        """Nothing is known of the segment but where it begins."""
+        self._end = None
+
+    def pass_segment(self, end_offset: int) -> None:
+        """All offsets of the segment up to `end_offset` are known to be there."""
+        self._end = end_offset if self._end is None else max(self._end, end_offset)
+
+    def feed(self, window: Window) -> None:
+        """Follow the offsets of the window's batches."""
+        assert self._end is not None  # begin_segment has set them
+        assert self._last is not None
+        self._last.gaps.feed_batches(window)
+        self._end = max(self._end, window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] + 1)
+
+    def finish(self) -> None:
+        """The log ends: report the gaps that no compaction explains."""
+        self._note_rolled_ahead()
+        self._end_segment()
+        is_compacted = bool(self._segments) and self._policy().compacted
+        segments = [segment for segment in self._segments if not is_compacted and not self._was_cleaned(segment.path)]
+        is_cleaned = self._has_traces or is_compacted
+        explained = [segment for segment in segments if self._keys_explain(segment)]
+        for segment in segments:
+            if segment in explained:
+                self._report(explained_finding(segment.gaps, segment.path))
+                continue
+            self.losses += ((gap.before + 1, gap.after) for gap in segment.gaps.losses())
+            for finding in loss_findings(segment.gaps, segment.path):
+                self._report(finding)
+        for gap in [] if explained or is_cleaned else self._gaps:
+            name = log_file_name(gap.first)
+            if not self._was_cleaned(f"{self._directory}/{name}"):
+                self.losses.append(gap)
+                what = f"no segment holds offsets {gap.first} to {gap.end - 1}: {name} may be lost"
+                self._report(Finding("offset-gap", Where(self._directory, None, gap.first), what))
+
+    def _note_rolled_ahead(self) -> None:
+        """A gap in front of an empty last segment is none where nobody wrote there."""
+        if self._last is None or not self._gaps or self._gaps[-1].end != self._end:
+            return
+        gap, path = self._gaps[-1], self._last.path
+        if is_rolled_ahead(self._files, path, gap.first, gap.end, self._epoch_starts):
+            self._gaps.pop()
+            what = f"empty, and the log before it ends at offset {gap.first}: nothing tells that more was written"
+            self._report(Finding("rolled-ahead", Where(path, None, gap.first), what))
+
+    def _end_segment(self) -> None:
+        if self._last is not None and self._last.gaps.compacted:
+            self._has_traces = True
+            self._segments.clear()  # the cleaner works from the beginning on: it was in all of them
+        elif self._last is not None and self._last.gaps.losses():
+            self._segments.append(self._last)
+        self._last = None
+
+    def _keys_explain(self, segment: _Segment) -> bool:
+        if self._policy().compacted is False:
+            return False
+        positions = [gap.position for gap in segment.gaps.losses()]
+        return keys_explain_gaps(self._files, segment.path, positions, self._paths[: segment.number], segment.following)
+
+    def _was_cleaned(self, path: str) -> bool:
+        parsed = parse_file_name(path.rpartition("/")[2])
+        return parsed is not None and was_cleaned(self._files, self._files.absolute(path), parsed)

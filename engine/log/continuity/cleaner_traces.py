@@ -1,0 +1,229 @@
+"""Do the keys of records say that the log cleaner was here, where nothing else does?
+
+Batches of one record leave no trace when the cleaner drops them: what is left looks as if it had been cut out of the file.
+But it drops records without a key, and of each key it keeps the last record, up to where it came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.offsets import known_offsets
+from engine.discovery.names import (
+    INTERNAL_TOPICS,
+    FileKind,
+    file_name,
+    offset_index_file_name,
+    parent_of,
+    parse_file_name,
+    partition_of,
+    time_index_file_name,
+    transaction_index_file_name,
+)
+from engine.errors import KafkalogError, UnreadableFile
+from engine.formats import CONTROL_FLAG, LONG_MAX, BatchField, RecordField
+from engine.index.offset import OffsetIndex
+from engine.kernels.select import next_cleaned
+from engine.log.segment.batch_search import heads
+from engine.record.reader import ChunkReader
+from engine.record.windows import LogWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from engine.discovery.names import FileName
+    from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
+    from engine.record.reader import Chunk
+
+
+_KEYS = 200_000  # that are looked at and remembered: as hashes, about 15 MB
+_AHEAD = 32 << 20  # bytes behind the last gap that are searched for a key that comes again
+_INFLATED = 16 << 20  # a batch that becomes more is left out
+
+
+def keys_explain_gaps(
+    files: ReadOnlyFiles, path: str, positions: list[int], earlier: Sequence[str], following: list[str]
+) -> bool:
+    """Are the gaps in the log at `path` the cleaner's, by the keys of its records?
+
+    positions   of the batches behind gaps, growing
+    earlier, following   paths of the segments before and behind this one, in order: the cleaner works from the first one on
+
+    They are where every record up to the batch behind the last gap has a key, none of them comes twice in front of it, and
+    one thing more that unique keys alone do not have: there are several gaps, or a key comes again behind the last one.
+    Where no record comes before that batch, its keys say nothing. Nor is it the cleaner's work if the offset index has the
+    batches behind the gaps further on than they are: the cleaner rewrites it.
+    The first 200,000 keys or so speak for all.
+    """
+    last = positions[-1]
+    seen: set[int] = set()
+    try:
+        damage: list[Finding] = []
+        if _is_cut_out(files, path, last):
+            return False
+        for name, chunk, base in _up_to(files, path, last, earlier, damage.append):
+            if name == path and not seen and base + _first_position(chunk) >= last:
+                return False
+            if not _fits(chunk, base, last if name == path else LONG_MAX, seen):
+                return False
+            if len(seen) >= _KEYS:
+                break
+        if damage:
+            return False  # what can not be read may be what is missing
+        return len(positions) > 1 or _comes_again(files, path, last, following, seen)
+    except KafkalogError:
+        return False  # a file that goes away or can not be read proves nothing
+
+
+def _up_to(
+    files: ReadOnlyFiles, path: str, last: int, earlier: Sequence[str], report: Callable[[Finding], None]
+) -> Iterator[tuple[str, Chunk, int]]:
+    """The records of the segments `earlier` and of `path` up to the batch at byte `last`, each chunk with its file."""
+    for name, end in (*((name, LONG_MAX) for name in earlier), (path, last + 1)):
+        for chunk, base in _chunks(files, name, 0, end, report):
+            yield name, chunk, base
+
+
+def _first_position(chunk: Chunk) -> int:
+    return chunk.batches.table[BatchField.POSITION, chunk.records.table[RecordField.BATCH, chunk.first]]
+
+
+def _is_cut_out(files: ReadOnlyFiles, path: str, last: int) -> bool:
+    """Has the offset index every batch that it knows from byte `last` on further on, by the same number of bytes?"""
+    parsed = parse_file_name(file_name(path))
+    if parsed is None or parsed.kind is not FileKind.LOG or parsed.suffix or parsed.base_offset is None:
+        return False
+    index_path = f"{parent_of(path)}/{offset_index_file_name(parsed.base_offset)}"
+    if not files.exists(index_path):
+        return False
+    index = OffsetIndex.read(files, index_path, parsed.base_offset)
+    if not index.used_entries or index.sanity():
+        return False
+    moved: set[int] = set()
+    entries = iter(index)
+    entry = next(entries, None)
+    with files.open(path) as file:
+        for head in heads(file, last, file.size()):
+            while entry is not None and entry.offset < head.base_offset:
+                entry = next(entries, None)
+            if entry is None:
+                break
+            if entry.offset < head.next_offset:
+                moved.add(entry.position - head.position)
+    return len(moved) == 1 and moved.pop() > 0
+
+
+def _fits(chunk: Chunk, base: int, last: int, seen: set[int]) -> bool:
+    """Has every record of the chunk a key, none of them one that is in `seen` already where it stands before byte `last`?"""
+    table = chunk.records.table
+    for record in range(chunk.first, chunk.end):
+        row = table[RecordField.BATCH, record]
+        if not chunk.batches.table[BatchField.VALID, row]:
+            return False
+        if _is_control(chunk, row):
+            continue
+        key = chunk.key(record)
+        if key is None:
+            return False
+        digest = hash(key)
+        if digest in seen and base + chunk.batches.table[BatchField.POSITION, row] < last:
+            return False
+        if len(seen) < _KEYS:
+            seen.add(digest)
+    return True
+
+
+def _comes_again(files: ReadOnlyFiles, path: str, last: int, following: list[str], seen: set[int]) -> bool:
+    """Does a key that was seen come again behind the batch at byte `last`, or two of them there be the same?"""
+    for name, start in ((path, last), *((next_path, 0) for next_path in following[:1])):
+        for chunk, base in _chunks(files, name, start, start + _AHEAD, lambda _: None):
+            for record in range(chunk.first, chunk.end):
+                row = chunk.records.table[RecordField.BATCH, record]
+                if (name == path and base + chunk.batches.table[BatchField.POSITION, row] == last) or _is_control(chunk, row):
+                    continue
+                key = chunk.key(record)
+                if key is not None and hash(key) in seen:
+                    return True
+                if key is not None and len(seen) < _KEYS:
+                    seen.add(hash(key))
+    return False
+
+
+def _is_control(chunk: Chunk, row: int) -> bool:
+    """Does the batch hold control records, whose keys are their type?"""
+    return bool(chunk.batches.table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG)
+
+
+def _chunks(
+    files: ReadOnlyFiles, path: str, start: int, end: int, report: Callable[[Finding], None]
+) -> Iterator[tuple[Chunk, int]]:
+    """The records of the batches that begin in bytes start … end − 1 of the log at `path`."""
+    reader = ChunkReader(path, report, _INFLATED)
+    with files.open(path) as file:
+        for window in LogWalk(file, start):
+            behind = window.rows
+            while behind and window.base + window.batches.table[BatchField.POSITION, behind - 1] >= end:
+                behind -= 1
+            for chunk in reader.chunks(window, 0, behind):
+                yield chunk, window.base
+            if behind < window.rows:
+                return
+
+
+_LOOKED_AT = 128 << 20  # bytes of logs that are searched for traces
+
+
+def has_traces(files: ReadOnlyFiles, paths: list[str]) -> bool:
+    """Did the cleaner leave its traces in the batches of one of these logs? Where they are long, not all is looked at."""
+    left = _LOOKED_AT
+    for path in paths:
+        try:
+            with files.open(path) as file:
+                for window in LogWalk(file, 0, min(file.size(), left)):
+                    left -= len(window.data)
+                    if next_cleaned(window.batches.table, 0, window.rows) < window.rows:
+                        return True
+        except KafkalogError:
+            continue  # what can not be read says nothing
+        if left <= 0:
+            break
+    return False
+
+
+def was_cleaned(files: ReadOnlyFiles, path: str, name: FileName) -> bool:
+    """Do the file, the topic or the cleaner's checkpoint of the log dir say that the cleaner was in this segment?
+
+    path  absolute: the directories above tell
+    """
+    if ".cleaned" in name.suffix or ".swap" in name.suffix:
+        return True
+    partition = partition_of(path)
+    if partition is None:
+        return False
+    if partition.topic in INTERNAL_TOPICS:
+        return True
+    checkpoint_path = f"{parent_of(parent_of(path))}/{FileKind.CLEANER_CHECKPOINT.value}"
+    if not files.exists(checkpoint_path):
+        return False
+    try:
+        cleaned_up_to, _ = known_offsets(files, checkpoint_path)
+    except UnreadableFile:
+        return False
+    return cleaned_up_to.get((partition.topic, partition.partition), 0) > (name.base_offset or 0)
+
+
+_INDEXES = (offset_index_file_name, time_index_file_name, transaction_index_file_name)
+
+
+def is_rolled_ahead(files: ReadOnlyFiles, path: str, first: int, end: int, epoch_starts: Iterable[int]) -> bool:
+    """Is the .log at `path`, the last of its log, empty, and does nothing tell of batches at offsets `first` to `end` − 1?
+
+    It begins at `end`, and the segment before it ends at `first`. Kafka opens such a log without a word and goes on at `end`.
+    epoch_starts  where leader epochs begin: one that begins in between began with a batch
+    """
+    if not files.exists(path) or files.info(path).size:
+        return False
+    if any(first < start < end for start in epoch_starts):
+        return False
+    return not any(files.exists(f"{parent_of(path)}/{name(first)}") for name in _INDEXES)

@@ -1,0 +1,246 @@
+"""Whether the segments of a log follow one another, and whether it reaches its own start: asked before and after recovery."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.leader_epochs import read_leader_epochs
+from engine.discovery.names import FileKind, file_name, is_log_file_name, log_file_name, offset_index_file_name
+from engine.findings import Severity
+from engine.formats import LONG_MAX
+from engine.index.offset import OffsetIndex
+from engine.log.continuity.check import ContinuityCheck
+from engine.log.errors import CorruptRecord
+from engine.log.report import Action
+from engine.log.segment.batch_search import heads
+from engine.log.segment.replacement import LOG_SWAP
+from engine.record.columns import BatchColumns
+from engine.record.heads import HeadWalk
+from engine.record.windows import LogWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.files import OpenFile, ReadOnlyFiles
+    from engine.findings import Finding
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.report import Event, Report
+    from engine.log.tiering import Policy
+    from engine.log.verify.losses import Evidence
+
+_WITNESSES = 4  # files that are quoted
+_MOST_GAPS = 1000  # that are reported one by one
+
+
+def note_breaks(report: Report, bases: list[int]) -> None:
+    """Report where a segment that was recovered ends behind the next one's beginning.
+
+    bases  base offsets of the segments, growing
+    """
+    ends = {event.path: event.end_offset for event in report.find(Action.RECOVERED)}
+    told = {event.path for event in report.find(Action.SALVAGED)}
+    for base, following in pairwise(bases):
+        name, end = log_file_name(base), ends.get(log_file_name(base))
+        if end is not None and end > following and name not in told:
+            report.add(Action.KEPT, name, f"it ends before offset {end}, and the next segment begins at {following}: one of "
+                       "its batches has a wrong offset, which no checksum covers", severity=Severity.ERROR)
+
+
+def note_losses(
+    files: ReadOnlyFiles, report: Report, log: UnifiedLog, evidence: Evidence, policy: Policy
+) -> None:
+    """Report the offsets that were lost before, as far as the disk proves it, unless what was done names them already.
+
+    evidence  what the files beside the log said of it before anything was changed
+    Gaps are looked for in what was read: `report.unread_below`.
+    """
+    _note_gaps(files, report, log, policy)
+    note_end(report, log, evidence)
+    if evidence.lacks_snapshots and report.unread_below == log.log_end_offset:
+        why = ("there is no producer snapshot, and the log has producers: after a clean stop a broker forgets them and accepts "
+               "duplicates. Recover without --clean-start reads the batches")
+        report.add(Action.KEPT, "", why, severity=Severity.WARNING)
+    elif evidence.lacks_snapshots:
+        why = "there was no producer snapshot, and the log has producers: their state was rebuilt from the batches"
+        report.add(Action.REBUILT, "", why, severity=Severity.WARNING)
+    before = evidence.before(log.segments.base_offsets[0], policy)
+    if before is not None and before.finding.severity is Severity.INFO:
+        report.add(Action.EXPLAINED, "", before.finding.what, offsets=(before.first, before.end))
+    elif before is not None:
+        _add_missing(report, log_file_name(before.first), before.finding.what, (before.first, before.end))
+
+
+def _add_missing(report: Report, name: str, why: str, offsets: tuple[int, int]) -> None:
+    report.add(Action.MISSING, name, why, offsets=offsets, severity=Severity.WARNING)
+
+
+def note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
+    """Report what files beside the log say of offsets behind its end, but for what the recovery itself took."""
+    end = log.log_end_offset
+    claims = evidence.beyond(end)
+    if not claims:
+        return
+    named = _Named(report, log.segments.base_offsets, (Action.TRUNCATED, Action.REMOVED, Action.SALVAGED, Action.MISSING))
+    for first, following in named.without(end, max(claim.end for claim in claims)):
+        said = sorted({f"{file_name(claim.path)}: {claim.what}" for claim in claims if claim.end > first})
+        more = f" (and {len(said) - _WITNESSES} more files)" if len(said) > _WITNESSES else ""
+        why = f"{'; '.join(said[:_WITNESSES])}{more}: they were lost before"
+        _add_missing(report, log_file_name(first), why, (first, following))
+
+
+def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Policy) -> None:
+    """Report gaps between batches, also where the recovery truncated a segment: a log with a gap is not repaired."""
+    bases = log.segments.base_offsets
+    named = _Named(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))
+    cut = {event.path for event in report.find(Action.TRUNCATED)}
+    swapped = _compacted_by_swap(report, policy)
+    left = [one for gap in _gaps(files, report, log, policy, named) if _segment_of(bases, gap[0]) not in swapped
+            for one in named.without(*gap)]
+    for first, following in left[:_MOST_GAPS]:
+        holder, name = _segment_of(bases, first), log_file_name(first)
+        if following not in bases:
+            name, why = holder, "no batch holds these offsets, and no compaction explains it"
+        elif holder in cut:
+            why = f"no segment holds these offsets: they were in what is truncated from {holder}, or were lost before"
+        else:
+            why = ("no segment holds these offsets, and no compaction explains it: put the file back, if there is one, before "
+                   "a broker starts")
+        _add_missing(report, name, why, (first, following))
+    if len(left) > _MOST_GAPS:
+        _add_missing(report, "", f"{len(left) - _MOST_GAPS} more gaps", (left[_MOST_GAPS][0], left[-1][1]))
+
+
+def _compacted_by_swap(report: Report, policy: Policy) -> set[str]:
+    """Names of segments that a `.swap` became: where the topic is compacted, the cleaner took what they lack.
+
+    What a `.swap` that is not whole lacks has events of its own.
+    """
+    swapped = {event.to for event in report.find(Action.RENAMED) if event.to and event.path.endswith(LOG_SWAP)}
+    return swapped if swapped and policy().compacted else set()
+
+
+def _segment_of(bases: Sequence[int], offset: int) -> str:
+    """The name of the segment that `offset` belongs to."""
+    return log_file_name(bases[max(0, bisect_right(bases, offset) - 1)])
+
+
+def _gaps(
+    files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Policy, named: _Named
+) -> list[tuple[int, int]]:
+    """Offsets [first, end) between batches that are lost, of the segments that were read."""
+    bases, recovered = log.segments.base_offsets, {event.path: event for event in report.find(Action.RECOVERED)}
+    if not recovered and report.unread_below is not None and bases[-1] < report.unread_below:
+        return []  # nothing was read
+    starts = [entry.start_offset for entry in log.leader_epoch_cache.entries]
+    explained: list[Finding] = []
+    check = ContinuityCheck(files, report.directory, explained.append, starts, policy)
+    if policy().compacted and all(log_file_name(base) in recovered and recovered[log_file_name(base)].end_offset == following
+                                for base, following in pairwise(bases)):
+        return []  # the cleaner takes records within segments, and no segment is missing
+    columns = BatchColumns()
+    for base in bases:
+        name = log_file_name(base)
+        path, event = f"{report.directory}/{name}", recovered.get(name)
+        check.begin_segment(base, path)
+        if event is None and report.unread_below is not None and base < report.unread_below:
+            check.skip_segment()
+            continue
+        if event is not None and event.end_offset is not None and _has_all(event):
+            check.pass_segment(event.end_offset)
+            continue
+        with files.open(path) as file:
+            # the recovery has read what it reports as recovered, and compared the checksums
+            for window in LogWalk(file) if event is None else HeadWalk(file, batches=columns):
+                check.feed(window)
+    check.finish()
+    for finding in explained:
+        ahead = finding.where.offset or 0, bases[-1]
+        if finding.code == "rolled-ahead" and list(named.without(*ahead)) == [ahead]:
+            report.add(Action.EXPLAINED, file_name(finding.where.file), finding.what, offsets=ahead)
+    return check.losses
+
+
+def _has_all(event: Event) -> bool:
+    """Was a record read for each offset?"""
+    return event.first_offset is not None and event.end_offset is not None and (
+        event.records == event.end_offset - event.first_offset
+    )
+
+
+class _Named:
+    """Offsets of which events of `report` with one of `actions` say that they are lost. `bases`: of the segments left."""
+
+    def __init__(self, report: Report, bases: Sequence[int], actions: tuple[Action, ...]) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        for event in report.events:
+            if event.first_offset is None or event.action not in actions or event.severity is Severity.INFO:
+                continue
+            number = bisect_right(bases, event.first_offset)
+            following = bases[number] if number < len(bases) else LONG_MAX
+            is_open = event.end_offset is None and event.severity is Severity.ERROR and event.action is not Action.SALVAGED
+            self._ranges.append((event.first_offset, following if is_open else event.end_offset or event.first_offset))
+        self._ranges.sort()
+
+    def without(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """What of offsets [first, end) no event names."""
+        for begin, behind in self._ranges:
+            if begin >= end:
+                break
+            if first < begin:
+                yield first, begin
+            first = max(first, behind)
+        if first < end:
+            yield first, end
+
+
+def start_beyond_end(files: ReadOnlyFiles, directory: str, start: int) -> tuple[int, int, int] | None:
+    """(first offset, end offset, bytes) of the log in `directory` if it ends below `start`: Kafka deletes all of it then.
+
+    None: it does not, or holds nothing. Raises UnreadableFile.
+    """
+    names = [name for name in files.list(directory) if is_log_file_name(name) and files.exists(f"{directory}/{name}")]
+    bases = sorted(int(name[:20]) for name in names)
+    sizes = {base: files.info(f"{directory}/{log_file_name(base)}").size for base in bases}
+    if not any(sizes.values()) or bases[-1] >= start:
+        return None
+    end = bases[-1]
+    with files.open(f"{directory}/{log_file_name(end)}") as file:
+        index = f"{directory}/{offset_index_file_name(end)}"
+        position = _last_position(files, index, end)
+        end = _end_from(file, position, end)
+        if end < start and position:  # no index is believed when all depends on it
+            end = _end_from(file, 0, end)
+    return (bases[0], end, sum(sizes.values())) if end < start else None
+
+
+def start_in_epochs(files: ReadOnlyFiles, directory: str, end: int) -> int:
+    """Where the first leader epoch of the partition in `directory` begins, as long as that is below `end`; else 0.
+
+    Leader epochs are cut at the log start offset when that moves, so they remember it.
+    """
+    path = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+    checkpoint = read_leader_epochs(files, path) if files.exists(path) else None
+    if checkpoint is None or checkpoint.findings or not checkpoint.entries:
+        return 0
+    start = checkpoint.entries[0].start_offset
+    return start if start < end else 0
+
+
+def _last_position(files: ReadOnlyFiles, path: str, base: int) -> int:
+    """Where the last entry of the offset index at `path` points; 0 without one."""
+    if not files.exists(path):
+        return 0
+    index = OffsetIndex.read(files, path, base)
+    return max(0, index.entry(index.used_entries - 1).position) if index.used_entries else 0
+
+
+def _end_from(file: OpenFile, position: int, end: int) -> int:
+    """Behind the last offset of the batches from byte `position` on, at least `end`."""
+    try:
+        for head in heads(file, position, file.size()):
+            end = max(end, head.next_offset)
+    except CorruptRecord:
+        pass
+    return end

@@ -1,0 +1,97 @@
+"""Do the offsets of batches grow, and lie where their segment has them? No checksum covers the offset of a batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.findings import Finding, Where
+from engine.formats import CODEC_MASK, MAGIC_V2, BatchField
+from engine.kernels.select import next_break
+from engine.log.errors import CorruptRecord
+from engine.log.segment.batch_search import heads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.log.segment.reading import ReadableSegment
+    from engine.record.windows import Window
+
+
+def stop_before(segment: ReadableSegment, end: int) -> int | None:
+    """The byte where reading of what lies below offset `end` may stop: behind the batch that holds end − 1.
+
+    None: not known, for damage is in the way, or a batch is out of order there, so that what is wanted may come behind it.
+    """
+    try:
+        head = segment.translate_offset(end - 1)
+    except CorruptRecord:  # it is met again, and reported, on the way there
+        return None
+    if head is None or head.base_offset >= end:
+        return None
+    behind = head.position + head.size
+    return behind if _goes_on_above(segment, behind, head.last_offset) else None
+
+
+def _goes_on_above(segment: ReadableSegment, position: int, last_offset: int) -> bool:
+    """Does the batch at byte `position` begin above that offset, if there is one?"""
+    try:
+        head = next(heads(segment.log_file, position, segment.size), None)
+    except CorruptRecord:  # of what comes behind
+        return True
+    return head is None or head.base_offset > last_offset or head.magic < MAGIC_V2
+
+
+class OffsetOrder:
+    """Follows the batches of one segment, window by window.
+
+    end     the offset that its batches lie below
+    report  takes offset-order
+    """
+
+    def __init__(self, segment: ReadableSegment, end: int, report: Callable[[Finding], None]) -> None:
+        self._segment, self._first, self._end, self._report = segment, segment.base_offset, end, report
+        self._claimed: int | None = None  # last offset of the batch before
+        self._bases = (self._first - 1, self._first - 1)  # offsets that the last two batches begin at
+        self._position = 0  # behind the last one
+
+    def check(self, window: Window) -> None:
+        """Report what does not follow. A batch that can not be of this segment is marked as one whose checksum is wrong."""
+        table, last = window.batches.table, window.rows - 1
+        before = table[BatchField.BASE_OFFSET, last - 1] if last else self._bases[1]
+        self._bases = before, table[BatchField.BASE_OFFSET, last]
+        self._position = window.base + table[BatchField.POSITION, last] + table[BatchField.SIZE, last]
+        row, claimed, known = next_break(table, 0, window.rows, self._claimed or 0, self._claimed is not None, True)
+        if row == window.rows and (not known or claimed < self._end) and table[BatchField.BASE_OFFSET, 0] >= self._first:
+            self._claimed = claimed if known else None
+            return
+        for row in range(window.rows):
+            self._claimed = self._follow(window, row)
+
+    def is_past(self, end: int) -> bool:
+        """Is all that lies below offset `end` read? A single batch that begins at `end` or behind it may be out of order."""
+        if self._bases[1] >= end:
+            return end < self._end and self._bases[0] >= end
+        claimed = self._claimed
+        return claimed is not None and claimed + 1 >= end and _goes_on_above(self._segment, self._position, claimed)
+
+    def _follow(self, window: Window, row: int) -> int | None:
+        """One batch → the last offset that is claimed behind it; None: not known."""
+        table = window.batches.table
+        first, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
+        if not table[BatchField.VALID, row]:
+            return None
+        is_wrapper = table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK
+        if first >= self._end or (first < self._first and not is_wrapper):
+            self._say(window, row, f"a batch from offset {first} in a segment of offsets {self._first} to {self._end - 1}")
+            table[BatchField.VALID, row] = 0
+            return self._claimed
+        if self._claimed is not None and first <= self._claimed:
+            if is_wrapper:
+                return None  # some producers gave their wrappers offset 0
+            self._say(window, row, f"a batch from offset {first} follows offset {self._claimed}")
+        return int(last)
+
+    def _say(self, window: Window, row: int, what: str) -> None:
+        table = window.batches.table
+        where = Where(self._segment.log_path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
+        self._report(Finding("offset-order", where, what))

@@ -1,0 +1,134 @@
+"""Which leader wrote from which offset on, kept in leader-epoch-checkpoint. Mirrors LeaderEpochFileCache (KIP-101).
+
+What Kafka writes in the background is written at once. What only a leader or a follower asks is left out: where an epoch
+ends, which one an offset has.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.leader_epochs import EpochEntry, encode_leader_epochs, parse_leader_epochs
+from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
+from engine.discovery.names import FileKind
+from engine.files import replace
+from engine.log.append_errors import IllegalArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.files import Files
+
+
+class LeaderEpochFileCache:
+    """The epochs of the partition in `directory`: both epochs and start offsets grow from entry to entry.
+
+    Opening makes an empty file where there is none. Raises MalformedCheckpoint where Kafka can not read it;
+    IllegalArgument for a negative epoch or offset in it.
+
+    rebuilt  entries that take the place of what the file holds, which is not read; None: it is
+    """
+
+    def __init__(self, files: Files, directory: str, rebuilt: Iterable[EpochEntry] | None = None) -> None:
+        self._files = files
+        self._path = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+        self._entries: list[EpochEntry] = []
+        self._stored = b""  # what the file holds
+        self._in_file: list[EpochEntry] = []  # the entries in that
+        if rebuilt is not None:
+            for entry in rebuilt:
+                self._assign(entry)
+            # without entries as it is made where there is none
+            self._stored = encode_leader_epochs(self._entries) if self._entries else b""
+            self._in_file = list(self._entries)
+            replace(files, self._path, [self._stored])
+        elif files.exists(self._path):
+            self._stored = files.read(self._path, MAX_CHECKPOINT_SIZE)
+            self._in_file = parse_leader_epochs(self._stored, self._path)
+            for entry in self._in_file:
+                self._assign(entry)
+        else:
+            files.open_writable(self._path, create=True).close()
+
+    # ---- what it knows ----------------------------------------------------------------------------
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        """All entries, the oldest first."""
+        return list(self._entries)
+
+    @property
+    def in_file(self) -> list[EpochEntry]:
+        """All entries that the file has, in its order: of those that contradict others Kafka believes the later ones."""
+        return list(self._in_file)
+
+    @property
+    def is_empty(self) -> bool:
+        """Is no epoch known?"""
+        return not self._entries
+
+    @property
+    def latest_entry(self) -> EpochEntry | None:
+        """The newest entry."""
+        return self._entries[-1] if self._entries else None
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The newest epoch."""
+        return self._entries[-1].epoch if self._entries else None
+
+    def knows_from(self, offset: int) -> bool:
+        """Does an epoch begin at or behind `offset`?"""
+        return bool(self._entries) and self._entries[-1].start_offset >= offset
+
+    # ---- what changes it --------------------------------------------------------------------------
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` begins at `start_offset`, and write the file if that is news.
+
+        Entries that do not lie before it, in epoch and offset, go. Raises IllegalArgument for negative ones.
+        """
+        if self._assign(EpochEntry(epoch, start_offset)):
+            self._write()
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Remove the entries that begin at or above `end_offset`."""
+        if end_offset >= 0 and self._entries and self._entries[-1].start_offset >= end_offset:
+            while self._entries and self._entries[-1].start_offset >= end_offset:
+                self._entries.pop()
+            self._write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The entries up to `start_offset` become one, of the last of their epochs, that begins there."""
+        at = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        if at:  # even where nothing changes: the file may hold entries that were refused when it was read
+            self._entries[:at] = [EpochEntry(self._entries[at - 1].epoch, start_offset)]
+            self._write()
+
+    def clear_and_flush(self) -> None:
+        """Remove all entries and write the file."""
+        self._entries.clear()
+        self._write()
+
+    def _assign(self, entry: EpochEntry) -> bool:
+        if entry.epoch < 0 or entry.start_offset < 0:
+            raise IllegalArgument(
+                "Received invalid partition leader epoch entry "
+                f"EpochEntry[epoch={entry.epoch}, startOffset={entry.start_offset}]"
+            )
+        latest = self.latest_entry
+        if latest is not None and entry.epoch == latest.epoch and entry.start_offset >= latest.start_offset:
+            return False
+        while self._entries and (
+            self._entries[-1].epoch >= entry.epoch or self._entries[-1].start_offset >= entry.start_offset
+        ):
+            self._entries.pop()
+        self._entries.append(entry)
+        return True
+
+    def _write(self) -> None:
+        data = encode_leader_epochs(self._entries)
+        if data != self._stored:
+            replace(self._files, self._path, [data])
+            self._stored, self._in_file = data, list(self._entries)

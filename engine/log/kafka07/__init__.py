@@ -1,1 +1,0 @@
-"""Logs of Kafka 0.7: append, read, flush, recover, retain."""

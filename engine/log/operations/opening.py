@@ -1,0 +1,131 @@
+"""Work on a log that a clean start believed, and on the recovered log where it should not have."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from engine.discovery.names import (
+    is_log_file_name,
+    log_file_name,
+    offset_index_file_name,
+    offset_of,
+    producer_snapshot_file_name,
+    time_index_file_name,
+    transaction_index_file_name,
+)  # fmt: skip
+from engine.files import nameless_file
+from engine.files.layered import FilesAbove
+from engine.findings import Severity
+from engine.log.errors import OffsetOutOfRange, RollRefused
+from engine.log.loading.loader import REPAIRABLE
+from engine.log.report import Action
+from engine.overlay import OverlayFiles
+from engine.overlay.spill import Spill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.files import Files
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.report import Event, Report
+
+
+def work_on(load: Callable[[bool], UnifiedLog], clean_start: bool, work: Callable[[UnifiedLog], object]) -> UnifiedLog:
+    """Load a log, do `work` on it; returns it, still open. What the log refuses is an event of its report.
+
+    load  opens it, after a clean stop or not
+    Where `work` meets damage at which a broker would fail too, the log is recovered and `work` done once more.
+    """
+    log = load(clean_start)
+    try:
+        return _worked(log, work)
+    except REPAIRABLE as error:
+        if not clean_start:
+            raise
+        reason = f"a broker would fail at this work: {error}"
+        log.report.add(Action.REBUILT, "", reason, severity=Severity.WARNING)
+    return _worked(load(False), work)
+
+
+def _worked(log: UnifiedLog, work: Callable[[UnifiedLog], object]) -> UnifiedLog:
+    try:
+        work(log)
+    except (OffsetOutOfRange, RollRefused) as error:
+        log.report.add(Action.REFUSED, "", str(error))
+    except BaseException:
+        log.close_handlers()
+        raise
+    return log
+
+
+class Touched(Exception):  # an answer, no error
+    """Something was about to be changed."""
+
+
+class UntouchedFiles(FilesAbove):
+    """`below`, of which nothing is changed before `release`: what would do so raises Touched.
+
+    Methods are those of Files.
+    """
+
+    def __init__(self, below: Files) -> None:
+        super().__init__(below)
+        self._is_released = False
+
+    def release(self) -> None:
+        """Let everything through from now on."""
+        self._is_released = True
+
+    @property
+    def _changing(self) -> Files:
+        """As FilesAbove has it. Raises Touched."""
+        if not self._is_released:
+            raise Touched
+        return self._below
+
+
+_NAMES = (  # what a segment has, in the order in which it goes: without its .log the rest is nobody's
+    log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name, producer_snapshot_file_name,
+)  # fmt: skip
+
+
+def make_room(
+    disk: Files, directory: str, now: int, load: Callable[[Files], UnifiedLog], work: Callable[[UnifiedLog], object],
+    report: Report,
+) -> int | None:
+    """Remove from the log in `directory` the oldest segments that `work` deletes, and write nothing → its new start offset.
+
+    None: there is nothing to remove.
+
+    load  opens the log over the files that it is given: in memory, to see what `work` deletes
+
+    Where opening makes other segments of those that are there (it splits one that overflows), nothing is removed. What else
+    is to be done, for epochs and producers, is for who opens the log afterwards with that start. Producers of which
+    only removed segments and no snapshot told are forgotten.
+    """
+    there = {offset_of(name) for name in disk.plain(directory) if is_log_file_name(name)}
+    with closing(Spill(nameless_file)) as spill:
+        log = load(OverlayFiles(disk, now, spill))
+        try:
+            before = log.segments.base_offsets
+            work(log)
+            after, start = log.segments.base_offsets, log.log_start_offset
+        finally:
+            log.close_handlers()
+    held = {event.path: event for event in log.report.find(Action.REMOVED)}
+    goes = [held[log_file_name(base)] for base in before if base < after[0]]
+    if there != set(before) or not goes:
+        return None
+    for event in goes:
+        _remove(disk, directory, event, report)
+    return start
+
+
+def _remove(disk: Files, directory: str, planned: Event, report: Report) -> None:
+    """One segment is gone for sure before the next one goes: after a power cut the log must not have a hole."""
+    for name in _NAMES:
+        disk.remove(f"{directory}/{name(int(planned.path[:20]))}")
+    disk.sync_directory(directory)
+    why = "among the oldest of all, to free space: before the log was opened, for which the disk had no room"
+    report.events.append(planned._replace(reason=why))

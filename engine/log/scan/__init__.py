@@ -1,1 +1,0 @@
-"""Walks over the batches of one segment file: searching, recovery, the rows of producers."""

@@ -1,0 +1,292 @@
+"""Walk a .log as recovery does, window by window, in bounded memory. Changes nothing.
+
+The loop itself is `engine.kernels.recovery`; here are the reading, the checksums that libraries compute, transaction
+markers that need a closer look, and batches larger than a window.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from engine.errors import became_shorter
+from engine.formats import (
+    BATCH_HEADER,
+    CODEC_MASK,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LEGACY_V0,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    OFFSET_INDEX_ENTRY,
+    TIME_INDEX_ENTRY,
+    BatchField,
+    ControlType,
+    RecordField,
+    Status,
+)
+from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
+from engine.kernels.decode import decode_records
+from engine.kernels.recovery import flush_producers, new_slots, recover_batches
+from engine.kernels.walk import WALK_FIELDS, Flag, Placing, Walk, Walked
+from engine.log.epochs.runs import EpochRun, EpochRuns
+from engine.log.segment.producer_rows import RowChunk, ToldRows, TxnMarker
+from engine.record.codecs.codecs import InflateStatus, inflate
+from engine.record.columns import BatchColumns, RecordColumns, Table
+from engine.record.control import MARKERS, ControlRecordInvalid, control_type, end_txn_marker
+from engine.record.crc import crc32c
+from engine.record.windows import Window, scan_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import OpenFile
+
+_MAGIC_AT, _CHECKED_FROM = BATCH_HEADER.positions["magic"], BATCH_HEADER.positions["attributes"]
+WINDOW_SIZE = 1 << 20
+LARGEST_WINDOW = 4 << 20  # a larger batch is checked in pieces
+_MARKER_BYTES = 1 << 20  # that a compressed control batch may inflate to
+_ROWS = 1032  # producers, and epochs, that one kernel call tells
+_ENTRIES = 512  # index entries that one kernel call makes
+_TABLES = (memoryview(make_tables(CASTAGNOLI)), memoryview(make_tables(IEEE)))
+_SMALLEST_WINDOW = BATCH_HEADER.size
+
+
+class ScanStop(Enum):
+    """Why a walk went no further."""
+
+    END = "end"  # every byte belongs to a sound batch
+    TORN = "torn"  # what is left is too short for a batch, or the last batch goes on behind the end
+    BAD_SIZE = "bad-size"  # a size field that no batch can have
+    INVALID = "invalid"  # a batch below its header's size, or with a wrong checksum
+    NO_OFFSET_LEFT = "no-offset-left"  # a batch behind whose last offset there is none: see kernels.recovery
+    BAD_MARKER = "bad-marker"  # a transaction marker that can not be read; it is kept, what follows is not
+    REFUSED = "refused"  # an index would not take the entry of a batch: see `refusal`
+
+
+class RecoveryWalk:
+    """The sound batches of `file` from its start to byte `end`. Run it once, by iterating over `chunks`.
+
+    offset_entries, time_entries   what the indexes should hold, in the files' own bytes
+    epochs    runs of batches of one leader epoch
+    stop, refused_offset   why the walk ended, and the last offset of the batch that was refused
+    """
+
+    def __init__(self, file: OpenFile, end: int, base_offset: int, index_interval: int, max_index_size: int) -> None:
+        self._file, self._end = file, end
+        self.state = state = memoryview(array("q", bytes(8 * WALK_FIELDS)))
+        state[Placing.BASE_OFFSET] = state[Placing.MAX_TIMESTAMP_OFFSET] = state[Placing.LAST_TIME_OFFSET] = base_offset
+        state[Placing.INTERVAL] = index_interval
+        state[Placing.MAX_TIMESTAMP] = state[Placing.LAST_TIME] = NO_TIMESTAMP
+        state[Placing.OFFSETS_MAX] = max_index_size // OFFSET_INDEX_ENTRY.size
+        state[Placing.TIMES_MAX] = max_index_size // TIME_INDEX_ENTRY.size
+        state[Walk.EPOCH] = -1
+        state[Walk.NEXT_OFFSET] = base_offset
+        self.offset_entries, self.time_entries = bytearray(), bytearray()
+        self.epochs = EpochRuns()
+        self.stop = ScanStop.END
+        self.refused = 0  # a status of kernels.walk.Placed
+        self.refused_offset = 0
+        self._offsets = memoryview(bytearray(_ENTRIES * OFFSET_INDEX_ENTRY.size))
+        self._times = memoryview(bytearray(_ENTRIES * TIME_INDEX_ENTRY.size))
+        self._epochs, self._rows = Table(3, _ROWS), ToldRows(_ROWS)
+        self._slots = new_slots()
+        self._marker_batch, self._marker_records = BatchColumns(1), RecordColumns(8)
+        self._is_over = False
+
+    def chunks(self) -> Iterator[RowChunk]:
+        """Walk, and tell the producers met. Raises UnreadableFile, FileChangedWhileReading."""
+        buffer = bytearray(max(_SMALLEST_WINDOW, min(WINDOW_SIZE, self._end)))
+        while not self._is_over:
+            position = self.state[Placing.POSITION]
+            data = memoryview(buffer)[: min(len(buffer), self._end - position)]
+            if self._file.read_into(data, position) < len(data):
+                raise became_shorter(self._file.path, self._end)
+            yield from self._window(data.toreadonly())
+            if self.state[Placing.POSITION] > position or self._is_over:
+                continue
+            size = self._next_size(data)
+            if size > self._end - position:
+                self._stop_at(ScanStop.END if position == self._end else ScanStop.TORN)
+            elif size <= LARGEST_WINDOW:
+                buffer = bytearray(size)
+            else:
+                yield from self._large(position, size)
+        status = Walked.NO_ROOM
+        while status == Walked.NO_ROOM:
+            status = flush_producers(self._slots, self.state, self._rows.table)
+            yield from self._take_rows()
+
+    def _stop_at(self, stop: ScanStop) -> None:
+        self.stop, self._is_over = stop, True
+
+    def _next_size(self, data: memoryview) -> int:
+        """Whole size of the batch at the beginning of `data`; beyond the file where too little of it is left."""
+        if len(data) <= HEADER_SIZE_UP_TO_MAGIC:
+            return self._end + 1
+        return max(_size_at(data, 0), len(data) + 1)
+
+    def _window(self, data: memoryview) -> Iterator[RowChunk]:
+        """Walk over the whole batches of `data`."""
+        at, flags = 0, 0
+        while not self._is_over:
+            at, status = self._step(data, at, len(data), flags)
+            flags = 0
+            yield from self._take_rows()
+            if status in (Walked.END, Walked.TORN):
+                return
+            if status == Walked.UNCHECKED:
+                if self._is_sound(data, at):
+                    flags = Flag.CHECKED
+                else:
+                    self._stop_at(ScanStop.INVALID)
+            elif status == Walked.MARKER:
+                at = self._look_at_marker(data, at)
+            elif status == Walked.SLOTS_FULL:
+                while flush_producers(self._slots, self.state, self._rows.table) == Walked.NO_ROOM:
+                    yield from self._take_rows()
+                yield from self._take_rows()
+            elif status != Walked.NO_ROOM:
+                self._refuse(data, at, status)
+
+    def _step(self, data: memoryview, at: int, end: int, flags: int) -> tuple[int, int]:
+        """One call of the kernel; index entries and epochs are taken, rows are not."""
+        state = self.state
+        at, status = recover_batches(
+            data, at, end, flags, state, self._offsets, self._times, self._epochs.table, self._rows.table, self._slots, *_TABLES
+        )
+        self.offset_entries += self._offsets[: state[Placing.OFFSETS_AT]]
+        self.time_entries += self._times[: state[Placing.TIMES_AT]]
+        epochs = self._epochs.table
+        for one in range(state[Walk.EPOCHS_AT]):
+            self.epochs.add(EpochRun(epochs[0, one], epochs[1, one], epochs[2, one]))
+        state[Placing.OFFSETS_AT] = state[Placing.TIMES_AT] = state[Walk.EPOCHS_AT] = 0
+        return at, int(status)
+
+    def _take_rows(self) -> Iterator[RowChunk]:
+        count = self.state[Walk.TOLD_AT]
+        if count:
+            self.state[Walk.TOLD_AT] = 0
+            yield RowChunk.told(self._rows, count)
+
+    def _refuse(self, data: memoryview, at: int, status: int) -> None:
+        if status == Walked.BAD_SIZE:
+            self._stop_at(ScanStop.BAD_SIZE)
+        elif status == Walked.INVALID:
+            self._stop_at(ScanStop.INVALID)
+        elif status == Walked.NO_OFFSET_LEFT:
+            self._stop_at(ScanStop.NO_OFFSET_LEFT)
+        else:
+            self.refused, self.refused_offset = status, _last_offset(data, at)
+            self._stop_at(ScanStop.REFUSED)
+
+    def _is_sound(self, data: memoryview, at: int) -> bool:
+        """Is the checksum of the whole batch at `at` right?"""
+        end = at + _size_at(data, at)
+        if MAGIC_V2 <= data[at + _MAGIC_AT] < 128:
+            return crc32c(data[at + _CHECKED_FROM : end]) == BATCH_HEADER.field("crc", data, at)
+        return zlib.crc32(data[at + _MAGIC_AT : end]) == LEGACY_V0.field("crc", data, at)
+
+    def _look_at_marker(self, data: memoryview, at: int) -> int:
+        """Take the control batch at `at` → where the next one begins."""
+        end = at + _size_at(data, at)
+        rows = scan_range(data, at, end, self._marker_batch)
+        try:
+            marker = read_marker(Window(data, 0, self._marker_batch, rows), 0, self._marker_records)
+            is_bad = False
+        except ControlRecordInvalid:
+            marker, is_bad = None, True
+        _, status = self._step(data, at, end, Flag.CHECKED | Flag.LOOKED_AT)
+        if status == Walked.END:
+            self._note_marker(marker, is_bad=is_bad)
+            if is_bad:
+                self._stop_at(ScanStop.BAD_MARKER)
+            return end
+        if status != Walked.NO_ROOM:
+            self._refuse(data, at, status)
+        return at
+
+    def _note_marker(self, marker: TxnMarker | None, *, is_bad: bool) -> None:
+        """Complete the row that the kernel told last; a bad marker's is none."""
+        last = self.state[Walk.TOLD_AT] - 1
+        if is_bad:
+            self.state[Walk.TOLD_AT] = last
+        else:
+            self._rows.note_marker(last, marker)
+
+    def _large(self, position: int, size: int) -> Iterator[RowChunk]:
+        """Walk over one batch of `size` bytes, more than a window may have, with its header alone."""
+        head = memoryview(self._file.read_exactly(position, BATCH_HEADER.size))
+        is_legacy = not MAGIC_V2 <= head[_MAGIC_AT] < 128
+        crc = 0
+        start = position + (_MAGIC_AT if is_legacy else _CHECKED_FROM)
+        for at in range(start, position + size, WINDOW_SIZE):
+            piece = self._file.read_exactly(at, min(WINDOW_SIZE, position + size - at))
+            crc = zlib.crc32(piece, crc) if is_legacy else crc32c(piece, crc)
+        if crc != (LEGACY_V0 if is_legacy else BATCH_HEADER).field("crc", head):
+            self._stop_at(ScanStop.INVALID)
+            return
+        status = int(Walked.NO_ROOM)
+        while status in (Walked.NO_ROOM, Walked.SLOTS_FULL):
+            _, status = self._step(head, 0, len(head), Flag.CHECKED | Flag.HEAD_ONLY)
+            if status == Walked.SLOTS_FULL:
+                while flush_producers(self._slots, self.state, self._rows.table) == Walked.NO_ROOM:
+                    yield from self._take_rows()
+            elif status == Walked.MARKER:  # no marker has as many bytes
+                _, status = self._step(head, 0, len(head), Flag.CHECKED | Flag.HEAD_ONLY | Flag.LOOKED_AT)
+                if status == Walked.END:
+                    self._note_marker(None, is_bad=True)
+                    self._stop_at(ScanStop.BAD_MARKER)
+            yield from self._take_rows()
+        if status != Walked.END:
+            self._refuse(head, 0, status)
+
+
+def _size_at(data: memoryview, at: int) -> int:
+    """Whole size of the batch at `at`, as its header says."""
+    return BATCH_HEADER.field("batch_length", data, at) + LOG_OVERHEAD
+
+
+def _last_offset(data: memoryview, at: int) -> int:
+    """Last offset of the batch at `at`."""
+    offset = BATCH_HEADER.field("base_offset", data, at)
+    if not MAGIC_V2 <= data[at + _MAGIC_AT] < 128:
+        return offset
+    return offset + BATCH_HEADER.field("last_offset_delta", data, at)
+
+
+def read_marker(window: Window, row: int, records: RecordColumns) -> TxnMarker | None:
+    """What the control batch in column `row` says; None: it is empty, or its record ends no transaction.
+
+    records  columns to use, overwritten
+    Raises ControlRecordInvalid where the record or its batch can not be read (InvalidRecordException).
+    """
+    table, data = window.batches.table, window.data
+    if table[BatchField.COUNT, row] == 0:
+        return None
+    if window.partial:
+        raise ControlRecordInvalid("the control batch is too large")
+    codec = table[BatchField.ATTRIBUTES, row] & CODEC_MASK
+    if codec:
+        body = data[table[BatchField.BODY, row] : table[BatchField.BODY_END, row]]
+        inflated = inflate(codec, body, _MARKER_BYTES)
+        if inflated.status != InflateStatus.OK:
+            raise ControlRecordInvalid(inflated.problem or "the control batch can not be inflated")
+        data = memoryview(inflated.data)
+        table[BatchField.BODY, row], table[BatchField.BODY_END, row] = 0, len(data)
+    count, _, _, _, status = decode_records(data, table, row, row + 1, 0, 0, records.table, 0)
+    if not count or (status not in (Status.END, Status.FULL) and table[BatchField.COUNT, row] == 1):
+        raise ControlRecordInvalid("the control record can not be read")
+    found = records.table
+    key = _slice(data, found[RecordField.KEY_POSITION, 0], found[RecordField.KEY_SIZE, 0])
+    kind = control_type(key)
+    if kind not in MARKERS:
+        return None
+    value = _slice(data, found[RecordField.VALUE_POSITION, 0], found[RecordField.VALUE_SIZE, 0])
+    return TxnMarker(ControlType(kind), end_txn_marker(value), found[RecordField.TIMESTAMP, 0])
+
+
+def _slice(data: memoryview, position: int, size: int) -> memoryview | None:
+    return None if size < 0 else data[position : position + size]

@@ -1,0 +1,1 @@
+"""Compression: one module per codec, with bounded output; codecs.py chooses among them."""

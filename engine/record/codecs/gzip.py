@@ -1,0 +1,139 @@
+"""gzip members behind each other, as Kafka reads and writes them. Mirrors GZIPInputStream of Java 17 over an 8 KiB buffer.
+
+Whether Java looks for another member behind one depends on where its buffer ends, so that is followed here.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from engine.record.damage import CorruptError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.record.codecs.bounded import Output
+
+    Buffer = bytes | bytearray | memoryview
+
+_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, system unknown: as Java writes it
+_BUFFER = 8192  # GzipCompression's input buffer; decides whether another member is looked for
+_TRAILER = 8
+_STEP = 64 << 10  # compressed bytes that zlib gets at a time: it copies what it leaves
+_PIECE = 1 << 20  # inflated bytes that it hands out at a time: it holds them twice
+_HCRC, _EXTRA, _NAME, _COMMENT = 2, 4, 8, 16
+
+
+def inflate(data: memoryview, output: Output) -> None:
+    """Put what comes out of all members into `output`. Raises CorruptError where Kafka would stop, OverLimitError."""
+    start = _header(data, 0)
+    filled = start  # up to here Java's buffer has taken the input
+    step = _STEP
+    while True:
+        end, size, crc = _member(data, start, step, output)
+        step = _BUFFER  # a thousand tiny members must not copy what is left a thousand times
+        filled += -(-(end - filled) // _BUFFER) * _BUFFER if end > filled else 0
+        filled = min(filled, len(data))
+        buffered, at = filled - end, end + _TRAILER
+        if at > len(data):
+            raise CorruptError("ends inside a trailer")
+        if int.from_bytes(data[end : end + 4], "little") != crc:
+            raise CorruptError("checksum does not fit")
+        if int.from_bytes(data[end + 4 : at], "little") != size & 0xFFFFFFFF:
+            raise CorruptError("size in the trailer does not fit")
+        filled = max(filled, at)
+        if filled == len(data) and buffered <= 26:
+            return  # Java looks for another member only where one can be
+        try:
+            start = _header(data, at)
+        except CorruptError:
+            return  # and takes anything else as padding
+        filled = max(filled, start)
+
+
+def _header(data: memoryview, at: int) -> int:
+    """Position behind the header that begins at `at`; CorruptError where there is none."""
+    end = at + len(_HEADER)
+    if data[at : at + 2] != b"\x1f\x8b"[: len(data) - at]:
+        raise CorruptError("not in gzip format")
+    if end > len(data):
+        raise CorruptError("ends inside a header")
+    if data[at + 2] != zlib.DEFLATED:
+        raise CorruptError(f"unsupported compression method {data[at + 2]}")
+    flags = data[at + 3]
+    if not flags:
+        return end
+    if flags & _EXTRA:
+        end += 2 + int.from_bytes(data[end : end + 2], "little")
+    for flag in (_NAME, _COMMENT):
+        while flags & flag:
+            text = bytes(data[end : end + 256])
+            if not text:
+                raise CorruptError("ends inside a header")
+            end += text.find(b"\0") + 1 or len(text)
+            if text.find(b"\0") >= 0:
+                break
+    if flags & _HCRC:
+        if data[end : end + 2] != (zlib.crc32(data[at:end]) & 0xFFFF).to_bytes(2, "little"):
+            raise CorruptError("header checksum does not fit")
+        end += 2
+    if end > len(data):
+        raise CorruptError("ends inside a header")
+    return end
+
+
+def _member(data: memoryview, start: int, step: int, output: Output) -> tuple[int, int, int]:
+    """Inflate one member into `output`: (position behind its deflate stream, size, CRC-32 of what came out)."""
+    before = len(output.data)
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    at, size, crc = start, 0, 0
+    try:
+        while not inflater.eof:
+            if at >= len(data):
+                raise CorruptError("ends inside the compressed data")
+            for part in _parts(inflater, data[at : at + step], output):
+                output.add(part)
+                size, crc = size + len(part), zlib.crc32(part, crc)
+            at = min(at + step, len(data))
+    except zlib.error as error:
+        output.cut(before)
+        _salvage(data[start:], output)
+        raise CorruptError(str(error).partition(": ")[2] or str(error)) from None
+    return at - len(inflater.unused_data), size, crc
+
+
+def _parts(inflater: zlib._Decompress, data: memoryview, output: Output) -> Iterator[bytes]:
+    """What comes out of the next bytes of a deflate stream, some at a time."""
+    left: Buffer = data
+    while not inflater.eof:
+        most = min(output.left + 1, _PIECE)
+        part = inflater.decompress(left, most)
+        yield part
+        left = inflater.unconsumed_tail
+        if not left and len(part) < most:
+            return
+
+
+def _salvage(data: memoryview, output: Output) -> None:
+    """What comes out of a deflate stream before its damage, which zlib reports without giving that up."""
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    before, at = inflater.copy(), 0
+    try:
+        for at in range(0, len(data), _BUFFER):
+            before = inflater.copy()
+            output.add(inflater.decompress(data[at : at + _BUFFER], output.left + 1))
+    except zlib.error:
+        pass
+    try:
+        for one in range(at, min(at + _BUFFER, len(data))):
+            output.add(before.decompress(data[one : one + 1], output.left + 1))
+    except zlib.error:
+        pass
+
+
+def write(data: Buffer, level: int) -> bytes:
+    """`data` as one member at a level of zlib."""
+    deflater = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    trailer = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
+    return b"".join((_HEADER, deflater.compress(data), deflater.flush(), trailer))
