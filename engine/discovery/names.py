@@ -91,9 +91,10 @@ NUMBERED = (
 _BY_SUFFIX = {kind.value: kind for kind in NUMBERED}
 _BY_NAME = {kind.value: kind for kind in FileKind if kind not in NUMBERED}
 _ORDER = {kind: at for at, kind in enumerate(FileKind)}
+DELETED = ".deleted"  # behind the names of files that a broker will delete
 CLEANED, SWAP = ".cleaned", ".swap"  # behind the names of new segments: being written; whole, and about to replace others
 ASIDE = ".kafkalog"  # behind the name of a file that is written anew beside it: none of Kafka's, which leaves it alone
-_ADDED_SUFFIXES = ("", SWAP, CLEANED, ".deleted", ".part", ".tmp")
+_ADDED_SUFFIXES = ("", SWAP, CLEANED, DELETED, ".part", ".tmp")
 
 _ADDED = re.compile(r"(?:\.(?:deleted|cleaned|swap|part|tmp))+\Z")
 _LONG = re.compile(r"[+-]?[0-9]+")

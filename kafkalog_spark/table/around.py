@@ -14,7 +14,7 @@ from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import in_same_cluster, survey_all
 from engine.log.logdir.tiered import not_read, remote_log_start
 from engine.log.logdir.topics import Topics
-from kafkalog_spark.table.reading import report_finding
+from kafkalog_spark.table.damage import report_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -24,9 +24,10 @@ from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import LogDirError, escaped
 from kafkalog_spark.table.around import Around
 from kafkalog_spark.table.columns import rows_as_batches
+from kafkalog_spark.table.damage import on_corruption
 from kafkalog_spark.table.partitions import find_places, log_size, open_view, spoken
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
-from kafkalog_spark.table.reading import first_left, on_corruption, open_piece, read_split
+from kafkalog_spark.table.reading import first_left, open_piece, read_split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

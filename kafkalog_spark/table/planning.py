@@ -20,9 +20,9 @@ from engine.log.fetch.view import BEING_WRITTEN
 from engine.log.tiering import TopicPolicy
 from kafkalog_spark.errors import GO_ON_WITHOUT, DataLossError, LogDirError, OptionError
 from kafkalog_spark.table.around import Around
+from kafkalog_spark.table.damage import on_corruption, report_finding
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
 from kafkalog_spark.table.partitions import Source, find_sources, open_view
-from kafkalog_spark.table.reading import on_corruption, report_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

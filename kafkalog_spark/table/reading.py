@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from engine.arrow.batches import BatchBuilder
 from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
-from engine.findings import Severity
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import FetchColumns, RecordFetcher
 from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, escaped
+from kafkalog_spark.table.damage import on_corruption
 from kafkalog_spark.table.partitions import open_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from engine.findings import Finding
     from engine.log.fetch.view import PartitionView
     from kafkalog_spark.table.options import ReadOptions
     from kafkalog_spark.table.planning import Piece
-
-_LOG = logging.getLogger("kafkalog")
-
 
 def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The records of a split, piece by piece. Raises LogDirError, also for damage where onCorruption is `fail`.
@@ -77,30 +72,3 @@ def first_left(view: PartitionView, piece: Piece, options: ReadOptions) -> int:
         what = f"{piece.topic}-{piece.partition}: offset {piece.start} is due, and the log begins at {view.log_start_offset}."
         raise DataLossError(what)
     return view.log_start_offset
-
-
-def on_corruption(choice: str) -> tuple[Callable[[Finding], None], bool]:
-    """(what to do with a finding, are unsound batches left out) for the option onCorruption."""
-    return {"fail": _fail, "skip": _skip, "report": report_finding}[choice], choice != "fail"
-
-
-def _fail(finding: Finding) -> None:
-    if finding.severity is not Severity.INFO:
-        raise LogDirError(f"{said(finding)}; {GO_ON_BEHIND_DAMAGE}")
-
-
-def _skip(_finding: Finding) -> None:
-    """What can be read is read."""
-
-
-def report_finding(finding: Finding) -> None:
-    """Log it, and go on."""
-    _LOG.warning("%s", said(finding))
-
-
-def said(finding: Finding) -> str:
-    """A finding as one sentence."""
-    where = finding.where
-    at = "" if where.position is None else f" at position {where.position}"
-    offset = "" if where.offset is None else f", offset {where.offset}"
-    return f"{where.file}{at}{offset}: {finding.code}: {finding.what}"

@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 from engine.formats import Codec, ControlType
 from engine.log.append.adoption import adopt_segment, move_batches
+from engine.log.append.analysis import append_as_follower, append_as_leader
 from engine.log.append.bulk import BulkAppender
 from engine.log.producers.entry import AppendOrigin
 from kafkalog_cli.commands.append import make_partition
@@ -25,7 +26,7 @@ def sent(*, count=3, size=90, **settings):
 
 def one_by_one(log, acknowledge):
     for number in range(6):
-        log.append_as_leader(sent(codec=Codec.LZ4 if number % 3 == 2 else Codec.NONE), 3 + number // 4)
+        append_as_leader(log, sent(codec=Codec.LZ4 if number % 3 == 2 else Codec.NONE), 3 + number // 4)
         if number % 2:
             log.flush()
             acknowledge(log.log_end_offset)
@@ -42,12 +43,12 @@ def together(log, acknowledge):
 def of_producers(log, acknowledge):
     fields = {"producer_id": ABORTED, "producer_epoch": 0, "transactional": True}
     for number in range(3):
-        log.append_as_leader(sent(base_sequence=2 + 3 * number, **fields), 3)
-        log.append_as_leader(sent(producer_id=IDEMPOTENT, producer_epoch=0, base_sequence=6 + 3 * number), 3)
+        append_as_leader(log, sent(base_sequence=2 + 3 * number, **fields), 3)
+        append_as_leader(log, sent(producer_id=IDEMPOTENT, producer_epoch=0, base_sequence=6 + 3 * number), 3)
     log.flush()
     acknowledge(log.log_end_offset)
     end = marker(0, ControlType.ABORT, ABORTED, epoch=-1)
-    log.append_as_leader(end, 3, AppendOrigin.COORDINATOR, 0)
+    append_as_leader(log, end, 3, AppendOrigin.COORDINATOR, 0)
     log.flush()
     acknowledge(log.log_end_offset)
 
@@ -56,7 +57,7 @@ def following(log, acknowledge):
     end = log.log_end_offset
     for number in range(4):
         data = b"".join(plain(end + 7 * number + at, epoch=4) for at in (0, 3))
-        log.append_as_follower(data, 9)
+        append_as_follower(log, data, 9)
         log.flush()
         acknowledge(log.log_end_offset)
 

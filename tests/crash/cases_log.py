@@ -8,6 +8,7 @@ from engine.discovery.names import ASIDE, producer_snapshot_file_name
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import Codec
+from engine.log.append.analysis import append_as_leader
 from engine.log.loading.loader import open_log
 from engine.log.operations.opening import make_room
 from engine.log.quarantine.kept import prune
@@ -268,7 +269,7 @@ def append_case(case_name, *, roll=False):
         log = opened(files)
         ends = [0]
         for number, data in enumerate(sent):
-            ends.append(log.append_as_leader(bytearray(data), number // 4).last_offset + 1)
+            ends.append(append_as_leader(log, bytearray(data), number // 4).last_offset + 1)
             if number % 3 == 2:
                 log.flush()
             if roll and number > 1:
@@ -309,7 +310,7 @@ def truncate_and_append_case():
         log = opened(files)
         log.truncate_to(20)
         for data in new:
-            log.append_as_leader(bytearray(data), 5)
+            append_as_leader(log, bytearray(data), 5)
         log.flush()
         acknowledge("appended")
         log.close()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.formats import Codec
+from engine.log.append.analysis import append_as_leader
 from engine.log.append.bulk import Appended, BulkAppender
 from engine.log.append_errors import AppendRefused, CorruptRecord, OutOfOrderSequence, RecordValidationFailed
 from engine.log.loading.loader import open_log
@@ -52,7 +53,7 @@ def one_by_one(tmp_path, batches, **config):
     log = opened(directory, **config)
     for data in batches:
         try:
-            info = log.append_as_leader(data, 3)
+            info = append_as_leader(log, data, 3)
         except AppendRefused as error:
             refused = str(error)
             break
@@ -147,7 +148,7 @@ def test_a_batch_of_more_records_than_columns(tmp_path):
     count = 40_000
     log, appended = opened(tmp_path / "t-0", compression_type="zstd"), []
     BulkAppender(log, 0).append(bytearray(batch(count, size=1, step=0)), appended)
-    log.append_as_leader(batch(count, size=1, step=0, codec=Codec.LZ4), 0)
+    append_as_leader(log, batch(count, size=1, step=0, codec=Codec.LZ4), 0)
     assert appended == [Appended(0, count - 1)]
     assert log.log_end_offset == 2 * count
 
@@ -159,7 +160,7 @@ def test_a_header_that_promises_records_without_end(tmp_path):
     data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
     log = opened(tmp_path / "t-0")
     with pytest.raises(CorruptRecord):
-        log.append_as_leader(data, 0)
+        append_as_leader(log, data, 0)
     assert log.log_end_offset == 0
 
 

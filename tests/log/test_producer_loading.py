@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.formats import CONTROL_FLAG, LONG_MAX, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField
+from engine.log.append.analysis import append_as_leader
 from engine.log.errors import CorruptRecord
 from engine.log.loading.loader import open_log
 from engine.log.producers import loading, state_manager
@@ -131,9 +132,9 @@ def test_very_many_producers_are_not_remembered_at_once(tmp_path, monkeypatch):
         for sequence in range(3) for producer in range(5)
     ]  # fmt: skip
     for request in requests:
-        assert not log.append_as_leader(bytearray(request), 0).is_duplicate
+        assert not append_as_leader(log, bytearray(request), 0).is_duplicate
     for number, request in enumerate(requests):
-        info = log.append_as_leader(bytearray(request), 0)
+        info = append_as_leader(log, bytearray(request), 0)
         assert (info.is_duplicate, info.first_offset) == (True, number)
     assert log.log_end_offset == len(requests)
     log.close()

@@ -10,6 +10,7 @@ import pytest
 from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.formats import ControlType
+from engine.log.append.analysis import append_as_follower
 from engine.log.cleaner.checkpoint import Bound, cleanable_offsets
 from engine.log.loading.loader import open_log
 from engine.record.assembly import LOG_APPEND_TIME
@@ -123,12 +124,12 @@ def test_a_transaction_that_ends_above_the_high_watermark_is_not_open(tmp_path):
     config = LogConfig.of({"cleanup.policy": "compact"})
     with open_log(Files(), str(written(tmp_path)), config, now=NOW, clean_shutdown=True) as log:
         for batch in (put(0, NOW - HOUR), put(1, NOW - HOUR, producer=9), marker(2, 9), put(3, NOW)):
-            log.append_as_follower(batch, 0)
+            append_as_follower(log, batch, 0)
         log.roll()
         log.update_high_watermark(2)
         offsets = cleanable_offsets(log, None, NOW)
         assert (offsets.first_uncleanable_dirty_offset, offsets.bound) == (1, Bound.UNREPLICATED_END)
-        log.append_as_follower(put(4, NOW, producer=8), 0)
+        append_as_follower(log, put(4, NOW, producer=8), 0)
         assert cleanable_offsets(log, None, NOW).bound is Bound.UNREPLICATED_END, "the one that is open is not in the way"
         log.update_high_watermark(3)
         log.roll()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.log.append.analysis import append_as_follower, append_as_leader
 from engine.log.append_errors import AppendRefused, RecordValidationFailed
 from engine.log.producers.entry import AppendOrigin
 
@@ -22,9 +23,9 @@ def append(log, step, frame, *, follower=False, leader_epoch=0):
     """One frame, as whom the step says."""
     role, epoch = step.get("as", "follower" if follower else "client"), step.get("leaderEpoch", leader_epoch)
     if role == "follower":
-        return log.append_as_follower(frame, epoch)
+        return append_as_follower(log, frame, epoch)
     version = step.get("transactionVersion", -1 if role == "client" else 0)
-    return log.append_as_leader(frame, epoch, ORIGINS[role], version)
+    return append_as_leader(log, frame, epoch, ORIGINS[role], version)
 
 
 def answer(log, step, found, **defaults):

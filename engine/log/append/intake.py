@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from engine.formats import INT_MAX, MAGIC_V2, NO_PRODUCER_ID, BatchField, Codec, ControlType
+from engine.log.append.analysis import append_as_follower, append_as_leader
 from engine.log.append.bulk import BulkAppender
 from engine.log.append.frames import Appended, LineEnds, Outcome, broken_batches, is_whole_batch
 from engine.log.append_errors import CorruptRecord, RecordBatchTooLarge, RecordTooLarge
@@ -137,7 +138,7 @@ class FollowerIntake:
             rows, end = self._group(data, at)
             if not rows:
                 break
-            info = self._log.append_as_follower(memoryview(data)[at:end], self._leader_epoch)
+            info = append_as_follower(self._log, memoryview(data)[at:end], self._leader_epoch)
             if info.valid_size:
                 self._note(info, broken_batches(data, self._batches, rows, at + info.valid_size, self._records))
             at = end
@@ -180,7 +181,7 @@ def end_transaction(
         kind, coordinator_epoch, base_offset=0, timestamp=log.now, producer_id=spec.producer_id,
         producer_epoch=spec.producer_epoch,
     )  # fmt: skip
-    info = log.append_as_leader(marker, leader_epoch, AppendOrigin.COORDINATOR, 0)
+    info = append_as_leader(log, marker, leader_epoch, AppendOrigin.COORDINATOR, 0)
     return Appended(info.first_offset, info.last_offset)
 
 

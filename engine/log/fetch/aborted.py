@@ -20,7 +20,7 @@ from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
     from engine.files import OpenFile
-    from engine.log.fetch.reading import ReadableLog
+    from engine.log.fetch.readable import ReadableLog
     from engine.log.offset_metadata import LogOffsetMetadata
     from engine.log.segment.reading import ReadableSegment
     from engine.record.windows import Window

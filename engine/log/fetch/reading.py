@@ -7,7 +7,7 @@ A read gives a slice of a file, so that nothing is copied on the way out.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import (
     BATCH_HEADER,
@@ -26,11 +26,10 @@ from engine.log.segment.batch_search import BatchHead, TimestampAndOffset, heads
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
-    from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import OpenFile
     from engine.formats import AbortedTxn
+    from engine.log.fetch.readable import ReadableLog
     from engine.log.segment.reading import FetchSlice, ReadableSegment
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3  # special timestamps of ListOffsetsRequest
@@ -43,81 +42,6 @@ class FetchIsolation(Enum):
     LOG_END = "log_end"  # a follower's fetch
     HIGH_WATERMARK = "high_watermark"  # read_uncommitted
     READ_COMMITTED = "read_committed"  # up to the last stable offset, with the aborted transactions
-
-
-class Epochs(Protocol):
-    """Which leader wrote from which offset on."""
-
-    @property
-    def entries(self) -> Sequence[EpochEntry]:
-        """The oldest first."""
-        ...
-
-
-class ReadableSegments(Protocol):
-    """What reading asks of the segments of a log."""
-
-    def __iter__(self) -> Iterator[ReadableSegment]:
-        """From the oldest to the newest."""
-        ...
-
-    def floor_segment(self, offset: int) -> ReadableSegment | None:
-        """The segment with the largest base offset at or below `offset`."""
-        ...
-
-    def higher_segment(self, offset: int) -> ReadableSegment | None:
-        """The segment with the smallest base offset above `offset`."""
-        ...
-
-    def higher_segments(self, base_offset: int) -> Sequence[ReadableSegment]:
-        """All segments that begin above `base_offset`."""
-        ...
-
-
-class ReadableLog(Protocol):
-    """What reading asks of a log."""
-
-    @property
-    def directory(self) -> str:
-        """The partition directory."""
-        ...
-
-    @property
-    def segments(self) -> ReadableSegments:
-        """All segments."""
-        ...
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that readers may see."""
-        ...
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset of the next record."""
-        ...
-
-    @property
-    def leader_epoch_cache(self) -> Epochs:
-        """The leader epochs."""
-        ...
-
-    @property
-    def undecided(self) -> Sequence[AbortedTxn]:
-        """Open transactions that are read as aborted ones."""
-        ...
-
-    def log_end_offset_metadata(self) -> LogOffsetMetadata:
-        """The log end with its place."""
-        ...
-
-    def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark with its place."""
-        ...
-
-    def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
-        """The last stable offset with its place."""
-        ...
 
 
 class FetchData(NamedTuple):

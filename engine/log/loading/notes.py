@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import FileKind, file_name, log_file_name, offset_of
+from engine.discovery.names import FileKind, log_file_name, offset_of
 from engine.findings import Severity
 from engine.formats import LONG_MAX
 from engine.log.report import Action
@@ -14,7 +14,6 @@ from engine.log.segment.batch_search import last_head
 if TYPE_CHECKING:
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.log.loading.shared import Loading
-    from engine.log.report import Report
 
 _SNAPSHOT, _EPOCHS = FileKind.PRODUCER_SNAPSHOT.value, FileKind.LEADER_EPOCH_CHECKPOINT.value
 ALONE = "an index with entries, and no log"  # why it was removed
@@ -94,8 +93,3 @@ def note_kept(log: Loading, first_recovered: int) -> None:
         if segment.base_offset < first_recovered:
             log.report.add(Action.KEPT, log_file_name(segment.base_offset), "below the recovery point",
                            offsets=(segment.base_offset, following.base_offset), size=segment.size)
-
-
-def note_corrupt_snapshot(report: Report, path: str, error: str) -> None:
-    """Report a producer snapshot that was removed because of `error`."""
-    report.add(Action.REMOVED, file_name(path), error, severity=Severity.WARNING)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import FileKind, log_file_name, offset_index_file_name, offset_of, time_index_file_name
+from engine.discovery.names import DELETED, FileKind, log_file_name, offset_index_file_name, offset_of, time_index_file_name
 from engine.findings import Severity
 from engine.formats import OFFSET_INDEX_ENTRY
 from engine.log.errors import CorruptIndex, OffsetIndexMissing
 from engine.log.loading.notes import ALONE, NO_INDEX
 from engine.log.report import Action
-from engine.log.segment.deferred import DELETED
 from engine.record.windows import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from bisect import bisect_right
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import FileKind, log_file_name, offset_of, transaction_index_file_name
+from engine.discovery.names import FileKind, file_name, log_file_name, offset_of, transaction_index_file_name
+from engine.findings import Severity
 from engine.formats import NO_PARTITION_LEADER_EPOCH
 from engine.log.epochs.runs import first_leader_epochs
 from engine.log.errors import SegmentOffsetOverflow, SplitFailed
-from engine.log.loading.notes import note_corrupt_snapshot
 from engine.log.loading.recovery import Recovering, recover_cut, recover_segment
 from engine.log.producers.loading import delete_producer_snapshots
 from engine.log.producers.snapshot_files import SnapshotFiles
@@ -183,3 +183,8 @@ class Loading:
         """Let go of all files: the log could not be loaded."""
         self.deferred.release()
         self.segments.close_handlers()
+
+
+def note_corrupt_snapshot(report: Report, path: str, error: str) -> None:
+    """Report a producer snapshot that was removed because of `error`."""
+    report.add(Action.REMOVED, file_name(path), error, severity=Severity.WARNING)

@@ -11,7 +11,7 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind
+from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind
 from engine.errors import KafkalogError, UsageError, too_little_memory
 from engine.files import nameless_file
 from engine.findings import Severity
@@ -25,7 +25,6 @@ from engine.log.logdir.startup import Effect, foresee
 from engine.log.operations.mending import mend
 from engine.log.operations.operation import Marker, at_any_rate, closed, open_without_change, put_marker, take_marker
 from engine.log.report import Action, Report, leaves_doubt
-from engine.log.segment.deferred import DELETED
 from engine.log.segment.leftovers import Leftovers
 from engine.log.verify.losses import read_evidence
 from engine.overlay import OverlayFiles

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import log_file_name
+from engine.discovery.names import DELETED, log_file_name
 from engine.findings import Severity
 from engine.formats import LONG_MAX, MAGIC_V2
 from engine.log.errors import RollRefused
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.report import Action
-from engine.log.segment.deferred import DELETED
 from engine.log.segment.extent import Extent
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.splitting import SEGMENT_FILES

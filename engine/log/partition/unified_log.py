@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Self
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch.reading import fetch_offset_by_timestamp, read
 from engine.log.offset_metadata import LogOffsetMetadata
-from engine.log.producers.entry import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
 from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
 from engine.log.report import Action
 
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from engine.config.topic import LogConfig
-    from engine.files import Buffer
     from engine.formats import AbortedTxn
-    from engine.log.append.analysis import LogAppendInfo
     from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
     from engine.log.fetch.reading import FetchData, FetchIsolation
     from engine.log.partition.local_log import LocalLog
@@ -207,27 +204,6 @@ class UnifiedLog:
         return fetch_offset_by_timestamp(self, timestamp)
 
     # ---- changing it ------------------------------------------------------------------------------
-
-    def append_as_leader(
-        self,
-        data: Buffer,
-        leader_epoch: int,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
-    ) -> LogAppendInfo:
-        """Check `data`, one batch or an old message set, give it offsets and append it. Raises AppendRefused.
-
-        transaction_version  of markers, which coordinators write
-        """
-        from engine.log.append.analysis import append_as_leader
-
-        return append_as_leader(self, data, leader_epoch, origin, transaction_version)
-
-    def append_as_follower(self, data: Buffer, leader_epoch: int) -> LogAppendInfo:
-        """Append batches with the offsets that they have, up to the first of a higher epoch. Raises AppendRefused."""
-        from engine.log.append.analysis import append_as_follower
-
-        return append_as_follower(self, data, leader_epoch)
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Close the active segment and begin a new one, at the larger of `expected_next_offset` and the log end.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import (
     CLEANED,
+    DELETED,
     FileKind,
     log_file_name,
     offset_index_file_name,
@@ -23,7 +24,6 @@ from engine.discovery.names import (
 from engine.errors import UnreadableFile
 from engine.formats import LONG_MAX
 from engine.index.time import TimeIndex
-from engine.log.segment.deferred import DELETED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

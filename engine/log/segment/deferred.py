@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import file_name
+from engine.discovery.names import DELETED, file_name
 from engine.log.report import Action
 
 if TYPE_CHECKING:
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.log.report import Report
     from engine.log.segment.log_segment import LogSegment
-
-DELETED = ".deleted"
-
 
 class DeferredDeletion:
     """Segments and single files that carry `.deleted` and wait for their removal."""

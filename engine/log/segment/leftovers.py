@@ -11,10 +11,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import ASIDE, CLEANED, SWAP, FileKind, is_log_file_name, log_file_name, offset_of
+from engine.discovery.names import ASIDE, CLEANED, DELETED, SWAP, FileKind, is_log_file_name, log_file_name, offset_of
 from engine.findings import Severity
 from engine.log.report import Action
-from engine.log.segment.deferred import DELETED
 from engine.log.segment.replacement import (
     LOG_SWAP,
     find_unfinished,

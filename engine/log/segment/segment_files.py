@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import DELETED
 from engine.files import WritableFile
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
-from engine.log.segment.deferred import DELETED
 from engine.log.segment.reading import ReadableSegment
 
 if TYPE_CHECKING:
