@@ -258,17 +258,13 @@ _kafkalog() {
             _kafkalog_words 'parquet delta iceberg' "$cur"
             return
             ;;
-        --shuffle)
-            _kafkalog_words 'auto always never' "$cur"
-            return
-            ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --shuffle --master --conf --format --version -h --help' "$cur"
+            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf --format --version -h --help' "$cur"
         fi
         ;;
     truncate)

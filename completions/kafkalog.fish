@@ -220,7 +220,6 @@ complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l now -x -d 'recove
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l salvage -d 'recover: keep the sound batches behind damage'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l force -d 'compact: also logs that are less dirty than their settings ask for'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l dedupe-buffer-size -x -d 'compact: memory of a task for keys, 24 bytes each'
-complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l shuffle -x -a 'auto always never' -d 'compact: whether many tasks clean a partition together: where its keys may not fit one task'"'"'s memory, always, or never, which takes more rounds'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l master -x -d 'Where the job runs; default: as spark-submit says, else on all cores here'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l conf -x -d 'A setting of Spark; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l format -x -a 'text json jsonl' -d 'Rows for people, or one JSON object a line'

@@ -45,12 +45,6 @@ class DataLossError(_Sentence):
         )
 
 
-def first_sentence(error: BaseException) -> str:
-    """What an error of Spark's says, in a line: our own sentence where there is one."""
-    lines = [line for line in map(str.strip, str(error).splitlines()) if line] or [type(error).__name__]
-    return next((line.partition(PREFIX)[2] for line in lines if PREFIX in line), lines[0])
-
-
 def for_command(sentence: str) -> str:
     """The sentence of an error in the words of `kafkalog spark`, which has other options than the data source."""
     return (

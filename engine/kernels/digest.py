@@ -156,37 +156,3 @@ def digest_ahead(data: cython.const[cython.uchar][::1], records: cython.longlong
         ones[index - first], others[index - first] = _digest(data, key, size, secret_0, secret_1)
         _expect(slots, count, ones[index - first])
     return True
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
-def digest_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
-                end: cython.Py_ssize_t, start_offset: cython.longlong, asked: cython.const[cython.uchar][::1],
-                secret_0: cython.ulonglong, secret_1: cython.ulonglong, ones: cython.ulonglong[::1],
-                others: cython.ulonglong[::1], offsets: cython.ulonglong[::1]):
-    """Digests and offsets of records that `offset_map.put_keys` passed over, into columns → (next record, how many, status).
-
-    asked    by batch: 0 of records below `start_offset` only, 1 of none, 2 of all; never of records without a key
-    columns  as `offset_map.take_entries` writes them; where they are full, it stops
-    status   END · BAD_START (arguments that do not fit each other)
-    """
-    room: cython.Py_ssize_t = min(ones.shape[0], others.shape[0], offsets.shape[0])
-    count: cython.Py_ssize_t = 0
-    row: cython.Py_ssize_t
-    key: cython.longlong
-    size: cython.longlong
-    if first < 0 or end > records.shape[1] or records.shape[0] < fields.R_FIELDS: return first, 0, fields.BAD_START
-    with cython.nogil:
-        while first < end and count < room:
-            row = records[fields.R_BATCH, first]
-            if row < 0 or row >= asked.shape[0]: return first, count, fields.BAD_START
-            size = records[fields.R_KEY_SIZE, first]
-            if size >= 0 and asked[row] != 1 and (asked[row] == 2 or records[fields.R_OFFSET, first] < start_offset):
-                key = records[fields.R_KEY_POSITION, first]
-                if key < 0 or size > data.shape[0] - key: return first, count, fields.BAD_START
-                ones[count], others[count] = _digest(data, key, size, secret_0, secret_1)
-                offsets[count] = records[fields.R_OFFSET, first]
-                count += 1
-            first += 1
-        return first, count, fields.END

@@ -233,26 +233,3 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
                 counts[tables.C_KEPT, row] += 1
                 if records[fields.R_VALUE_SIZE, index] < 0: counts[tables.C_TOMBSTONES, row] += 1
         return fields.END
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t))
-def take_entries(slots: cython.const[cython.ulonglong][::1], first: cython.Py_ssize_t, ones: cython.ulonglong[::1],
-                 others: cython.ulonglong[::1], offsets: cython.ulonglong[::1]):
-    """Write the entries of the map from slot `first` on into columns, as far as they fit → (next slot, how many)."""
-    end: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
-    room: cython.Py_ssize_t = min(ones.shape[0], others.shape[0], offsets.shape[0])
-    count: cython.Py_ssize_t = 0
-    at: cython.Py_ssize_t
-    if first < 0: return end, 0
-    with cython.nogil:
-        while first < end and count < room:
-            at = first * tables.SLOT_WORDS
-            first += 1
-            if slots[at] == 0 and slots[at + 1] == 0: continue
-            ones[count] = slots[at]
-            others[count] = slots[at + 1]
-            offsets[count] = slots[at + 2]
-            count += 1
-        return first, count

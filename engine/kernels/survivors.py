@@ -34,36 +34,6 @@ def note_survivors(slots: cython.const[cython.ulonglong][::1], start: cython.lon
 
 @cython.ccall
 @cython.exceptval(check=False)
-def note_offsets(offsets: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, start: cython.longlong,
-                 shift: cython.int, places: cython.const[cython.longlong][::1],
-                 bits: cython.ulonglong[::1]) -> cython.Py_ssize_t:
-    """Set a bit for each of `offsets` from number `first` on → how many are done, fewer where one has no place.
-
-    places  by (offset − start) >> shift: the word of `bits` where the bits of those offsets begin; −1: nowhere yet
-    start   not negative
-    shift   6 at least: so many low bits of what lies behind `start` are the number of the bit
-    """
-    index: cython.Py_ssize_t
-    part: cython.longlong
-    at: cython.longlong
-    behind: cython.longlong
-    one: cython.ulonglong = 1
-    mask: cython.longlong = (one << shift) - 1
-    if first < 0 or start < 0 or shift < 6 or shift > 40: return first
-    with cython.nogil:
-        for index in range(first, offsets.shape[0]):
-            if offsets[index] < start: return index
-            behind = offsets[index] - start
-            part = behind >> shift
-            if part >= places.shape[0] or places[part] < 0: return index
-            at = places[part] + ((behind & mask) >> 6)
-            if at >= bits.shape[0]: return index
-            bits[at] |= one << (behind & 63)
-        return max(first, offsets.shape[0])
-
-
-@cython.ccall
-@cython.exceptval(check=False)
 def judge(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: cython.uchar[::1],
           survivors: cython.const[cython.ulonglong][::1], start: cython.longlong, latest: cython.longlong,
           alike: cython.bint) -> cython.bint:

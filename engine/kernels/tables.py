@@ -4,7 +4,7 @@ tables and states, and the words in which one answers the other.
 Kernels take it from tables.pxd, where setup.py writes it as literals. The names:
 
 T_…, FLAW_…     Trait and Flaw, of `admission`          C_…, MAP_…   Count and MapState, of `offset_map`
-TXN_…, EVENT_…  TxnBatch, TxnState, TxnFlag and TxnEvent, of `transactions`
+TXN_…    TxnBatch, TxnState and TxnFlag, of `transactions`
 ASK, DROP …     Verdict and Fate, of compaction         CHECK_…, DOUBT_…   Check, OffsetDoubt and TimeDoubt, of `verify`
 TABLE_…, BOUND_…, TAKEN_…, KEPT_…   TableState, Bound, Taken and Kept, of `producers`        PARSED_…   Parsed, of `lines`
 """
@@ -96,15 +96,6 @@ class TxnFlag(IntEnum):
     OBSERVED = 8  # of which a batch was seen
 
 
-class TxnEvent(IntEnum):
-    """What is told of a batch of a transaction, or a control batch: one 64-bit integer each, event behind event."""
-
-    POSITION = 0  # in its file
-    PRODUCER_ID = 1
-    LAST_OFFSET = 2
-    KIND = 3  # of TxnBatch
-
-
 class Fate(IntEnum):
     """What becomes of a batch."""
 
@@ -118,7 +109,6 @@ COUNTS = len(Count)
 MAP_FIELDS = len(MapState)
 TXN_FIELDS = len(TxnState)
 TXN_WORDS = 3  # of a producer: its id, flags, the number of its aborted transaction
-EVENT_WORDS = len(TxnEvent)
 
 # ---- indexes against their log
 
@@ -231,7 +221,7 @@ class Parsed(IntEnum):
 
 for _prefix, _kind in (
     ("T_", Trait), ("FLAW_", Flaw), ("", Verdict), ("C_", Count), ("MAP_", MapState), ("TXN_", TxnBatch), ("TXN_", TxnState),
-    ("TXN_", TxnFlag), ("EVENT_", TxnEvent), ("", Fate), ("CHECK_", Check), ("DOUBT_", OffsetDoubt), ("DOUBT_", TimeDoubt),
+    ("TXN_", TxnFlag), ("", Fate), ("CHECK_", Check), ("DOUBT_", OffsetDoubt), ("DOUBT_", TimeDoubt),
     ("TABLE_", TableState), ("BOUND_", Bound), ("TAKEN_", Taken), ("KEPT_", Kept), ("PARSED_", Parsed), ("ZSTD_", Zstd),
 ):  # fmt: skip
     globals().update({_prefix + _name: int(_one) for _name, _one in _kind.__members__.items()})

@@ -43,29 +43,6 @@ def pass_over(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, goes: c
 
 @cython.ccall
 @cython.exceptval(check=False)
-def pass_in_pieces(batches: cython.longlong[:, ::1], first: cython.Py_ssize_t, rows: cython.Py_ssize_t,
-                   goes: cython.const[cython.uchar][::1], flags: cython.uchar[::1]) -> cython.Py_ssize_t:
-    """For a first pass in pieces: control batches are not read; data that are aborted, and all before the batch `first`, only
-    ask for later offsets of their keys → how many batches do; −1: arguments that do not fit each other.
-
-    goes   see transactions.decide_rows
-    flags  out, by batch: 1 of control batches, 2 of those that only ask, 0 of others, as digest.digest_keys takes them
-    """
-    row: cython.Py_ssize_t
-    asking: cython.Py_ssize_t = 0
-    if rows < 0 or rows > batches.shape[1] or rows > goes.shape[0] or rows > flags.shape[0]: return -1
-    for row in range(rows):
-        if not is_legacy(batches, row) and is_control(batches, row):
-            flags[row] = 1
-            batches[fields.B_BODY, row] = fields.LEFT_OUT
-            continue
-        flags[row] = 2 if row < first or goes[row] else 0
-        if flags[row]: asking += 1
-    return asking
-
-
-@cython.ccall
-@cython.exceptval(check=False)
 def judge_transactions(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t,
                        goes: cython.const[cython.uchar][::1], now: cython.longlong, verdicts: cython.uchar[::1],
                        counts: cython.longlong[:, ::1]) -> cython.bint:

@@ -35,7 +35,7 @@ _SECTIONS = (
     Section("stats", ("--by", "--top")),
     Section("export and import", ("--to", "--mode", "--table")),
     Section("verify, recover, compact and import",
-            ("--config", "--now", "--salvage", "--force", "--dedupe-buffer-size", "--shuffle")),
+            ("--config", "--now", "--salvage", "--force", "--dedupe-buffer-size")),
     Section("Spark", ("--master", "--conf")),
     Section("Output", ("--format",)),
 )
@@ -57,7 +57,6 @@ _OF_JOBS = {  # options that not every job takes
     "on_corruption": ("stats", "export"), "by": ("stats",), "top": ("stats",), "to": ("export", "import"),
     "mode": ("export", "import"), "table": ("export", "import"), "config": ("verify", "import", "recover", "compact"),
     "now": ("recover", "compact"), "salvage": ("recover",), "force": ("compact",), "dedupe_buffer_size": ("compact",),
-    "shuffle": ("compact",),
 }  # fmt: skip
 
 
@@ -92,10 +91,8 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
               help="recover, compact: the clock of the job, in ms since 1970. Default: this machine's.")
 @click.option("--salvage", is_flag=True, help="recover: keep the sound batches behind damage.")
 @click.option("--force", is_flag=True, help="compact: also logs that are less dirty than their settings ask for.")
-@size_option("--dedupe-buffer-size", default=96 << 20, help="compact: memory of a task for keys, 24 bytes each.")
-@click.option("--shuffle", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
-              help="compact: whether many tasks clean a partition together: where its keys may not fit one task's memory, "
-                   "always, or never, which takes more rounds.")
+@size_option("--dedupe-buffer-size", default=96 << 20,
+             help="compact: memory of a task for keys, 24 bytes each. More keys take more rounds.")
 @click.option("--master", metavar="URL", help="Where the job runs; default: as spark-submit says, else on all cores here.")
 @click.option("--conf", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A setting of Spark; may be repeated.")
@@ -105,7 +102,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 def command(
     context: click.Context, job: str, paths: tuple[str, ...], topics: tuple[str, ...], split_bytes: int | None,
     on_corruption: str, by: str, top: int, to: str | None, mode: str, table: str, config: tuple[tuple[str, str], ...],
-    now: int | None, salvage: bool, force: bool, dedupe_buffer_size: int, shuffle: str, master: str | None,
+    now: int | None, salvage: bool, force: bool, dedupe_buffer_size: int, master: str | None,
     settings: tuple[tuple[str, str], ...], form: str,
 ) -> int:
     """Work that outgrows one machine: a job on Spark over many log dirs.
@@ -130,7 +127,6 @@ def command(
         reading["splitBytes"] = split_bytes
     given = Given(
         paths, topics, reading, form, by, top, to or "", mode, table, dict(config), now, salvage, force, dedupe_buffer_size,
-        shuffle,
     )  # fmt: skip
     return run_job(job, given, master, settings)
 
@@ -159,7 +155,6 @@ class Given(NamedTuple):
     salvage: bool
     force: bool
     dedupe_buffer_size: int
-    shuffle: str
 
 
 def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[str, str], ...]) -> int:
@@ -331,7 +326,7 @@ def _compact(spark: SparkSession, given: Given) -> int:
 
     options = CompactionOptions(force=given.force, dedupe_buffer_size=given.dedupe_buffer_size)
     done = compact(
-        spark, *given.paths, config=given.config, options=options, shuffle=given.shuffle, now=given.now, topics=given.topics
+        spark, *given.paths, config=given.config, options=options, now=given.now, topics=given.topics
     )
     return _events(done, given)
 

@@ -49,7 +49,7 @@ EVENT_TYPES: dict[str, pa.DataType] = {
 }  # fmt: skip
 _NOTE_TYPES = EVENT_TYPES | {
     "firstBaseOffset": pa.int64(), "logStartOffset": pa.int64(), "recoveryPoint": pa.int64(),
-    "cleanUntil": pa.int64(), "plan": pa.binary(), "leftAlone": pa.bool_(),
+    "cleanUntil": pa.int64(), "leftAlone": pa.bool_(),
 }  # fmt: skip
 _SCHEMA = pa.schema(list(_NOTE_TYPES.items()))
 FAILED = "failed"  # why a log was not worked on to the end
@@ -65,7 +65,6 @@ class TaskLogManager(LogManager):
         super().__init__(*values)
         self.noted: dict[Place, Standing] = {}
         self.clean_until: dict[str, int] = {}  # partition directory → offset
-        self.plans: dict[str, bytes] = {}  # partition directory → what is left to the driver, in words of the job
 
     def checkpoint(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:  # noqa: ARG002  # one was given to us
         """Keep what the driver will write."""
@@ -88,14 +87,12 @@ class Job:
     """Log dirs that are locked, with the driver's manager.
 
     hold   what tasks need for their work
-    plans  by partition directory what tasks left to the driver, see TaskLogManager
     half_done  log dirs in which something failed in the middle
     """
 
     log_dirs: list[LogDir]
     manager: LogManager
     hold: Hold
-    plans: dict[str, bytes] = field(default_factory=dict)
     half_done: set[str] = field(default_factory=set)
 
     @property
@@ -174,13 +171,8 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignme
     return _taken(job, by_path, (row.asDict() for row in found))
 
 
-def run_here(job: Job, places: list[Place], work: Assignment) -> list[dict[str, Any]]:
-    """As `run_tasks`, in the driver: for what is soon done, and must not be done twice. Raises LogDirError."""
-    return _taken(job, {place.path: place for place in places}, _rows(places, work, job.cluster, job.hold))
-
-
 def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events among the rows that tasks found; how logs were left goes into the checkpoints, plans into the job."""
+    """The events among the rows that tasks found; how logs were left goes into the checkpoints."""
     rows: list[dict[str, Any]] = []
     standing: dict[str, dict[Place, Standing]] = {}
     clean: dict[str, dict[str, int]] = {}
@@ -197,8 +189,6 @@ def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]])
                 standing.setdefault(place.log_dir, {})[place] = left
             if row.get("cleanUntil") is not None:
                 clean.setdefault(place.log_dir, {})[place.path] = row["cleanUntil"]
-            if row.get("plan") is not None:
-                job.plans[place.path] = bytes(row["plan"])
     finally:
         _checkpoint(job, standing, clean)
     return rows
@@ -258,8 +248,6 @@ def _standing_rows(manager: TaskLogManager) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
     for directory, offset in manager.clean_until.items():
         yield {"directory": directory, "action": STANDING, "cleanUntil": offset}
-    for directory, plan in manager.plans.items():
-        yield {"directory": directory, "action": STANDING, "plan": plan}
 
 
 def event_rows(report: Report) -> Iterator[dict[str, Any]]:

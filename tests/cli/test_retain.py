@@ -174,8 +174,8 @@ def test_directories_of_deleted_topics_go_unless_they_are_kept(own_corpus, tmp_p
 def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, disk, free):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
     gone = log_dir / f"gone-0.{'1' * 32}-delete"
-    (gone / ".kafkalog-compaction/deep").mkdir(parents=True)
-    (gone / ".kafkalog-compaction/deep/00000000000000000000.log").write_bytes(bytes(700))
+    (gone / ".kafkalog-other/deep").mkdir(parents=True)
+    (gone / ".kafkalog-other/deep/00000000000000000000.log").write_bytes(bytes(700))
     (log_dir.parent / "outside").mkdir()
     (log_dir.parent / "outside/kept").write_bytes(b"kept")
     (gone / "link").symlink_to(log_dir.parent / "outside")

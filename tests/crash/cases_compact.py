@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from engine.config.topic import LogConfig
-from engine.files import remove_tree
 from engine.formats import Codec, ControlType
-from engine.log.cleaner.checkpoint import CleanerCheckpoint, log_to_clean
+from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.cleaner.compaction import CompactionOptions, compact
-from engine.log.cleaner.round_plan import plan_round
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
 from tests.crash.partitions import ABORTED, COMMITTED, DIRECTORY, IDEMPOTENT, NOW, TOPIC, closed, identity, marker, see, visit
@@ -17,9 +15,7 @@ from tests.crash.sweep import Case
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
 from tests.support.live_keys import Last, last_records
-from tests.support.pieces import clean_in_pieces
 
-STAGING = f"{DIRECTORY}/.kafkalog-compaction"
 CHECKPOINT = "d/cleaner-offset-checkpoint"
 SETTINGS = {
     "cleanup.policy": "compact", "segment.index.bytes": "600", "index.interval.bytes": "150", "segment.bytes": "900",
@@ -72,27 +68,6 @@ def cleaned(files, config, acknowledge, *, keep_deleted=False):
     log.close()
 
 
-def cleaned_in_pieces(files, config, acknowledge):
-    """The same, planned first and carried out in pieces beside the log; what was left of another run goes first."""
-    log = open_log(files, DIRECTORY, config, now=NOW, clean_shutdown=True)
-    log.update_high_watermark(log.log_end_offset)
-    checkpoint = CleanerCheckpoint(files, DIRECTORY)
-    target = log_to_clean(log, checkpoint.read(), NOW)
-    first, end = target.offsets.first_dirty_offset, target.first_uncleanable_offset
-    plan = plan_round(log, first, end) if first < end else None
-    log.close()
-    remove_tree(files, STAGING)
-    if plan is None:
-        return
-    files.make_directory(STAGING)
-    log = open_log(files, DIRECTORY, config, now=NOW, clean_shutdown=True)
-    clean_in_pieces(files, log, plan, STAGING, 1000)
-    log.close()
-    checkpoint.write(files, end)
-    acknowledge(end)
-    remove_tree(files, STAGING)
-
-
 def compact_case(case_name, config, disk=None, cleaned=cleaned):
     disk = disk or closed(upserts(), config)
     disk = Disk(disk.contents | {CHECKPOINT: b"0\n1\nother 0 12\n"}, disk.directories)
@@ -142,6 +117,4 @@ CASES_COMPACT = [
     compact_case("compact", CONFIG),
     compact_case("compact-each", TWICE),
     compact_case("compact-kept", CONFIG, cleaned=partial(cleaned, keep_deleted=True)),
-    compact_case("compact-in-pieces", CONFIG, cleaned=cleaned_in_pieces),
-    compact_case("compact-each-in-pieces", TWICE, cleaned=cleaned_in_pieces),
 ]

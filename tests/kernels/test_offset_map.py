@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BatchField, RecordField, Status
-from engine.kernels import digest
 from engine.kernels import offset_map as kernel
 from engine.record.columns import BatchColumns, RecordColumns
 
@@ -193,50 +192,3 @@ def test_another_secret_finds_nothing():
     _, _, _, map_ = put(kernel, [(7, b"key", True)], 9, 10)
     assert kernel.find_key(memoryview(b"key"), map_, *SECRET) == 7
     assert kernel.find_key(memoryview(b"key"), map_, SECRET[1], SECRET[0]) == -1
-
-
-def key_columns(rows):
-    return tuple(memoryview(bytearray(8 * rows)).cast("Q") for _ in range(3))
-
-
-@given(st.lists(keys, max_size=120), st.integers(1, 50))
-@settings(deadline=None, max_examples=60)
-def test_entries_are_taken_some_at_a_time(given_keys, room):
-    records = [(offset, key, True) for offset, key in enumerate(given_keys)]
-    _, _, _, map_ = put(kernel, records, 150, 170)
-    found, at = [], 0
-    while at < 170:
-        before = at
-        at, count = kernel.take_entries(map_, at, *(taken := key_columns(room)))
-        assert before < at
-        assert count <= room
-        found += zip(*(column[:count] for column in taken), strict=True)
-    model = {key: offset for offset, key, _ in records if key is not None}
-    assert sorted(offset for _, _, offset in found) == sorted(model.values())
-    digests = {offset: (one, other) for one, other, offset in found}
-    data, table = columns([(offset, key, True) for key, offset in model.items()])
-    _, count, status = digest.digest_keys(data, table, 0, len(model), 0, memoryview(b"\2"), *SECRET, *(own := key_columns(len(model) + 1)))
-    assert (count, status) == (len(model), Status.END)
-    assert {offset: (one, other) for one, other, offset in zip(*(c[:count] for c in own), strict=True)} == digests
-
-
-def test_digests_of_those_that_ask():
-    records = [(offset, b"k%d" % (offset % 3) if offset != 4 else None, True) for offset in range(12)]
-    data, table = columns(records, lambda index: index // 4)
-
-    def asked(flags, first=0, room=20):
-        at, count, status = digest.digest_keys(data, table, first, 12, 6, memoryview(bytes(flags)), *SECRET, *(out := key_columns(room)))
-        assert status == Status.END
-        return at, list(out[2][:count]), list(zip(out[0][:count], out[1][:count], strict=True))
-
-    assert asked((0, 0, 0))[1] == [0, 1, 2, 3, 5], "those below the start, but for the one without a key"
-    assert asked((1, 2, 1))[1] == [5, 6, 7]
-    assert asked((0, 1, 0))[1] == [0, 1, 2, 3]
-    assert asked((2, 2, 2), room=3)[:2] == (3, [0, 1, 2])
-    assert asked((2, 2, 2), first=3, room=3)[:2] == (7, [3, 5, 6])
-    digests = asked((2, 2, 2))[2]
-    assert digests[0] == digests[3] != digests[1]
-    assert len(set(digests)) == 3
-    assert digest.digest_keys(data, table, 0, 12, 0, memoryview(b"\2\2"), *SECRET, *key_columns(20))[2] == Status.BAD_START
-    assert digest.digest_keys(data[:3], table, 0, 12, 0, memoryview(b"\2\2\2"), *SECRET, *key_columns(20))[2] == Status.BAD_START
-    assert digest.digest_keys(data, table, -1, 12, 0, memoryview(b"\2\2\2"), *SECRET, *key_columns(20))[2] == Status.BAD_START

@@ -64,22 +64,3 @@ def test_survivors_that_do_not_fit():
     assert survivors_of(kernel, [5], 6, 1) is None
     assert survivors_of(kernel, [70], 6, 1) is None
     assert list(survivors_of(kernel, [6, 69], 6, 1)) == [1 | 1 << 63]
-
-
-def test_offsets_in_any_order_become_bits():
-    start, shift = 1000, 6
-    places = memoryview(array("q", (2, -1, 0)))
-    bits = memoryview(array("Q", bytes(8 * 3)))
-
-    def note(offsets, first=0):
-        return kernel.note_offsets(memoryview(array("q", offsets)), first, start, shift, places, bits)
-
-    assert note([1000 + 130, 1000, 1063, 1130]) == 4
-    assert list(bits) == [1 << 2, 0, 1 | 1 << 63]
-    assert note([1001, 1064, 1002]) == 1, "nobody has a place for these yet"
-    assert note([1001, 1064, 1002], 2) == 3
-    assert bits[2] == 1 | 1 << 63 | 6
-    assert note([999]) == note([1000 + 192]) == 0
-    places[1] = 3
-    assert note([1064]) == 0, "a place outside"
-    assert note([], 0) == 0

@@ -9,23 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.formats import AbortedTxn, BatchField, ControlType, Status
+from engine.formats import AbortedTxn, ControlType, Status
 from engine.kernels import transactions as kernel
-from engine.kernels.tables import (
-    EVENT_WORDS,
-    TXN_FIELDS,
-    TXN_WORDS,
-    TxnBatch,
-    TxnEvent,
-    TxnFlag,
-    TxnState,
-)
+from engine.kernels.tables import TXN_FIELDS, TXN_WORDS, TxnBatch, TxnState
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
 from engine.record.batch import read_records
-from engine.record.builder import NewRecord, build_batch
 from tests.support.batch_tables import table_of
 from tests.support.memory_files import MemoryFile
-from tests.support.transaction_batches import NOW, batch_of, window_of
+from tests.support.transaction_batches import batch_of, window_of
 
 
 class Model:
@@ -72,72 +63,28 @@ transactions = st.lists(st.builds(lambda first, producer: AbortedTxn(0, producer
 @settings(deadline=None, max_examples=60)
 def test_what_may_go_is_what_the_model_says(log, first, more, middle):
     kept = []
-    met, model = CleanedTransactionMetadata(kept.append), Model(first)
-    met.add_aborted_transactions(first)
+    met, one_by_one, model = CleanedTransactionMetadata(kept.append), CleanedTransactionMetadata(), Model(first)
+    for one in (met, one_by_one):
+        one.add_aborted_transactions(first)
     for number, part in enumerate((log[:middle], log[middle:])):
         if not part:
             continue
         start = middle if number else 0
         window = window_of(*(batch_of(kind, start + n, producer) for n, (kind, producer) in enumerate(part)))
-        copied, told = met.pack().unpack(), met.pack(start + len(part)).unpack()
         goes = met.on_window_read(window, lambda *_: pytest.fail("plain markers"))
         expected = [model.met(producer, start + n, kind) for n, (kind, producer) in enumerate(part)]
         assert list(goes) == expected
         assert met.untold == model.untold
-        told.on_events_read(events_of(kernel, window, start + len(part) // 2))
-        assert told.untold == model.untold
-        assert under_way(told) == under_way(met)
         for n, (kind, producer) in enumerate(part):
             control = {TxnBatch.COMMIT: ControlType.COMMIT, TxnBatch.ABORT: ControlType.ABORT}.get(kind)
-            alone = copied.on_data_read(producer, start + n) if control is None else copied.on_control_batch_read(producer, start + n, control)
+            alone = one_by_one.on_data_read(producer, start + n) if control is None else one_by_one.on_control_batch_read(producer, start + n, control)
             assert alone == expected[n]
-        met.add_aborted_transactions(more)
+        assert one_by_one.untold == model.untold
+        assert one_by_one.undecided() == met.undecided()
+        for one in (met, one_by_one):
+            one.add_aborted_transactions(more)
         model.add(more)
     assert kept == model.kept
-
-
-def events_of(kernel, window, border, room=3):
-    """What `tell_rows` tells of a window of plain markers, in as many calls as it takes; the border: a position, by batch."""
-    border = window.batches.table[BatchField.POSITION, min(border, window.rows - 1)]
-    events, row, status = array("q"), 0, Status.FULL
-    while status == Status.FULL:
-        some = memoryview(array("q", bytes(8 * EVENT_WORDS * room)))
-        row, count, status = kernel.tell_rows(window.data, window.batches.table, row, window.rows, 0, border, some, 0)
-        events.extend(some[: EVENT_WORDS * count])
-    assert (row, status) == (window.rows, Status.END)
-    return memoryview(events)
-
-
-def under_way(met):
-    """By producer: flags, and what of an aborted transaction is known."""
-    packed = met.pack(-1)
-    words, columns = (array("q", packed.producers), [array("q", column) for column in packed.aborted])
-    aborted = [AbortedTxn(*numbers) for numbers in zip(*columns, strict=True)]
-    return {
-        words[at]: (words[at + 1], aborted[words[at + 2]] if words[at + 1] & TxnFlag.ABORTED else None)
-        for at in range(0, len(words), TXN_WORDS)
-    }
-
-
-def test_what_is_packed_is_what_is_under_way_and_lies_ahead():
-    met = CleanedTransactionMetadata()
-    met.add_aborted_transactions(AbortedTxn(0, n, 10 * n, 10 * n + 5, 10 * n) for n in range(1000))
-    for n in range(500):
-        assert met.on_data_read(n, 10 * n)
-        if n != 7:
-            assert not met.on_control_batch_read(n, 10 * n + 5, ControlType.ABORT)
-    packed = met.pack(5100)
-    assert [len(column) for column in packed.aborted] == [8 * 11] * len(AbortedTxn._fields)
-    assert len(packed.producers) == 8 * TXN_WORDS
-    other = packed.unpack()
-    assert not other.on_control_batch_read(7, 5000, ControlType.ABORT)
-    assert other.on_data_read(500, 5000)
-    assert other.on_data_read(509, 5090)
-    assert not other.on_data_read(510, 5100), "it lies behind what was packed"
-    many = CleanedTransactionMetadata()
-    for n in range(5000):
-        many.on_data_read(n, n)
-    assert many.pack().unpack().undecided() == many.undecided() == set(range(5000))
 
 
 def test_many_aborted_transactions_are_let_go_of(monkeypatch):
@@ -202,11 +149,6 @@ def test_arguments_that_do_not_fit_each_other():
     assert kernel.decide_rows(window.data, table, 0, 2, *memory, goes)[1] == Status.BAD_START
     assert kernel.decide_rows(window.data, table, 0, 1, memory[0][:3], *memory[1:], goes)[1] == Status.BAD_START
     assert kernel.decide_rows(window.data, table, 0, 1, memory[0], memory[1][:1], *memory[2:], goes)[1] == Status.BAD_START
-    events = memoryview(array("q", bytes(8 * EVENT_WORDS)))
-    assert kernel.tell_rows(window.data, table, -1, 1, 0, 0, events, 0)[2] == Status.BAD_START
-    assert kernel.tell_rows(window.data, table, 0, 1, 0, 0, events, 2)[2] == Status.BAD_START
-    assert kernel.decide_events(events[1:], 0, *memory)[1] == Status.BAD_START
-    assert kernel.decide_events(events, -1, *memory)[1] == Status.BAD_START
 
 
 @pytest.mark.parametrize("at", range(61, 78))
@@ -236,29 +178,6 @@ def test_producers_are_packed_where_there_is_room():
     assert sorted(room[::TXN_WORDS]) == [5, 7]
     assert kernel.pack_producers(memory[0], room[1:], numbers) == (-1, -1)
     assert kernel.pack_producers(memory[0], room, numbers[:0]) == (-1, -1)
-
-
-def test_of_runs_of_data_the_ends_are_told():
-    data = [batch_of(TxnBatch.DATA, n, 7 if n < 8 else 9) for n in range(10)]
-    odd = bytearray(batch_of(TxnBatch.COMMIT, 10, 9))
-    odd[70] = 9  # the type of its record, or what stands there
-    window = window_of(*data, bytes(odd), batch_of(TxnBatch.ABORT, 11, 9), build_batch([NewRecord(12, NOW, b"k", b"v")]))
-    table, events = window.batches.table, memoryview(array("q", bytes(8 * 20 * EVENT_WORDS)))
-    border = 1000 + table[BatchField.POSITION, 5]
-    row, count, status = kernel.tell_rows(window.data, table, 0, window.rows, 1000, border, events, 0)
-    assert (row, status) == (11, Status.BAD_RECORD)
-    assert list(events[TxnEvent.LAST_OFFSET : EVENT_WORDS * count : EVENT_WORDS]) == [0, 4, 5, 7, 8, 9, 10]
-    assert events[EVENT_WORDS * (count - 1) + TxnEvent.KIND] == TxnBatch.OTHER
-    assert events[2 * EVENT_WORDS + TxnEvent.POSITION] == border
-    row, count, status = kernel.tell_rows(window.data, table, row, window.rows, 1000, border, events[: 8 * EVENT_WORDS], count)
-    assert (row, count, status) == (window.rows, 8, Status.END)
-    assert list(events[7 * EVENT_WORDS : 8 * EVENT_WORDS])[1:] == [9, 11, TxnBatch.ABORT]
-    assert kernel.tell_rows(window.data, table, 11, window.rows, 1000, border, events[: 7 * EVENT_WORDS], 7) == (11, 7, Status.FULL)
-    memory = empty()
-    assert kernel.decide_events(events[: 8 * EVENT_WORDS], 0, *memory) == (8, Status.END)
-    assert memory[1][TxnState.UNTOLD] == 12
-    small = [memory[0], *empty()[1:4], memory[4][:0]]
-    assert kernel.decide_events(events, 0, *small) == (0, Status.FULL)
 
 
 batch = st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([0, 16, 32, 48, 64, 2]), st.integers(0, 3), st.integers(0, 3))

@@ -67,20 +67,8 @@ def test_arguments_of_verdicts_that_do_not_fit_each_other():
     window = window_of(batch_of(TxnBatch.DATA, 0, 1))
     goes, table, counts = memoryview(bytearray(1)), window.batches.table, Table(COUNTS, 1).table
     assert not kernel.pass_over(table, 1, goes, memoryview(array("q", [0])))
-    assert kernel.pass_in_pieces(table, 0, 1, goes, goes[:0]) == -1
     assert not kernel.judge_transactions(table, 2, goes, NOW, goes, counts)
     assert kernel.leave_out(table, 2, goes, counts) == -1
-
-
-def test_who_only_asks_in_a_first_pass_in_pieces():
-    window = window_of(
-        batch_of(TxnBatch.COMMIT, 0, 1), build_batch([NewRecord(1, NOW, b"k", b"v")], magic=1), batch_of(TxnBatch.DATA, 2, 1),
-        batch_of(TxnBatch.DATA, 3, 2), batch_of(TxnBatch.ABORT, 4, 2), build_batch([NewRecord(5, NOW, b"k", b"v")]),
-    )  # fmt: skip
-    flags, goes = memoryview(bytearray(b"\7" * 6)), memoryview(bytes((1, 0, 0, 1, 1, 0)))
-    assert kernel.pass_in_pieces(window.batches.table, 2, 6, goes, flags) == 2
-    assert list(flags) == [1, 2, 0, 2, 1, 0]
-    assert [body == LEFT_OUT for body in window.batches.field(BatchField.BODY)[:6]] == [True, False, False, False, True, False]
 
 
 def test_what_is_left_out_of_each_pass():

@@ -8,10 +8,13 @@ import pytest
 
 from engine.config.topic import LogConfig
 from engine.errors import UnwritableFile
+from engine.files import Files
 from engine.formats import LONG_MAX, Codec, ControlType
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
 from engine.log.cleaner.compaction import CompactionOptions, compact
 from engine.log.cleaner.offset_map import BYTES_PER_ENTRY, SkimpyOffsetMap
+from engine.log.cleaner.transactions import CleanedTransactionMetadata
+from engine.log.cleaner.walk import SegmentWalk
 from engine.log.loading.loader import open_log
 from engine.log.report import Action
 from engine.overlay import OverlayFiles
@@ -20,6 +23,7 @@ from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from engine.record.columns import RECORD_ROWS
 from tests.support.crash_files import WRITING, CrashFiles, Trouble
 from tests.support.disk_model import Disk
+from tests.support.keyed_logs import write_transactions
 from tests.support.live_keys import last_records, lost_keys
 from tests.support.memory_files import MemoryFile
 
@@ -306,3 +310,15 @@ def test_an_overflowed_segment_ends_the_round_also_of_a_dry_run(dry_run):
         assert len(log.segments.values(0, far + 1)) == (1 if dry_run else 2)
     finally:
         log.close()
+
+
+def test_small_transactions_are_decided_a_window_at_a_time(tmp_path, monkeypatch):
+    write_transactions(tmp_path / "t-0", 2, 500, now=NOW)
+    log = open_log(Files(), str(tmp_path / "t-0"), LogConfig.of(SETTINGS), now=NOW, clean_shutdown=False)
+    log.update_high_watermark(log.log_end_offset)
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentWalk, "control_kind", lambda *_: pytest.fail("a plain marker is read on its own"))
+        patched.setattr(CleanedTransactionMetadata, "_decide", lambda *_: pytest.fail("a batch is decided on its own"))
+        done = compact(log, CompactionOptions(force=True, secret=(1, 2)), lambda _: None, lambda _: None)
+    log.close()
+    assert done.rounds[0].messages_discarded > 400

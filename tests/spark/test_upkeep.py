@@ -22,7 +22,6 @@ from engine.log.report import Action, Report
 from kafkalog_cli.commands import spark as command
 from kafkalog_cli.render_report import exit_status
 from kafkalog_spark.errors import LogDirError
-from kafkalog_spark.jobs import compact as compact_job
 from kafkalog_spark.jobs import recover as recover_job
 from kafkalog_spark.jobs import upkeep
 from kafkalog_spark.jobs.compact import compact
@@ -269,17 +268,6 @@ def test_a_log_that_would_lose_records_ends_job_and_command_with_the_same_status
     rows = compact(None, str(torn), **how)
     assert [row["action"] for row in rows] == ["failed"]
     assert (status_of(rows), done.status) == (4, 4)
-
-
-@pytest.mark.usefixtures("no_session")
-def test_what_a_dead_job_left_goes_where_nothing_is_due_too(torn):
-    left = torn / "small_segments-0" / compact_job.STAGING
-    (left / "one").mkdir(parents=True)
-    [told] = compact(None, str(torn), config={"cleanup.policy": "delete"}, now=NOW)
-    assert (told["action"], told["directory"]) == ("explained", str(torn))
-    assert "none of 1 partitions is of a compacted topic" in told["reason"]
-    assert status_of([told]) == 0
-    assert not left.exists()
 
 
 @pytest.mark.usefixtures("no_session")

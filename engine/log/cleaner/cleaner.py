@@ -15,7 +15,7 @@ from engine.log.cleaner.filter_pass import Counted, Round, Workspace
 from engine.log.cleaner.groups import GroupOverflow, group_segments_by_size, place_of, put_in_place, write_group
 from engine.log.cleaner.headway import Headway, Part
 from engine.log.cleaner.key_pass import build_offset_map
-from engine.log.cleaner.later_offsets import OffsetsByKey
+from engine.log.cleaner.offset_map import LaterOffsets
 from engine.log.cleaner.stats import CleanerStats
 from engine.log.cleaner.transactions import CleanedTransactionMetadata, LastRecords, aborted_transactions, segments_with_aborted
 from engine.log.cleaner.uncleanable import Uncleanable
@@ -80,7 +80,7 @@ class Cleaner:
         """
         stats, self.in_place = CleanerStats(), None
         config, segments = log.config, log.segments
-        horizon = legacy_delete_horizon(log, first_dirty_offset)
+        horizon = _legacy_delete_horizon(log, first_dirty_offset)
         cleanable = _size(segments.values(0, first_uncleanable_offset))
         clean = _size_before(segments, first_dirty_offset)
         dirty_segments = len(segments.values(first_dirty_offset, first_uncleanable_offset))
@@ -96,7 +96,7 @@ class Cleaner:
         end_offset = self.offset_map.latest_offset + 1
         left = 0 if end_offset >= first_uncleanable_offset else cleanable - _size_before(segments, end_offset)
         self._headway.begin_filtering(_size(segments.values(0, end_offset)), left)
-        answers = OffsetsByKey(self.offset_map, survivors, alike=first_dirty_offset <= segments.base_offsets[0])
+        answers = LaterOffsets(self.offset_map, survivors, alike=first_dirty_offset <= segments.base_offsets[0])
         this_round = Round(
             answers, self._now, first_uncleanable_offset, horizon,
             LastRecords(log.producer_state.producers.values(), first_uncleanable_offset - 1), stats,
@@ -154,7 +154,7 @@ class Cleaner:
         place = place_of(log)
         with_aborted = (
             (segment, aborted_transactions(log, segment.base_offset, following, indexed))
-            for segment, following in with_ends(group)
+            for segment, following in _with_ends(group)
         )
         try:
             cleaned = write_group(
@@ -194,13 +194,13 @@ def _size_before(segments: LogSegments, offset: int) -> int:
     return _size(before[:-1]) + before[-1].position_before(offset)
 
 
-def legacy_delete_horizon(log: UnifiedLog, first_dirty_offset: int) -> int:
+def _legacy_delete_horizon(log: UnifiedLog, first_dirty_offset: int) -> int:
     """Ms: segments of formats 0 and 1 that were changed later keep their tombstones."""
     before = log.segments.values(0, first_dirty_offset)
     return before[-1].last_modified - log.config.delete_retention_ms if before else 0
 
 
-def with_ends(group: Sequence[LogSegment]) -> Iterator[tuple[LogSegment, int]]:
+def _with_ends(group: Sequence[LogSegment]) -> Iterator[tuple[LogSegment, int]]:
     """The segments of a group, each with the offset behind it."""
     for number, segment in enumerate(group):
         yield segment, group[number + 1].base_offset if number + 1 < len(group) else segment.read_next_offset()

@@ -59,14 +59,13 @@ class Compaction(NamedTuple):
 
 def compact(
     log: UnifiedLog, options: CompactionOptions, on_bytes: Callable[[int], None], on_round: Callable[[int], None], *,
-    clock: Callable[[], float] = lambda: 0.0, hand_over: Callable[[UnifiedLog, LogToClean], bool] | None = None,
+    clock: Callable[[], float] = lambda: 0.0,
     on_share: Callable[[float], object] = lambda _: None, on_stats: Callable[[CleanerStats], object] = lambda _: None,
 ) -> Compaction:
     """Compact `log`, whose high watermark is set; what was done is noted in its report.
 
     on_bytes  told of bytes read        on_round  told after each round up to which offset the log is clean
     clock     seconds, for the duration of rounds
-    hand_over  asked where there is something to clean: True, if somebody else will do it
     on_share  told how much of it is done, see Headway
     on_stats  told what each round did, also one that did not come to its end
     Raises Uncleanable, IndexFull, UnwritableFile: the group of segments that was being written is then as it was, and all
@@ -76,8 +75,6 @@ def compact(
     against = _reason_against(log, target, options)
     if against is not None:
         return _not_compacted(log, target, *against)
-    if hand_over is not None and target.offsets.first_dirty_offset < target.first_uncleanable_offset and hand_over(log, target):
-        return Compaction(target, [], None)
     if target.offsets.force_update_checkpoint:
         log.report.add(Action.EXPLAINED, "", OUTSIDE)
     rounds, clean_until = _rounds(log, target, options, on_bytes, on_round, clock, on_share, on_stats)
@@ -138,7 +135,7 @@ def _rounds(
         stats.seconds = clock() - started
         rounds.append(stats)
         on_stats(stats)
-        note_round(log, stats, first_dirty, end_offset)
+        _note_round(log, stats, first_dirty, end_offset)
         if end_offset <= first_dirty:
             raise AssertionError("a map that is full without a key, or one that is not and has not read all")
         clean_until = end_offset
@@ -171,7 +168,7 @@ def _not_compacted(log: UnifiedLog, target: LogToClean, why: str, do: str, actio
     return Compaction(target, [], None)
 
 
-def note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offset: int) -> None:
+def _note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offset: int) -> None:
     """Note in the log's report what a round did."""
     what = (
         f"{stats.messages_gone} of {stats.messages_met} records go, {_kinds([stats])}; "

@@ -16,7 +16,6 @@ from engine.kernels.blocks import TABLE
 from engine.kernels.settling import settle
 from engine.kernels.tables import COUNTS, Count
 from engine.kernels.verdicts import count_gone, judge_transactions, leave_out, stays_empty, total
-from engine.log.cleaner.later_offsets import Marking
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, size_of
 from engine.log.errors import SegmentOffsetOverflow
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from engine.config.topic import LogConfig
     from engine.findings import Finding
-    from engine.log.cleaner.later_offsets import LaterOffsets
+    from engine.log.cleaner.offset_map import LaterOffsets
     from engine.log.cleaner.stats import CleanerStats
     from engine.log.cleaner.transactions import CleanedTransactionMetadata, LastRecords
     from engine.log.segment.log_segment import LogSegment
@@ -94,7 +93,7 @@ class FilterPass:
     ) -> None:  # fmt: skip
         self._round, self._config, self._transactions = this_round, config, transactions
         self._walk = SegmentWalk(segment, 0, config.max_message_size, this_round.space.columns, self._note_remark)
-        self._how = Marking(this_round.now, segment.last_modified > this_round.legacy_delete_horizon)
+        self._retain_legacy_deletes = segment.last_modified > this_round.legacy_delete_horizon
         self._last_records = this_round.last_records.columns
         self._rewriter, self._keep, self._counts = this_round.space.rewriter, this_round.space.keep, this_round.space.counts
         self._verdicts = memoryview(b"")  # of the window, by batch
@@ -164,7 +163,9 @@ class FilterPass:
 
     def _mark(self, window: Window, chunk: Chunk) -> memoryview:
         keep = self._keep[: chunk.end - chunk.first]
-        self._round.later.mark(chunk, window.batches, self._verdicts, self._how, keep, self._counts.table)
+        self._round.later.mark(
+            chunk, window.batches, self._verdicts, self._round.now, self._retain_legacy_deletes, keep, self._counts.table
+        )
         return keep
 
     def _is_whole(self, chunk: Chunk, row: int) -> bool:

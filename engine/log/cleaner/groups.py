@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from engine.log.segment.log_segment import LogSegment
 
 
-
 class GroupOverflow(Exception):
     """A segment whose offsets do not fit behind the base of the new one: it has to be split first."""
 
@@ -63,18 +62,18 @@ def group_segments_by_size(
 
 def write_group(
     place: SwapPlace, group: Iterable[tuple[LogSegment, Iterable[AbortedTxn]]], base_offset: int, this_round: Round,
-    transactions: CleanedTransactionMetadata, *, dry_run: bool = False, of: str | None = None,
+    transactions: CleanedTransactionMetadata, *, dry_run: bool = False,
 ) -> LogSegment | Counted:  # fmt: skip
     """Write segments anew as one, whose files end in `.cleaned`: on the disk and with the time of the last of them.
 
     place         its directory and seam: where the new segment is made
     group         with each segment the aborted transactions of its offsets
     transactions  as the segments in front of the group left it
-    dry_run       only count what would be written        of  see new_cleaned_segment
+    dry_run       only count what would be written
     Raises Uncleanable, GroupOverflow, UnwritableFile, IndexFull: nothing is left of it then.
     """
     name = f"{place.directory}/{log_file_name(base_offset)}"
-    cleaned = Counted(base_offset, name) if dry_run else new_cleaned_segment(place, base_offset, of)
+    cleaned = Counted(base_offset, name) if dry_run else new_cleaned_segment(place, base_offset)
     transactions.keep = None if isinstance(cleaned, Counted) else cleaned.txn_index.append
     try:
         for segment, aborted in group:

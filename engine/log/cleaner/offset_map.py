@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import UsageError
 from engine.files import zeros
 from engine.formats import Status
-from engine.kernels.digest import digest_keys
 from engine.kernels.mapping import map_batches
-from engine.kernels.offset_map import find_key, mark_retained, move_entries, put_keys, take_entries
-from engine.kernels.survivors import note_survivors
+from engine.kernels.offset_map import find_key, mark_retained, move_entries, put_keys
+from engine.kernels.survivors import judge, note_survivors
 from engine.kernels.tables import SLOT_WORDS, MapState
 from engine.record.codecs.libzstd import calls_for
 from engine.record.codecs.lz4 import written_checksums
 from engine.record.columns import BATCH_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from engine.record.columns import BatchColumns, RecordColumns
     from engine.record.reader import Chunk
     from engine.record.windows import Window
@@ -50,18 +47,6 @@ class Survivors(NamedTuple):
 NO_SURVIVORS = Survivors(0, -1, memoryview(array("Q", (0,))))
 
 
-class KeyColumns(NamedTuple):
-    """Digests of keys, as two halves, and offsets: columns of unsigned 64-bit numbers."""
-
-    ones: memoryview
-    others: memoryview
-    offsets: memoryview
-
-    def cut(self, count: int) -> KeyColumns:
-        """The first `count` rows."""
-        return KeyColumns(self.ones[:count], self.others[:count], self.offsets[:count])
-
-
 class SkimpyOffsetMap:
     """Key → last offset, as a digest of 128 bits and the offset.
 
@@ -78,12 +63,10 @@ class SkimpyOffsetMap:
         refuse_too_small(memory)
         self._secret = secret
         self._state = array("q", (0, 0, 0))
-        self._asking: KeyColumns | None = None  # what `asking` gives
         self.clear(0)
 
     def clear(self, most_keys: int) -> None:
         """Forget everything. It is told how many keys may come at most, so as to take no memory for more."""
-        self._most_keys = most_keys
         self._last_size = min(int(most_keys / _ROOMY) + 1, self._limit)
         self._slots = _slots(min(_SMALL // BYTES_PER_ENTRY, self._limit))
         self._state[MapState.ENTRIES] = 0
@@ -167,31 +150,6 @@ class SkimpyOffsetMap:
         if status != Status.END:
             raise AssertionError("columns, verdicts and counts that do not fit each other")
 
-    def take(self, rows: int) -> Iterator[KeyColumns]:
-        """All entries, at most `rows` at a time, which are valid until the next ones are asked for; the map is then empty."""
-        columns, at = _key_columns(max(1, min(rows, len(self)))), 0
-        end = len(self._slots) // SLOT_WORDS
-        while at < end:
-            at, count = take_entries(self._slots, at, *columns)
-            yield columns.cut(count)
-        self.clear(self._most_keys)
-
-    def asking(self, chunk: Chunk, start_offset: int, asked: bytes | bytearray, rows: int) -> Iterator[KeyColumns]:
-        """The chunk's records that `put` passes over and whose keys may have a later offset, as `take` gives entries.
-
-        asked  by batch: 0 for records below `start_offset`, 1 for none, 2 for all
-        """
-        if self._asking is None or len(self._asking.ones) < rows:
-            self._asking = _key_columns(rows)
-        columns, at = self._asking, chunk.first
-        while at < chunk.end:
-            at, count, status = digest_keys(
-                chunk.data, chunk.records.table, at, chunk.end, start_offset, memoryview(asked), *self._secret, *columns
-            )
-            if status != Status.END:
-                raise AssertionError("columns, flags and offsets that do not fit each other")
-            yield columns.cut(count)
-
     def _grow(self) -> None:
         size = len(self._slots) // SLOT_WORDS
         last_size = self._last_size if size < self._last_size else self._limit
@@ -206,6 +164,35 @@ class SkimpyOffsetMap:
         self._state[MapState.CAPACITY] = self.capacity if size == self._limit else int(size * _ROOMY)
 
 
+class LaterOffsets(NamedTuple):
+    """What the second pass asks: has a key a later offset? The offset map knows, and `survivors` as far as they go.
+
+    alike  both passes begin with the log, so both see the same transactions as aborted. Otherwise the first pass, which begins
+           in the middle, may take data for aborted that the second one keeps: `survivors` do not count for these
+    """
+
+    offset_map: SkimpyOffsetMap
+    survivors: Survivors
+    alike: bool
+
+    def judge(self, batches: BatchColumns, rows: int, verdicts: memoryview) -> None:
+        """Decide those of the first `rows` batches whose records need not be read: ASK becomes SUPERSEDED or ASK_SURVIVORS."""
+        bits, start, latest = self.survivors.bits, self.survivors.start, self.survivors.latest
+        if not judge(batches.table, rows, verdicts, bits, start, latest, self.alike):
+            raise AssertionError("batches, verdicts and survivors that do not fit each other")
+
+    def mark(
+        self, chunk: Chunk, batches: BatchColumns, verdicts: memoryview, now: int, retain_legacy_deletes: bool,
+        keep: memoryview, counts: memoryview,
+    ) -> None:  # fmt: skip
+        """Decide for each record of the chunk whether compaction keeps it (see kernels.offset_map.mark_retained).
+
+        now  ms: tombstones whose delete horizon it has reached are removed
+        retain_legacy_deletes  whether tombstones of formats 0 and 1 stay
+        """
+        self.offset_map.mark(chunk, batches, verdicts, now, retain_legacy_deletes, self.survivors, keep, counts)
+
+
 def capacity_of(memory: int) -> int:
     """How many keys an offset map of so many bytes holds."""
     return int(min(memory // BYTES_PER_ENTRY, _SLOT_LIMIT) * LOAD_FACTOR)
@@ -215,10 +202,6 @@ def refuse_too_small(memory: int) -> None:
     """Raise UsageError where an offset map of so many bytes holds no key."""
     if capacity_of(memory) < 1:
         raise UsageError(f"an offset map of {memory} bytes has no room for a key: {2 * BYTES_PER_ENTRY} are the least")
-
-
-def _key_columns(rows: int) -> KeyColumns:
-    return KeyColumns(*(memoryview(bytearray(8 * rows)).cast("Q") for _ in range(3)))
 
 
 def _slots(count: int) -> memoryview:

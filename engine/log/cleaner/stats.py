@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 
 @dataclass
@@ -24,13 +24,6 @@ class CleanerStats:
     seconds: float = 0.0
     sets_cut_off: int = 0  # compressed sets of formats 0 and 1 that end inside a message, of which the rest stays
     first_cut_off: str = ""  # which was the first, and how
-
-    def __add__(self, other: CleanerStats) -> CleanerStats:
-        """Both together: sums, but for how full a map was at most, and what was the first."""
-        both = {one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)}
-        both["buffer_utilization"] = max(self.buffer_utilization, other.buffer_utilization)
-        both["first_cut_off"] = self.first_cut_off or other.first_cut_off
-        return CleanerStats(**both)
 
     @property
     def messages_met(self) -> int:

@@ -10,11 +10,11 @@ from bisect import bisect_left
 from heapq import merge
 from itertools import islice
 from operator import gt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from engine.formats import LONG_MAX, AbortedTxn, BatchField, ControlType, Status
+from engine.formats import AbortedTxn, BatchField, ControlType, Status
 from engine.kernels.tables import TXN_FIELDS, TXN_WORDS, TxnBatch, TxnFlag, TxnState
-from engine.kernels.transactions import decide, decide_events, decide_rows, move_producers, pack_producers
+from engine.kernels.transactions import decide, decide_rows, move_producers, pack_producers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,41 +33,6 @@ _FIRST, _OWNER = AbortedTxn._fields.index("first_offset"), AbortedTxn._fields.in
 _MARKERS = {ControlType.COMMIT: TxnBatch.COMMIT, ControlType.ABORT: TxnBatch.ABORT}
 
 
-def batch_kind(kind: ControlType | None) -> TxnBatch:
-    """What a control batch with such a record says; None: it has none, an earlier cleaning emptied it."""
-    return TxnBatch.EMPTY if kind is None else _MARKERS.get(kind, TxnBatch.OTHER)
-
-
-class AbortedTransactions:
-    """Aborted transactions, 40 bytes each."""
-
-    def __init__(self, transactions: Iterable[AbortedTxn] = ()) -> None:
-        self._columns = _columns()
-        _extend(self._columns, transactions)
-
-    def __iter__(self) -> Iterator[AbortedTxn]:
-        return map(AbortedTxn, *self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns[_FIRST])
-
-
-class PackedTransactions(NamedTuple):
-    """What is known of transactions at one place, for others who go on from there.
-
-    aborted    the fields of AbortedTxn, a column each: of transactions that are under way, then of those ahead
-    producers  TXN_WORDS words of each that has something under way        untold  see CleanedTransactionMetadata
-    """
-
-    aborted: tuple[bytes, ...]
-    producers: bytes
-    untold: int
-
-    def unpack(self) -> CleanedTransactionMetadata:
-        """Another one that has read what the packed one had, and keeps nothing."""
-        return CleanedTransactionMetadata(packed=self)
-
-
 class CleanedTransactionMetadata:
     """Transactions around the place that a walk over the log has reached.
 
@@ -75,42 +40,13 @@ class CleanedTransactionMetadata:
     concerned_from  an offset: transactions whose data end below it are not `untold`, nor `undecided`
     """
 
-    def __init__(
-        self, keep: Callable[[AbortedTxn], None] | None = None, *, packed: PackedTransactions | None = None,
-        concerned_from: int = 0,
-    ) -> None:  # fmt: skip
+    def __init__(self, keep: Callable[[AbortedTxn], None] | None = None, *, concerned_from: int = 0) -> None:
         self.keep = keep
         self._aborted = _columns()  # transactions that are ahead, or under way, by first offset: there may be a million
         self._state = array("q", bytes(8 * TXN_FIELDS))
         self._state[TxnState.FROM] = concerned_from
         self._slots = array("q", bytes(8 * TXN_WORDS * 2 * _LEAST))
         self._kept = array("q", bytes(8 * _MOST_KEPT))
-        if packed is not None:
-            self._unpack(packed)
-
-    def pack(self, end_offset: int = LONG_MAX) -> PackedTransactions:
-        """What is known here. Of the aborted transactions ahead only those that begin below `end_offset`."""
-        most = self._state[TxnState.PRODUCERS]
-        packed, numbers = (array("q", bytes(8 * words * most)) for words in (TXN_WORDS, 1))
-        count, known = pack_producers(memoryview(self._slots), memoryview(packed), memoryview(numbers))
-        place = self._state[TxnState.NEXT]
-        behind = bisect_left(self._aborted[_FIRST], end_offset, place)
-        aborted = (
-            array("q", map(column.__getitem__, numbers[:known])).tobytes() + column[place:behind].tobytes()
-            for column in self._aborted
-        )
-        return PackedTransactions(tuple(aborted), packed[: TXN_WORDS * count].tobytes(), self._state[TxnState.UNTOLD])
-
-    def _unpack(self, packed: PackedTransactions) -> None:
-        for column, octets in zip(self._aborted, packed.aborted, strict=True):
-            column.frombytes(octets)
-        self._slots = array("q", packed.producers)
-        places = 2 * _LEAST
-        while places < 4 * (len(self._slots) // TXN_WORDS):
-            places *= 2
-        self._move(places)
-        self._state[TxnState.NEXT] = sum(1 for flags in self._slots[1::TXN_WORDS] if flags & TxnFlag.ABORTED)
-        self._state[TxnState.UNTOLD] = packed.untold
 
     @property
     def untold(self) -> int:
@@ -141,7 +77,8 @@ class CleanedTransactionMetadata:
 
         kind  of its record; None: it has none, an earlier cleaning emptied it. Other kinds than markers stay.
         """
-        return self._decide(producer_id, last_offset, batch_kind(kind))
+        meaning = TxnBatch.EMPTY if kind is None else _MARKERS.get(kind, TxnBatch.OTHER)
+        return self._decide(producer_id, last_offset, meaning)
 
     def on_data_read(self, producer_id: int, last_offset: int) -> bool:
         """A batch of a transaction's data was met: does it belong to an aborted one?"""
@@ -166,17 +103,6 @@ class CleanedTransactionMetadata:
                 raise AssertionError("batches, flags and transactions that do not fit each other")
         self._hand_on()
         return goes
-
-    def on_events_read(self, events: memoryview) -> None:
-        """Batches were met of which nothing else is known: tables.TxnEvent, of `kernels.transactions.tell_rows`."""
-        number, status = 0, int(Status.FULL)
-        while status != Status.END:
-            number, status = decide_events(events, number, *self._memory())
-            if status == Status.FULL:
-                self._make_room()
-            elif status != Status.END:
-                raise AssertionError("events and transactions that do not fit each other")
-        self._hand_on()
 
     def _memory(self) -> tuple[memoryview, ...]:
         """What kernels take."""
@@ -216,10 +142,15 @@ class CleanedTransactionMetadata:
         place = self._state[TxnState.NEXT]
         if place < _MANY:
             return
-        packed = self.pack()
-        for column in self._aborted:
-            del column[:]
-        self._unpack(packed)
+        most = self._state[TxnState.PRODUCERS]
+        packed, numbers = (array("q", bytes(8 * words * most)) for words in (TXN_WORDS, 1))
+        count, known = pack_producers(memoryview(self._slots), memoryview(packed), memoryview(numbers))
+        self._aborted = [array("q", map(column.__getitem__, numbers[:known])) + column[place:] for column in self._aborted]
+        self._slots, self._state[TxnState.NEXT] = packed[: TXN_WORDS * count], known
+        places = 2 * _LEAST
+        while places < 4 * count:
+            places *= 2
+        self._move(places)
 
 
 def _columns() -> list[array[int]]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
-    from engine.log.cleaner.checkpoint import LogToClean
     from engine.log.cleaner.compaction import Compaction, CompactionOptions
     from engine.log.cleaner.stats import CleanerStats
     from engine.log.logdir.log_manager import LogManager
@@ -95,17 +94,15 @@ class LogCompactor:
     on_bytes  told of bytes read, see Cleaner      clock  seconds, for how long rounds take
     on_share  an attribute: told how much of the work on the log in a directory is done, see Headway
     on_clean  told up to which offset a log is clean; None: the checkpoint of the log dir is
-    hand_over  see cleaner.compaction.compact
     `metrics` count what was done.
     """
 
     def __init__(
         self, options: CompactionOptions, *, explain: bool, on_bytes: Callable[[int], None], clock: Callable[[], float],
         on_clean: Callable[[UnifiedLog, int], None] | None = None,
-        hand_over: Callable[[UnifiedLog, LogToClean], bool] | None = None,
     ) -> None:
         self._options, self._explain, self._on_bytes, self._clock = options, explain, on_bytes, clock
-        self._on_clean, self._hand_over = on_clean, hand_over
+        self._on_clean = on_clean
         self.on_share: Callable[[str, float], object] = lambda _directory, _share: None
         self._checkpoints: dict[str, CheckpointFile] = {}  # by log dir: one file for all logs of it
         self._checkpoint_lock = Lock()
@@ -159,7 +156,7 @@ class LogCompactor:
 
         try:
             done = compact(
-                log, options, self._on_bytes, note, clock=self._clock, hand_over=self._hand_over, on_share=on_share,
+                log, options, self._on_bytes, note, clock=self._clock, on_share=on_share,
                 on_stats=self.metrics.note_round,
             )  # fmt: skip
         except Uncleanable as error:
