@@ -36,7 +36,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Where rows go, and how; see docs/spark.md. Plain values: pickled into every task.
+    """Where rows go, and how; see docs/spark-writing.md. Plain values: pickled into every task.
 
     topic       of all rows; None: the column says it        partitions  of a topic; None: rows say theirs
     settings    of topics, as given

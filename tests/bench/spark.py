@@ -228,7 +228,7 @@ def _checks_alone(spark: SparkSession, top: Path) -> tuple[float, float]:
 
 
 def compacting(spark: SparkSession, bench: Bench) -> Iterator[Row]:
-    """Cost against size, in one task and by many that shuffle; the middle size is held against Kafka's Cleaner.
+    """Cost against size; the middle size is held against Kafka's Cleaner.
 
     Memory is that of the largest Python worker until then, whatever it did.
     """
@@ -236,11 +236,10 @@ def compacting(spark: SparkSession, bench: Bench) -> Iterator[Row]:
     middle = bench.records * 5_000_000 // 1_130_000
     for one in spark_compaction.compared(spark, bench):
         what, most = f"{one.records} records, {one.keys} keys", 1.0 if one.records == middle else None
-        yield Row(f"compact {what}, in one task", one.alone, "Kafka's Cleaner", one.kafka, most, one.records,
-                  peak_bytes=_largest_worker())  # fmt: skip
         limit = _NOT_LINEAR * per_record * one.records if one.records > middle else None
-        yield Row(f"compact {what}, by shuffle", one.shuffled, "Kafka's Cleaner", one.kafka, most, one.records, limit=limit)
-        per_record = one.shuffled / one.records
+        yield Row(f"compact {what}", one.seconds, "Kafka's Cleaner", one.kafka, most, one.records,
+                  limit=limit, peak_bytes=_largest_worker())  # fmt: skip
+        per_record = one.seconds / one.records
 
 
 def rows(bench: Bench, spark: SparkSession, partitions: int, only: str | None) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Compaction on Spark against Kafka's own Cleaner: in one task, and by many tasks that shuffle digests; against size and keys.
+"""Compaction on Spark against Kafka's own Cleaner, by size and keys.
 
 Both start from a copy of the same partition; what they leave must be the same. Of Kafka the cleaning alone is timed, of Spark
 the whole job: locks, opening the log twice, checkpoints.
@@ -30,12 +30,11 @@ _CONFIG = dict(word.split("=") for word in SETTINGS if "=" in word)
 
 
 class Compared(NamedTuple):
-    """Seconds of one task, of many tasks, and of Kafka, for a partition of so many records and keys."""
+    """Seconds of the job and of Kafka, for a partition of so many records and keys."""
 
     records: int
     keys: int
-    alone: float
-    shuffled: float
+    seconds: float
     kafka: float
 
 
@@ -49,8 +48,7 @@ def compared(spark: SparkSession, bench: Bench) -> Iterator[Compared]:
 
 def _warm(spark: SparkSession, bench: Bench, records: int) -> None:
     source, target = _source(bench, records, KEYS), bench.home / "spark-compact/topic-0"
-    for shuffle in ("never", "always"):
-        _by_spark(spark, source, target, shuffle)
+    _by_spark(spark, source, target)
 
 
 def _source(bench: Bench, records: int, keys: int) -> Path:
@@ -59,17 +57,15 @@ def _source(bench: Bench, records: int, keys: int) -> Path:
 
 def _compared(spark: SparkSession, bench: Bench, records: int, keys: int) -> Compared:
     source = _source(bench, records, keys)
-    places = {name: bench.home / f"spark-compact-{name}/topic-0" for name in ("never", "always", "kafka")}
+    places = {name: bench.home / f"spark-compact-{name}/topic-0" for name in ("spark", "kafka")}
     taken: dict[str, list[float]] = {name: [] for name in places}
     for _ in range(bench.runs):
-        for shuffle in ("never", "always"):
-            taken[shuffle].append(_by_spark(spark, source, places[shuffle], shuffle))
+        taken["spark"].append(_by_spark(spark, source, places["spark"]))
         taken["kafka"].append(_by_kafka(bench, source, places["kafka"]))
-    for shuffle in ("never", "always"):
-        same_logs(places[shuffle], places["kafka"])
+    same_logs(places["spark"], places["kafka"])
     for place in places.values():
         shutil.rmtree(place.parent)
-    return Compared(records, keys, *(statistics.median(taken[name]) for name in ("never", "always", "kafka")))
+    return Compared(records, keys, *(statistics.median(taken[name]) for name in ("spark", "kafka")))
 
 
 def _copied(source: Path, target: Path) -> None:
@@ -77,14 +73,14 @@ def _copied(source: Path, target: Path) -> None:
     shutil.copytree(source, target)
 
 
-def _by_spark(spark: SparkSession, source: Path, target: Path, shuffle: str) -> float:
+def _by_spark(spark: SparkSession, source: Path, target: Path) -> float:
     _copied(source, target)
     options = CompactionOptions(force=True, rounds=1, dedupe_buffer_size=DEDUPE_BUFFER_SIZE)
     start = time.perf_counter()
-    done = compact(spark, str(target), config=_CONFIG, options=options, shuffle=shuffle, clean_start=True, now=int(NOW)).collect()
+    done = compact(spark, str(target), config=_CONFIG, options=options, clean_start=True, now=int(NOW)).collect()
     seconds = time.perf_counter() - start
     if [row.action for row in done] != ["compacted"]:
-        raise WrongRunError(f"compact, shuffle {shuffle}: {done}")
+        raise WrongRunError(f"compact: {done}")
     return seconds
 
 

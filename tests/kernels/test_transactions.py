@@ -77,7 +77,7 @@ def test_what_may_go_is_what_the_model_says(log, first, more, middle):
         assert met.untold == model.untold
         for n, (kind, producer) in enumerate(part):
             control = {TxnBatch.COMMIT: ControlType.COMMIT, TxnBatch.ABORT: ControlType.ABORT}.get(kind)
-            alone = one_by_one.on_data_read(producer, start + n) if control is None else one_by_one.on_control_batch_read(producer, start + n, control)
+            alone = one_by_one._decide(producer, start + n, TxnBatch.DATA) if control is None else one_by_one.on_control_batch_read(producer, start + n, control)
             assert alone == expected[n]
         assert one_by_one.untold == model.untold
         assert one_by_one.undecided() == met.undecided()
@@ -93,12 +93,12 @@ def test_many_aborted_transactions_are_let_go_of(monkeypatch):
     met = CleanedTransactionMetadata(kept.append)
     open_one = AbortedTxn(0, 999, 0, 10**6, 0)
     met.add_aborted_transactions([open_one])
-    assert met.on_data_read(999, 0)
+    assert met._decide(999, 0, TxnBatch.DATA)
     offset = 1
     for number in range(200):
         txn = AbortedTxn(0, number, offset, offset + 1, offset)
         met.add_aborted_transactions([txn])
-        assert met.on_data_read(number, offset)
+        assert met._decide(number, offset, TxnBatch.DATA)
         assert not met.on_control_batch_read(number, offset + 1, ControlType.ABORT)
         offset += 2
     assert {len(column) < 20 for column in met._aborted} == {True}
@@ -117,7 +117,7 @@ def test_aborted_transactions_take_little_memory_each(step):
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert taken < 60 * count
-    assert met.on_data_read(2**40 + 7, 2**41)
+    assert met._decide(2**40 + 7, 2**41, TxnBatch.DATA)
     assert not met.on_control_batch_read(2**40 + 7, 2**41 + 7, ControlType.ABORT)
 
 

@@ -92,7 +92,7 @@ def test_a_partition_that_may_not_be_read_is_a_finding_among_the_others(own_corp
     assert [(row["code"], row["directory"].rpartition("/")[2]) for row in rows] == [("path-unreadable", "multi-1"), ("path-unreadable", "multi-2")]
     monkeypatch.setattr("kafkalog_cli.commands.spark._shown", lambda *_: rows)
     monkeypatch.setattr(job, "verify", lambda *_, **__: None)
-    assert _JOBS["verify"](None, SimpleNamespace(paths=(), reading={}, form="text")) == 8
+    assert _JOBS["verify"](None, SimpleNamespace(paths=(), reading={}, config={}, form="text")) == 8
 
 
 @pytest.fixture
@@ -341,7 +341,7 @@ def test_rows_are_written_as_they_come_and_kept_nowhere_here(job, monkeypatch, c
             return dict(self)
 
     monkeypatch.setattr(f"kafkalog_spark.jobs.{job}.{job}", lambda *_, **__: Frame())
-    given = SimpleNamespace(form="json", paths=(), reading={}, by="topic", top=1)
+    given = SimpleNamespace(form="json", paths=(), reading={}, config={}, by="topic", top=1)
     assert _JOBS[job](None, given) == (4 if job == "verify" else 0)
     assert said == ["persist, on disks only: True", "all tasks at once", "end", "unpersist"]
     assert ['"number": 0' in lines[1], '"number": 1' in lines[2]] == [True, True]

@@ -80,10 +80,6 @@ class CleanedTransactionMetadata:
         meaning = TxnBatch.EMPTY if kind is None else _MARKERS.get(kind, TxnBatch.OTHER)
         return self._decide(producer_id, last_offset, meaning)
 
-    def on_data_read(self, producer_id: int, last_offset: int) -> bool:
-        """A batch of a transaction's data was met: does it belong to an aborted one?"""
-        return self._decide(producer_id, last_offset, TxnBatch.DATA)
-
     def on_window_read(self, window: Window, kind_of: Callable[[Window, int], ControlType | None], row: int = 0) -> memoryview:
         """The transactional and control batches of a window, from `row` on, were met: 1 for each that can be dropped.
 
