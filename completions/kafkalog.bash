@@ -22,7 +22,7 @@ _kafkalog_files() {
 }
 
 _kafkalog() {
-    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command='' i
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command='' at=0 i
     COMPREPLY=()
     # bash makes three words of --option=value
     if [[ $cur == = ]]; then
@@ -32,11 +32,11 @@ _kafkalog() {
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         [[ ${COMP_WORDS[i]} == -- ]] && return
-        [[ -z $command && ${COMP_WORDS[i]} != -* ]] && command=${COMP_WORDS[i]}
+        [[ -z $command && ${COMP_WORDS[i]} != -* ]] && command=${COMP_WORDS[i]} at=$i
     done
     case $command in
     '')
-        _kafkalog_words 'append compact delete-records dump-log fetch recover restore retain roll spark truncate verify-index --version -h --help' "$cur"
+        _kafkalog_words 'append compact completion delete-records dump-log fetch help recover restore retain roll spark truncate verify-index --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -88,6 +88,15 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --quarantine --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
+        fi
+        ;;
+    completion)
+        case $prev in
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-h --help' "$cur"
+        elif (( COMP_CWORD == at + 1 )); then
+            _kafkalog_words 'bash zsh fish' "$cur"
         fi
         ;;
     delete-records)
@@ -161,6 +170,15 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --open-transactions --log-dir --follow --log-start-offset --high-watermark -f --template --format --raw --force --version -h --help' "$cur"
+        fi
+        ;;
+    help)
+        case $prev in
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-h --help' "$cur"
+        elif (( COMP_CWORD == at + 1 )); then
+            _kafkalog_words 'append compact completion delete-records dump-log fetch help recover restore retain roll spark truncate verify-index' "$cur"
         fi
         ;;
     recover)
@@ -269,6 +287,8 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --shuffle --master --conf --format --version -h --help' "$cur"
+        elif (( COMP_CWORD == at + 1 )); then
+            _kafkalog_words 'verify stats export import recover compact undo' "$cur"
         fi
         ;;
     truncate)

@@ -16,8 +16,7 @@ import click
 from engine import formats
 from engine.findings import KINDS
 from engine.formats import Layout
-from kafkalog_cli import completions
-from kafkalog_cli.completions import Page, offered_options
+from kafkalog_cli.completions import commands, scripts
 from kafkalog_cli.help import STATUS_NOTE, DocumentedCommand
 from kafkalog_cli.main import COMMANDS, cli
 
@@ -118,18 +117,6 @@ _AS_ROOT = (
 _SPARK_AS_ROOT = "Start it as the user that owns the log dirs: root may not change those of another user with Spark."
 
 
-def commands() -> dict[str, DocumentedCommand]:
-    """Every command by its name. Raises TypeError for one that does not document itself."""
-    found: dict[str, DocumentedCommand] = {}
-    context = click.Context(cli)
-    for name in sorted(COMMANDS):
-        command = cli.get_command(context, name)
-        if not isinstance(command, DocumentedCommand):
-            raise TypeError(f"{name} is no DocumentedCommand")
-        found[name] = command
-    return found
-
-
 def generated(root: Path) -> dict[str, str]:
     """Path below `root` → content, of every man page, completion script and document with generated parts."""
     version = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
@@ -138,11 +125,10 @@ def generated(root: Path) -> dict[str, str]:
     files = {"man/kafkalog.1": man_page("kafkalog", cli, version, found)}
     for name, command in found.items():
         files[f"man/kafkalog-{name}.1"] = man_page(f"kafkalog {name}", command, version)
-    pages = [Page(name, COMMANDS[name][1].rstrip("."), offered_options(command)) for name, command in found.items()]
-    top = offered_options(cli)
-    files["completions/kafkalog.bash"] = completions.bash(top, pages)
-    files["completions/_kafkalog"] = completions.zsh(top, pages)
-    files["completions/kafkalog.fish"] = completions.fish(top, pages)
+    shells = scripts()
+    files["completions/kafkalog.bash"] = shells["bash"]
+    files["completions/_kafkalog"] = shells["zsh"]
+    files["completions/kafkalog.fish"] = shells["fish"]
     return {**files, **documents(root)}
 
 
@@ -150,7 +136,7 @@ def man_page(
     name: str, command: DocumentedCommand, version: str, below: dict[str, DocumentedCommand] | None = None
 ) -> str:
     """One page in man(7); `below`: the commands of a group."""
-    ctx = click.Context(command, info_name=name, help_option_names=["-h", "--help"])
+    ctx = click.Context(command, info_name=name)
     dashed = name.replace(" ", "-")
     summary, *paragraphs = _paragraphs(command.help or "")
     if not below:

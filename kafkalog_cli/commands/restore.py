@@ -34,6 +34,7 @@ _SECTIONS = (
     Section("What is done", ("--list", "--prune", "--older-than", "--force", "--salvage", "--dry-run", "--yes")),
     Section("Output", ("--format",)),
 )
+_MAIN = ("--list", "--prune", "--older-than", "--salvage", "--dry-run")
 _EXAMPLES = (
     Example("What can be undone beside a log dir, and how large is it?", "kafkalog restore --list data"),
     Example("Undo a recovery:", "kafkalog restore data.quarantine-20261121T120000Z"),
@@ -42,7 +43,7 @@ _EXAMPLES = (
 )
 
 
-@click.command("restore", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.command("restore", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("paths", nargs=-1, type=PATH)
 @click.option("--list", "lists", is_flag=True, help="Change nothing: show what can be undone, since when, and how large it is.")
 @click.option("--prune", "prunes", is_flag=True, help="Delete quarantines; needs --older-than.")

@@ -52,6 +52,7 @@ _SECTIONS = (
     Section("Repair", ("--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--now")),
     Section("Output", ("--format", "--jobs")),
 )
+_MAIN = ("--rebuild", "--dry-run", "--config-file", "--format", "--jobs")
 _EXAMPLES = (
     Example("All files of a partition against its log:", "kafkalog verify-index /var/lib/kafka/data/orders-7"),
     Example("All partitions of a log dir; what is wrong as JSON, one object a line:",
@@ -60,7 +61,7 @@ _EXAMPLES = (
 )
 
 
-@click.command("verify-index", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.command("verify-index", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("paths", nargs=-1, type=PATH)
 @click.option("--rebuild", is_flag=True, help="Make anew what is broken, from the log; a damaged log is left to `recover`.")
 @quarantine_options
@@ -83,14 +84,17 @@ def command(
 ) -> int:
     """Compare every index of a partition with its log.
 
-    Each entry of offset, time and transaction indexes, of producer snapshots and of the leader epochs is held against
-    the batches, which are read once, and their checksums are computed on the way. What is wrong is named together with
-    whether it does harm; what older brokers wrote differently is not wrong. What no checksum covers is looked at too:
-    offsets that run backwards, gaps between segments that no compaction explains, a log start behind the log's end.
-    PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Without
-    --rebuild nothing is ever written; with it, what is replaced or removed is kept in a quarantine, from which
-    `kafkalog restore` puts it back. --rebuild locks the log dir of every partition named, also of those where nothing is to be
-    rebuilt: no broker may run there.
+    PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Every batch
+    is read and its checksum is computed; every entry of the indexes, of producer snapshots and of the leader epochs is
+    compared with the batches. Without --rebuild nothing is written.
+
+    A finding says whether it does harm. What older brokers wrote differently is not wrong.
+
+    What no checksum covers is checked too: offsets that run backwards, gaps between segments that no compaction explains, a
+    log start after the log's end.
+
+    With --rebuild, what is replaced or removed is kept in a quarantine, from which `kafkalog restore` puts it back. --rebuild
+    locks the log dir of every partition named, also of those where nothing is to be rebuilt: no broker may run there.
     """
     if not rebuild and (dry_run or now is not None or quarantine is not None or no_quarantine):
         raise click.UsageError("--dry-run, --now, --quarantine and --no-quarantine are for --rebuild")
