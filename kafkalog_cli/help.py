@@ -20,6 +20,8 @@ EXIT_STATUS = (
 )
 STATUS_NOTE = "Where several apply, the highest is returned."
 OTHER_OPTIONS = "Other options"
+VARIABLES = "KAFKALOG_"  # how the names of environment variables begin
+CONFIG_FILE_VARIABLE = f"{VARIABLES}CONFIG_FILE"  # of every command that takes --config-file
 _NAME_WIDTH = 32  # columns for the names of options, the same in every section
 _INTRODUCTION = 11  # lines of the description in --help; the man page has all of it
 _SHORT_EXAMPLES = 2
@@ -70,6 +72,15 @@ class DocumentedCommand(click.Command):
         self.examples, self.sections, self.main_options = tuple(examples), tuple(sections), tuple(main_options)
         self.writes = writes
         self._own_help_option: HelpOption | None = None
+        for option in self.params:
+            if isinstance(option, click.Option) and option.allow_from_autoenv:
+                others = [option.envvar] if isinstance(option.envvar, str) else []
+                option.envvar = [self.variable_of(option), *others]
+
+    def variable_of(self, option: click.Parameter) -> str:
+        """The environment variable that stands for `option`: as click's auto_envvar_prefix, but by the long name."""
+        name = f"{self.name or ''}-{long_name(option).lstrip('-')}"
+        return VARIABLES + name.replace("-", "_").upper()
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:  # noqa: ARG002  # click's signature
         """-h and --help, always the same object, as click wants it."""

@@ -17,7 +17,7 @@ from engine import formats
 from engine.findings import KINDS
 from engine.formats import Layout
 from kafkalog_cli.completions import commands, scripts
-from kafkalog_cli.help import STATUS_NOTE, DocumentedCommand
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, STATUS_NOTE, VARIABLES, DocumentedCommand, long_name
 from kafkalog_cli.main import COMMANDS, cli
 
 if TYPE_CHECKING:
@@ -170,11 +170,26 @@ def man_page(
     if command.writes and not below:
         lines += [".SH ROOT", *_prose(_SPARK_AS_ROOT if name == "kafkalog spark" else _AS_ROOT)]
     lines += [".SH ENVIRONMENT"]
-    for variable, meaning in _ENVIRONMENT:
+    for variable, meaning in _variables(command):
         lines += [".TP", f".B {variable}", *_prose(meaning)]
     others = [f"kafkalog-{one}" for one in below] if below else ["kafkalog"]
     lines += [".SH SEE ALSO", ",\n".join(f".BR {_text(other)} (1)" for other in others)]
     return "\n".join([*lines, ""])
+
+
+def _variables(command: DocumentedCommand) -> Iterator[tuple[str, str]]:
+    """Environment variables of a command and what they do."""
+    options = [option for option in command.params if isinstance(option, click.Option) and option.allow_from_autoenv]
+    if any(CONFIG_FILE_VARIABLE in (option.envvar or ()) for option in options):
+        yield CONFIG_FILE_VARIABLE, "A broker's server.properties, for every command with --config-file, which overrides it."
+    if options:
+        start = f"{VARIABLES}{(command.name or '').replace('-', '_').upper()}_"
+        example = next((option for option in options if not option.is_flag), options[0])
+        yield f"{start}OPTION", (
+            f"The value of an option of this command that is not on the command line: {command.variable_of(example)} is "
+            f"{long_name(example)}. 1 sets an option without a value. Spaces separate several values."
+        )
+    yield from _ENVIRONMENT
 
 
 def _options(command: DocumentedCommand, ctx: click.Context) -> list[str]:

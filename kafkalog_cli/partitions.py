@@ -95,7 +95,7 @@ def session(
     finally:
         if quarantines is not None:
             quarantines.say()
-    if values["dry_run"] and values["form"] == "text":
+    if values["dry_run"] and values["form"] == "text" and not values["quiet"]:
         click.echo("dry run: nothing was changed")
     return status
 
@@ -104,7 +104,7 @@ def _session(
     operation: str, values: dict[str, Any], perform: Perform, errors: list[KafkalogError], quarantines: Quarantines | None,
     metrics: Metrics, *, with_metadata: bool,
 ) -> int:
-    outcome = Outcome()
+    outcome = Outcome(verbose=values["verbose"])
     status = 0
     reports: list[Report] = []
     told: list[KafkalogError] = []  # with their partition
@@ -128,7 +128,8 @@ def _session(
                         tally.done(report.directory)
                     else:
                         told.append(report.failure)
-                    progress.say(_shown(report, values["form"], opening))
+                    if values["form"] != "text" or not values["quiet"] or exit_status(report):
+                        progress.say(_shown(report, values, opening))
                     status = max(status, exit_status(report))
                     if values["metrics_textfile"] is not None:
                         reports.append(report)
@@ -288,7 +289,7 @@ def _spill() -> closing[Spill]:
     return closing(Spill(nameless_file))
 
 
-def _shown(report: Report, form: str, opening: Opening) -> str:
-    if form == "json":
+def _shown(report: Report, values: dict[str, Any], opening: Opening) -> str:
+    if values["form"] == "json":
         return json_line(report, dry_run=opening.dry_run)
-    return "\n".join(text_lines(report))
+    return "\n".join(text_lines(report, verbose=values["verbose"]))

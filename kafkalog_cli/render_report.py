@@ -36,9 +36,9 @@ def event_status(action: Action, severity: Severity) -> int:
     return 0 if severity is Severity.INFO else 1
 
 
-def text_lines(report: Report) -> Iterator[str]:
-    """What was done, a line each, and how the log stands now."""
-    shown = _shown(report)
+def text_lines(report: Report, *, verbose: bool = False) -> Iterator[str]:
+    """What was done, a line each, and how the log stands now. `verbose`: also what was kept."""
+    shown = report.events if verbose else _shown(report)
     for event in shown:
         yield "  " + printable(_event_text(event))
     if report.failure is not None:

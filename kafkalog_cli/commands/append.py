@@ -205,10 +205,14 @@ def _check(values: dict[str, Any]) -> None:
 @contextmanager
 def _open(source: str) -> Iterator[int]:
     """A descriptor of the input. Raises UnreadableFile."""
+    import sys
+
     from engine.errors import UnreadableFile
     from engine.files import unreadable
 
     if source == "-":
+        if sys.stdin is not None and sys.stdin.isatty():
+            click.echo("reading records from the terminal; Ctrl-D at the start of a line ends them", err=True)
         yield 0
         return
     try:

@@ -53,7 +53,7 @@ _EXAMPLES = (
               help="Put the old state back even over files that changed or came meanwhile: a new quarantine keeps these.")
 @click.option("--salvage", is_flag=True,
               help="Undo what can be undone, though the quarantine is damaged or its command was killed.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--dry-run", "-n", is_flag=True, help="Say what would be done, and change nothing.")
 @yes_option
 @object_lines_option("Text, or one JSON object a line.")
 @version_option

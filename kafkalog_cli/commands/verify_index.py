@@ -12,6 +12,7 @@ from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from engine.discovery.names import FileKind, file_name, is_log_file_name, parent_of, parse_file_name
 from engine.discovery.paths import discover
@@ -29,10 +30,10 @@ from engine.log.verify.partition import Verification, verify_partition
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.asking import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
-from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
-from kafkalog_cli.options import PATH, Whole, version_option, yes_option
+from kafkalog_cli.options import PATH, Whole, quiet_option, verbose_option, version_option, yes_option
 from kafkalog_cli.output import outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
     Section("Repair", ("--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--now")),
-    Section("Output", ("--format", "--jobs")),
+    Section("Output", ("--quiet", "--verbose", "--format", "--jobs")),
 )
 _MAIN = ("--rebuild", "--dry-run", "--config-file", "--format", "--jobs")
 _EXAMPLES = (
@@ -66,21 +67,26 @@ _EXAMPLES = (
 @click.option("--rebuild", is_flag=True, help="Make anew what is broken, from the log; a damaged log is left to `recover`.")
 @quarantine_options
 @yes_option
-@click.option("--dry-run", is_flag=True, help="With --rebuild: change nothing, say what would be written.")
+@click.option("--dry-run", "-n", is_flag=True, help="With --rebuild: change nothing, say what would be written.")
 @click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A topic setting, such as cleanup.policy, or index.interval.bytes with --rebuild; may be repeated. "
               "Overrides every other source.")
-@click.option("--config-file", type=PATH, metavar="FILE",
+@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
               help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
 @click.option("--now", type=Whole(0), metavar="MS",
               help="With --rebuild: the clock by which producers expire, in ms since 1970. Default: the machine's.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
               help="A line for each partition, one JSON document, or one JSON object a line.")
-@click.option("--jobs", type=Whole(1, 64), metavar="N", help="Read so many partitions side by side; default: one per core.")
+@click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
+@quiet_option
+@verbose_option
 @version_option
+@click.pass_context
 def command(
-    paths: tuple[str, ...], rebuild: bool, dry_run: bool, settings: tuple[tuple[str, str], ...], config_file: str | None,
-    now: int | None, form: str, jobs: int | None, quarantine: str | None, no_quarantine: bool, yes: bool,
+    context: click.Context, paths: tuple[str, ...], rebuild: bool, dry_run: bool, settings: tuple[tuple[str, str], ...],
+    config_file: str | None,
+    now: int | None, form: str, jobs: int | None, quarantine: str | None, no_quarantine: bool, yes: bool, quiet: bool,
+    verbose: bool,
 ) -> int:
     """Compare every index of a partition with its log.
 
@@ -96,9 +102,15 @@ def command(
     With --rebuild, what is replaced or removed is kept in a quarantine, from which `kafkalog restore` puts it back. --rebuild
     locks the log dir of every partition named, also of those where nothing is to be rebuilt: no broker may run there.
     """
-    if not rebuild and (dry_run or now is not None or quarantine is not None or no_quarantine):
+    given = (context.get_parameter_source(name) for name in ("dry_run", "now", "quarantine", "no_quarantine"))
+    if not rebuild and ParameterSource.COMMANDLINE in given:
         raise click.UsageError("--dry-run, --now, --quarantine and --no-quarantine are for --rebuild")
-    known = settings_from(config_file, settings)
+    try:
+        known = settings_from(config_file, settings)
+    except KafkalogError as error:
+        outcome = Outcome()
+        outcome.error(error)
+        return outcome.finish()
     asked = None
     if rebuild:
         from engine.files import now_ms
@@ -107,7 +119,8 @@ def command(
         clock = now_ms() if now is None else now
         values = {"quarantine": quarantine, "no_quarantine": no_quarantine, "now": now, "form": form, "dry_run": dry_run}
         asked = Rebuild(clock, quarantines_for("verify-index --rebuild", values), dry_run=dry_run, asks=not yes)
-    return verify_all(paths_from(paths, known), form, jobs, known, asked)
+    shows = Shows(quiet=quiet, verbose=verbose)
+    return verify_all(paths_from(paths, known), form, jobs, known, asked, shows)
 
 
 _OF_A_PARTITION = frozenset((
@@ -122,6 +135,16 @@ _COUNTS = (
 )
 
 
+class Shows(NamedTuple):
+    """What text shows. quiet: only partitions with problems. verbose: every finding, with why."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+
+PLAIN = Shows()
+
+
 class _Verified(NamedTuple):
     findings: list[Finding]
     verification: Verification | None
@@ -131,7 +154,8 @@ class _Verified(NamedTuple):
 
 
 def verify_all(
-    paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None
+    paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None,
+    shows: Shows = PLAIN,
 ) -> int:
     """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status.
 
@@ -143,7 +167,7 @@ def verify_all(
         outlive_output()
     out = TextBuffer(raw_stdout() if rebuild is None else outliving(raw_stdout()))
     stream = None if form == "text" else JsonStream(out, array=form == "json", ascii=sys.stdout.isatty())
-    outcome = Outcome(stream=stream)
+    outcome = Outcome(stream=stream, verbose=shows.verbose)
     tally = _Tally()
     errors: list[KafkalogError] = []
     with INTERRUPTION if writes else nullcontext():
@@ -167,7 +191,7 @@ def verify_all(
                             progress.done_with(done.path)
                         if begun is not None and done is not None and done.worst is not None:
                             result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # it looks anew
-                        _show(result, outcome, stream, progress.say)
+                        _show(result, outcome, stream, progress.say, quiet=shows.quiet)
                         tally.done += 1
             if writes and INTERRUPTION.number is not None:  # it came when all was done
                 say_interrupted(tally.text())
@@ -328,7 +352,9 @@ def _verify(files: ReadOnlyFiles, topics: Topics, directory: str, stop: Event) -
         return _Verified(findings, None, error)
 
 
-def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None, say: Callable[[str], object]) -> None:
+def _show(
+    result: _Verified, outcome: Outcome, stream: JsonStream | None, say: Callable[[str], object], *, quiet: bool
+) -> None:
     for finding in result.repaired:
         outcome.finding(finding, repaired=True)
     for finding in result.findings:
@@ -344,6 +370,8 @@ def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None, say: C
         if result.rebuilt:
             stream.put("rebuilt", {**text_field("path", done.path), "files": list(result.rebuilt)})
         stream.put("verification", {**text_field("path", done.path), **fields, "verdict": verdict})
+        return
+    if quiet and done.worst in (None, Severity.INFO) and not result.rebuilt:
         return
     parts = (
         f"{done.segments} segments", f"{done.batches} batches", f"{done.offset_entries + done.time_entries} index entries",
