@@ -23,6 +23,7 @@ OTHER_OPTIONS = "Other options"
 VARIABLES = "KAFKALOG_"  # how the names of environment variables begin
 CONFIG_FILE_VARIABLE = f"{VARIABLES}CONFIG_FILE"  # of every command that takes --config-file
 _NAME_WIDTH = 32  # columns for the names of options, the same in every section
+_WORDS = "kafkalog.words"
 _INTRODUCTION = 11  # lines of the description in --help; the man page has all of it
 _SHORT_EXAMPLES = 2
 
@@ -81,6 +82,11 @@ class DocumentedCommand(click.Command):
         """The environment variable that stands for `option`: as click's auto_envvar_prefix, but by the long name."""
         name = f"{self.name or ''}-{long_name(option).lstrip('-')}"
         return VARIABLES + name.replace("-", "_").upper()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words as they were given; see `words_of`."""
+        ctx.meta.setdefault(_WORDS, []).append(list(args))
+        return super().parse_args(ctx, args)
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:  # noqa: ARG002  # click's signature
         """-h and --help, always the same object, as click wants it."""
@@ -193,6 +199,11 @@ def _lines_of(ctx: click.Context, paragraphs: Sequence[str]) -> int:
         for paragraph in paragraphs:
             formatter.write_text(paragraph)
     return formatter.getvalue().count("\n") + len(paragraphs) - 1
+
+
+def words_of(ctx: click.Context) -> list[str]:
+    """The words that the user gave to the command."""
+    return list(ctx.meta[_WORDS][-1])
 
 
 def long_name(parameter: click.Parameter) -> str:

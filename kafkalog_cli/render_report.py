@@ -109,6 +109,25 @@ def _verdict(report: Report) -> str:
     }[report.worst]
 
 
+def total_verdict(report: Report) -> tuple[str, Severity] | None:
+    """How the report of a partition counts in the total; None: it is of no partition."""
+    if report.failure is not None:
+        return "failed", Severity.ERROR
+    if report.segments is None:
+        return None
+    if report.is_refused or report.is_doubtful or report.has_problems_left:
+        return "with problems left", Severity.ERROR
+    fine = "without problems" if report.unread_below is None else "without problems in what was read"
+    return {
+        Severity.INFO: fine, Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired with loss",
+    }[report.worst], report.worst
+
+
+def has_changes(report: Report) -> bool:
+    """Was anything changed, or would be?"""
+    return exit_status(report) == 1 or any(event.action in _CHANGES for event in report.events)
+
+
 def _is_partly_done(report: Report) -> bool:
     """Was a part done of what was refused as a whole?"""
     return any(event.action in _CHANGES or (event.action is Action.REFUSED and (event.records or event.size))

@@ -36,6 +36,7 @@ from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.options import PATH, Whole, quiet_option, verbose_option, version_option, yes_option
 from kafkalog_cli.output import outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
+from kafkalog_cli.total import Total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -135,6 +136,9 @@ _COUNTS = (
 )
 
 
+_NAMED = 4  # partitions that the next command names one by one
+
+
 class Shows(NamedTuple):
     """What text shows. quiet: only partitions with problems. verbose: every finding, with why."""
 
@@ -192,7 +196,7 @@ def verify_all(
                         if begun is not None and done is not None and done.worst is not None:
                             result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # it looks anew
                         _show(result, outcome, stream, progress.say, quiet=shows.quiet)
-                        tally.done += 1
+                        tally.add(result)
             if writes and INTERRUPTION.number is not None:  # it came when all was done
                 say_interrupted(tally.text())
         except Interrupted:
@@ -206,8 +210,8 @@ def verify_all(
                 rebuild.say()
         for failure in errors:
             outcome.error(failure)
-        if rebuild is not None and rebuild.dry_run and stream is None:
-            click.echo("dry run: nothing was changed")
+        if stream is None:
+            tally.say_total(quiet=shows.quiet, is_dry_run=rebuild is not None and rebuild.dry_run)
         status = outcome.finish(INTERRUPTION.status if writes else 0)
         out.flush()
     return status
@@ -219,6 +223,34 @@ class _Tally:
     def __init__(self) -> None:
         self.directories: list[str] = []
         self.done = 0
+        self.total = Total()
+        self._damaged: list[str] = []  # partitions whose log is damaged
+        self._broken: list[str] = []  # and whose other files are
+
+    def add(self, result: _Verified) -> None:
+        """Take one partition that was read, or could not be."""
+        self.done += 1
+        done = result.verification
+        if done is None:
+            self.total.add("unreadable", Severity.ERROR, 0)
+            return
+        self.total.add(_verdict(done), _severity(done), done.bytes)
+        if done.is_log_damaged:
+            self._damaged.append(done.path)
+        elif done.is_broken:
+            self._broken.append(done.path)
+
+    def say_total(self, *, quiet: bool, is_dry_run: bool) -> None:
+        """Print the total, and the next command."""
+        if self._damaged:
+            words = ["kafkalog", "recover", "--full", "--dry-run", *_few(self._damaged)]
+        elif self._broken:
+            words = ["kafkalog", "verify-index", "--rebuild", *_few(self._broken)]
+        else:
+            words = []
+        self.total.say(words, quiet=quiet)
+        if is_dry_run and not quiet:
+            click.echo("dry run: nothing was changed")
 
     def text(self) -> str:
         """One line."""
@@ -381,6 +413,18 @@ def _show(
     if result.rebuilt:
         say(f"{printable(done.path)}: rebuilt {', '.join(result.rebuilt)}")
     say(f"{printable(done.path)}: {_verdict(done)} ({', '.join(parts)})")
+
+
+def _few(partitions: list[str]) -> list[str]:
+    """The partitions, or where they are many the directories that hold them."""
+    return partitions if len(partitions) <= _NAMED else sorted({parent_of(path) if "/" in path else "." for path in partitions})
+
+
+def _severity(done: Verification) -> Severity:
+    """How bad its verdict is."""
+    if done.is_log_damaged:
+        return Severity.ERROR
+    return Severity.WARNING if done.is_broken or done.worst not in (None, Severity.INFO) else Severity.INFO
 
 
 def _verdict(done: Verification) -> str:
