@@ -36,7 +36,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append compact completion delete-records dump-log fetch help recover restore retain roll spark truncate verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append compact completion delete-records dump-log fetch help recover restore retain roll spark truncate verify verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -178,7 +178,7 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append compact completion delete-records dump-log fetch help recover restore retain roll spark truncate verify-index' "$cur"
+            _kafkalog_words 'append compact completion delete-records dump-log fetch help recover restore retain roll spark truncate verify' "$cur"
         fi
         ;;
     recover)
@@ -307,6 +307,24 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--to --fully --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+        fi
+        ;;
+    verify)
+        case $prev in
+        --config|--now|-j|--jobs)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--quarantine)
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --format -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     verify-index)

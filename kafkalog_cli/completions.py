@@ -11,7 +11,7 @@ import click
 
 from kafkalog_cli.decoders import DecoderClass
 from kafkalog_cli.help import DocumentedCommand, long_name
-from kafkalog_cli.main import COMMANDS, cli
+from kafkalog_cli.main import ALIASES, COMMANDS, cli
 from kafkalog_cli.options import FileList
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def scripts() -> dict[str, str]:
         Page(name, COMMANDS[name][1].rstrip("."), offered_options(command), _words_of(command))
         for name, command in commands().items()
     ]
+    by_name = {page.name: page for page in pages}
+    pages += [by_name[name]._replace(name=alias) for alias, name in ALIASES.items()]
     top = offered_options(cli)
     return {"bash": bash(top, pages), "zsh": zsh(top, pages), "fish": fish(top, pages)}
 

@@ -1,4 +1,4 @@
-"""kafkalog verify-index."""
+"""kafkalog verify, and its other name verify-index."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ _SECTIONS = (
 )
 _MAIN = ("--rebuild", "--dry-run", "--config-file", "--format", "--jobs")
 _EXAMPLES = (
-    Example("All files of a partition against its log:", "kafkalog verify-index /var/lib/kafka/data/orders-7"),
+    Example("All files of a partition against its log:", "kafkalog verify /var/lib/kafka/data/orders-7"),
     Example("All partitions of a log dir; what is wrong as JSON, one object a line:",
-            "kafkalog verify-index --format jsonl /var/lib/kafka/data"),
-    Example("What is broken, made anew from the logs of a stopped broker:", "kafkalog verify-index --rebuild data/orders-7"),
+            "kafkalog verify --format jsonl /var/lib/kafka/data"),
+    Example("What is broken, made anew from the logs of a stopped broker:", "kafkalog verify --rebuild data/orders-7"),
 )
 
 
-@click.command("verify-index", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
+@click.command("verify", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("paths", nargs=-1, type=PATH)
 @click.option("--rebuild", is_flag=True, help="Make anew what is broken, from the log; a damaged log is left to `recover`.")
 @quarantine_options
@@ -245,7 +245,7 @@ class _Tally:
         if self._damaged:
             words = ["kafkalog", "recover", "--full", "--dry-run", *_few(self._damaged)]
         elif self._broken:
-            words = ["kafkalog", "verify-index", "--rebuild", *_few(self._broken)]
+            words = ["kafkalog", "verify", "--rebuild", *_few(self._broken)]
         else:
             words = []
         self.total.say(words, quiet=quiet)

@@ -77,7 +77,7 @@ def test_a_version_in_the_environment_is_somebody_elses(monkeypatch):
 
 
 def test_a_quarantine_of_the_environment_does_not_hinder_reading(logs, tmp_path, monkeypatch):
-    monkeypatch.setenv("KAFKALOG_VERIFY_INDEX_QUARANTINE", str(tmp_path / "q"))
+    monkeypatch.setenv("KAFKALOG_VERIFY_QUARANTINE", str(tmp_path / "q"))
     assert kafkalog("verify-index", str(logs)).status == 0
 
 

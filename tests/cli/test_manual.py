@@ -12,7 +12,7 @@ import click
 import pytest
 
 from kafkalog_cli.completions import offered_options
-from kafkalog_cli.main import COMMANDS, cli
+from kafkalog_cli.main import ALIASES, COMMANDS, cli
 from kafkalog_cli.manual import commands, generated
 from tests.support.needs import lacking
 from tests.support.run import kafkalog
@@ -20,6 +20,7 @@ from tests.support.terminal import all_said
 
 ROOT = Path(__file__).parents[2]
 FILES = generated(ROOT)
+PAGES = sorted(path for path, text in FILES.items() if path.startswith("man/") and not text.startswith(".so "))
 
 
 @pytest.mark.parametrize("path", sorted(FILES))
@@ -86,13 +87,13 @@ def _lint(*command):
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
-@pytest.mark.parametrize("path", sorted(path for path in FILES if path.startswith("man/")))
+@pytest.mark.parametrize("path", PAGES)
 def test_mandoc_has_no_complaint(path):
     done = _lint("mandoc", "-Tlint", str(ROOT / path))
     assert (done.stdout, done.returncode) == ("", 0)
 
 
-@pytest.mark.parametrize("path", sorted(path for path in FILES if path.startswith("man/")))
+@pytest.mark.parametrize("path", PAGES)
 def test_man_has_no_complaint(path):
     done = _lint("groff", "-man", "-ww", "-Tutf8", "-z", str(ROOT / path))
     assert (done.stderr, done.returncode) == ("", 0)
@@ -214,6 +215,13 @@ def test_a_long_introduction_ends_with_the_name_of_the_man_page(name):
     text = " ".join("\n".join(introduction).split())
     is_whole = " ".join(commands()[name].help.split()) in text
     assert is_whole is (f"Details: man kafkalog-{name}" not in introduction)
+
+
+@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+def test_another_name_shares_the_page(alias, name):
+    assert kafkalog(alias, "--help") == kafkalog(name, "--help") == kafkalog("help", alias)
+    assert FILES[f"man/kafkalog-{alias}.1"] == f".so man1/kafkalog-{name}.1\n"
+    assert f" {alias} " in FILES["completions/kafkalog.bash"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

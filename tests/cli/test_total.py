@@ -57,7 +57,7 @@ def test_the_next_command_after_verify_rebuilds_the_indexes(logs):
     index = max(logs.glob("[a-z]*-*/*.index"), key=lambda path: path.stat().st_size)
     index.write_bytes(b"\xff" * index.stat().st_size)
     words = next_command(kafkalog("verify-index", str(logs)))
-    assert words == ["verify-index", "--rebuild", str(index.parent)]
+    assert words == ["verify", "--rebuild", str(index.parent)]
     assert kafkalog(*words).status == 1
     assert b"next: " not in kafkalog("verify-index", str(logs)).out
 
