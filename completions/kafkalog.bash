@@ -22,7 +22,7 @@ _kafkalog_files() {
 }
 
 _kafkalog() {
-    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command='' i
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command='' at=0 i
     COMPREPLY=()
     # bash makes three words of --option=value
     if [[ $cur == = ]]; then
@@ -32,11 +32,11 @@ _kafkalog() {
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         [[ ${COMP_WORDS[i]} == -- ]] && return
-        [[ -z $command && ${COMP_WORDS[i]} != -* ]] && command=${COMP_WORDS[i]}
+        [[ -z $command && ${COMP_WORDS[i]} != -* ]] && command=${COMP_WORDS[i]} at=$i
     done
     case $command in
     '')
-        _kafkalog_words 'append compact delete-records dump-log fetch recover restore retain roll spark truncate verify-index --version -h --help' "$cur"
+        _kafkalog_words 'append compact completion delete-records dump-log fetch help recover restore retain roll spark truncate verify verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -47,7 +47,7 @@ _kafkalog() {
             _kafkalog_words 'json text raw' "$cur"
             return
             ;;
-        --separator|--null|--timestamp|--compression-level|--batch-size|--leader-epoch|--producer-id|--producer-epoch|--sequence|--coordinator-epoch|--topic-id|--flush-messages|--flush-ms|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --separator|--null|--timestamp|--compression-level|--batch-size|--leader-epoch|--producer-id|--producer-epoch|--sequence|--coordinator-epoch|--topic-id|--flush-messages|--flush-ms|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -69,12 +69,12 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     compact)
         case $prev in
-        --first-dirty-offset|--min-dirty-ratio|--rounds|--dedupe-buffer-size|--io-buffer-size|--max-io-buffer-size|--max-bytes-per-second|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --first-dirty-offset|--min-dirty-ratio|--rounds|--dedupe-buffer-size|--io-buffer-size|--max-io-buffer-size|--max-bytes-per-second|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -87,12 +87,21 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --quarantine --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --quarantine --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+        fi
+        ;;
+    completion)
+        case $prev in
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-h --help' "$cur"
+        elif (( COMP_CWORD == at + 1 )); then
+            _kafkalog_words 'bash zsh fish' "$cur"
         fi
         ;;
     delete-records)
         case $prev in
-        --before|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --before|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -105,7 +114,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--before --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--before --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     dump-log)
@@ -134,7 +143,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --format --decode --continue-on-corruption --max-decompressed-bytes --max-batch-bytes --version -h --help' "$cur"
+            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --format --decode --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
         fi
         ;;
     fetch)
@@ -160,7 +169,16 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --open-transactions --log-dir --follow --log-start-offset --high-watermark -f --template --format --raw --force --version -h --help' "$cur"
+            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --open-transactions --log-dir --follow --log-start-offset --high-watermark -f --template --format --raw --force -V --version -h --help' "$cur"
+        fi
+        ;;
+    help)
+        case $prev in
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-h --help' "$cur"
+        elif (( COMP_CWORD == at + 1 )); then
+            _kafkalog_words 'append compact completion delete-records dump-log fetch help recover restore retain roll spark truncate verify' "$cur"
         fi
         ;;
     recover)
@@ -172,7 +190,7 @@ _kafkalog() {
         --quarantine|--config-file|--metrics-textfile)
             return
             ;;
-        --recovery-point|--log-start-offset|--config|--now|--jobs)
+        --recovery-point|--log-start-offset|--config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -182,7 +200,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--full --salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--full --salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     restore)
@@ -197,12 +215,12 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--list --prune --older-than --force --salvage --dry-run -y --yes --format --version -h --help' "$cur"
+            _kafkalog_words '--list --prune --older-than --force --salvage -n --dry-run -y --yes --format -V --version -h --help' "$cur"
         fi
         ;;
     retain)
         case $prev in
-        --free|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --free|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -215,12 +233,12 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--explain --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--explain --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     roll)
         case $prev in
-        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -233,7 +251,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     spark)
@@ -264,12 +282,14 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf --format --version -h --help' "$cur"
+            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf --format -V --version -h --help' "$cur"
+        elif (( COMP_CWORD == at + 1 )); then
+            _kafkalog_words 'verify stats export import recover compact undo' "$cur"
         fi
         ;;
     truncate)
         case $prev in
-        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -282,12 +302,12 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --fully --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--to --fully --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
-    verify-index)
+    verify)
         case $prev in
-        --config|--now|--jobs)
+        --config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -300,7 +320,25 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine --dry-run -y --yes --now --format --jobs --version -h --help' "$cur"
+            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --format -j --jobs -V --version -h --help' "$cur"
+        fi
+        ;;
+    verify-index)
+        case $prev in
+        --config|--now|-j|--jobs)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--quarantine)
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --format -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     esac

@@ -36,9 +36,12 @@ class Outcome:
 
     quiet_codes  codes that something else reports in its own words; they count all the same
     stream       takes the findings instead of stderr, and the errors as well
+    verbose      all findings are written out, each code with why and what to do
     """
 
-    def __init__(self, quiet_codes: frozenset[str] = frozenset(), stream: JsonStream | None = None) -> None:
+    def __init__(
+        self, quiet_codes: frozenset[str] = frozenset(), stream: JsonStream | None = None, *, verbose: bool = False,
+    ) -> None:
         self._quiet, self._stream = quiet_codes, stream
         self._counts: Counter[tuple[str, str]] = Counter()  # by code and file
         self._shown: Counter[tuple[str, str]] = Counter()  # those of them that were written out
@@ -46,7 +49,7 @@ class Outcome:
         self._explained: set[str] = set()
         self._status = 0
         self._failed = False
-        self._explain = sys.stderr.isatty()
+        self._explain, self._shows_all = verbose or sys.stderr.isatty(), verbose
 
     @property
     def failed(self) -> bool:
@@ -69,7 +72,7 @@ class Outcome:
         key = (finding.code, finding.where.file)
         self._counts[key] += finding.stands_for
         place = (finding.code, _parent(finding.where.file))
-        if self._shown[key] < SHOWN_PER_CODE and self._lines[place] < SHOWN_PER_DIRECTORY:
+        if self._shows_all or (self._shown[key] < SHOWN_PER_CODE and self._lines[place] < SHOWN_PER_DIRECTORY):
             self._shown[key] += finding.stands_for
             self._lines[place] += 1
             self._show(finding)

@@ -11,6 +11,7 @@ import click
 
 from kafkalog_cli.decoders import DecoderClass
 from kafkalog_cli.help import DocumentedCommand, long_name
+from kafkalog_cli.main import ALIASES, COMMANDS, cli
 from kafkalog_cli.options import FileList
 
 if TYPE_CHECKING:
@@ -41,16 +42,49 @@ class Offered(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A command as completion sees it."""
+    """A command as completion sees it. `words`: what its first argument can be, and no other is completed as a word."""
 
     name: str
     help: str
     options: list[Offered]
+    words: tuple[str, ...] = ()
+
+
+def commands() -> dict[str, DocumentedCommand]:
+    """Every command by its name. Raises TypeError for one that does not document itself."""
+    found: dict[str, DocumentedCommand] = {}
+    context = click.Context(cli)
+    for name in sorted(COMMANDS):
+        command = cli.get_command(context, name)
+        if not isinstance(command, DocumentedCommand):
+            raise TypeError(f"{name} is no DocumentedCommand")
+        found[name] = command
+    return found
+
+
+def scripts() -> dict[str, str]:
+    """The completion script of each shell."""
+    pages = [
+        Page(name, COMMANDS[name][1].rstrip("."), offered_options(command), _words_of(command))
+        for name, command in commands().items()
+    ]
+    by_name = {page.name: page for page in pages}
+    pages += [by_name[name]._replace(name=alias) for alias, name in ALIASES.items()]
+    top = offered_options(cli)
+    return {"bash": bash(top, pages), "zsh": zsh(top, pages), "fish": fish(top, pages)}
+
+
+def _words_of(command: DocumentedCommand) -> tuple[str, ...]:
+    """What its first argument can be, empty where nobody knows."""
+    first = next((parameter for parameter in command.params if isinstance(parameter, click.Argument)), None)
+    if command.name == "help":
+        return tuple(sorted(COMMANDS))
+    return tuple(map(str, first.type.choices)) if first is not None and isinstance(first.type, click.Choice) else ()
 
 
 def offered_options(command: click.Command) -> list[Offered]:
     """The options of a command in the order of its help."""
-    ctx = click.Context(command, help_option_names=["-h", "--help"])
+    ctx = click.Context(command)
     if isinstance(command, DocumentedCommand):
         parameters = [option for _title, options in command.options_by_section(ctx) for option in options]
     else:
@@ -107,7 +141,7 @@ _kafkalog_files() {{
 }}
 
 _kafkalog() {{
-    local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} command='' i
+    local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} command='' at=0 i
     COMPREPLY=()
     # bash makes three words of --option=value
     if [[ $cur == = ]]; then
@@ -117,7 +151,7 @@ _kafkalog() {{
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         [[ ${{COMP_WORDS[i]}} == -- ]] && return
-        [[ -z $command && ${{COMP_WORDS[i]}} != -* ]] && command=${{COMP_WORDS[i]}}
+        [[ -z $command && ${{COMP_WORDS[i]}} != -* ]] && command=${{COMP_WORDS[i]}} at=$i
     done
     case $command in
     '')
@@ -135,8 +169,11 @@ def _bash_case(page: Page) -> list[str]:
     for action, options in _bash_values(page.options).items():
         lines += [f"        {'|'.join(options)})", *(f"            {line}" for line in action.splitlines()), "            ;;"]
     names = " ".join(_all_names(page.options))
-    return [*lines, "        esac", "        if [[ $cur == -* ]]; then", f"            _kafkalog_words '{names}' \"$cur\"",
-            "        fi", "        ;;"]  # fmt: skip
+    lines += ["        esac", "        if [[ $cur == -* ]]; then", f"            _kafkalog_words '{names}' \"$cur\""]
+    if page.words:
+        words = " ".join(page.words)
+        lines += ["        elif (( COMP_CWORD == at + 1 )); then", f"            _kafkalog_words '{words}' \"$cur\""]
+    return [*lines, "        fi", "        ;;"]
 
 
 def _bash_values(options: Sequence[Offered]) -> dict[str, list[str]]:
@@ -169,6 +206,8 @@ def zsh(group: Sequence[Offered], pages: Sequence[Page]) -> str:
     for page in pages:
         lines += [f"{_function(page)}() {{", "    _arguments -S \\"]
         lines += [f"        {_zsh_option(option)} \\" for option in page.options]
+        if page.words:
+            lines += [f"        '1:{page.name}:({' '.join(page.words)})' \\"]
         lines += ["        '*:file:_files'", "}", ""]
     lines += ["_kafkalog() {", "    local curcontext=$curcontext state line", "    _arguments -C \\"]
     lines += [f"        {_zsh_option(option)} \\" for option in group]
@@ -207,6 +246,9 @@ def fish(group: Sequence[Offered], pages: Sequence[Page]) -> str:
     for page in pages:
         seen = f"__fish_seen_subcommand_from {page.name}"
         lines.append(f"complete -c kafkalog -n __fish_use_subcommand -f -a {page.name} -d {_quoted(page.help)}")
+        if page.words:
+            first = f"{seen}; and test (count (commandline -opc)) -eq 2"
+            lines.append(f"complete -c kafkalog -n {_quoted(first)} -f -a {_quoted(' '.join(page.words))}")
         for option in page.options:
             lines.append(_fish(seen, option))
             if option.optional:

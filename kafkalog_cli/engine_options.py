@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkalog_cli.help import Section
-from kafkalog_cli.options import PATH, Whole, object_lines_option, version_option, yes_option
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
+from kafkalog_cli.options import (
+    PATH,
+    Whole,
+    object_lines_option,
+    quiet_option,
+    verbose_option,
+    version_option,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +31,9 @@ SETTINGS = Section("Settings", ("--config", "--config-file", "--now"))
 _OPENING = "How logs are opened"
 RECOVERING = Section(_OPENING, ("--clean-start", "--recovery-point", "--log-start-offset"))
 OPENING = Section(_OPENING, (*RECOVERING.options, "--high-watermark"))
-OUTPUT = Section("Output and work", ("--dry-run", "--yes", "--format", "--jobs", "--metrics-textfile"))
+OUTPUT = Section("Output and work", (
+    "--dry-run", "--yes", "--quiet", "--verbose", "--format", "--jobs", "--metrics-textfile",
+))
 OUTPUT_OF_ONE = OUTPUT._replace(options=tuple(name for name in OUTPUT.options if name != "--yes"))
 
 
@@ -38,18 +48,19 @@ class ConfigSetting(click.ParamType[tuple[str, str]]):
             return value
         name, equals, text = value.partition("=")
         if not equals or not name.strip():
-            self.fail(f"{value!r} is no setting: write name=value", param, ctx)
+            self.fail(f"{value!r} is not a setting: write name=value", param, ctx)
         return name.strip(), text.strip()
 
 
 _PATHS = (
     click.argument("paths", nargs=-1, type=PATH),
-    click.option("--config-file", type=PATH, metavar="FILE",
+    click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
                  help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given."),
 )
 _ONE_PATH = (
     click.argument("path", type=PATH),
-    click.option("--config-file", type=PATH, metavar="FILE", help="A broker's server.properties: settings of topics."),
+    click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
+                 help="A broker's server.properties: settings of topics."),
 )
 _OPTIONS = (
     click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
@@ -64,12 +75,14 @@ _OPTIONS = (
                  help="The log begins here: what lies below counts as deleted. Default: as the checkpoint of the log dir says, "
                  "else 0."),
     click.option("--keep-deleted", is_flag=True, help="Leave what is deleted under names that end in .deleted."),
-    click.option("--dry-run", is_flag=True, help="Do everything in memory: say what would be done, and change nothing."),
-    click.option("--jobs", type=Whole(1, 64), metavar="N",
+    click.option("--dry-run", "-n", is_flag=True, help="Do everything in memory: say what would be done, and change nothing."),
+    click.option("--jobs", "-j", type=Whole(1, 64), metavar="N",
                  help="Partitions at a time. Default: one for each processor, up to 8."),
     click.option("--metrics-textfile", type=PATH, metavar="FILE",
                  help="Write what was done under Kafka's metric names, for the textfile collector of the node exporter."),
     object_lines_option("Text, or one JSON object a line for each partition."),
+    quiet_option,
+    verbose_option,
     version_option,
 )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 EXIT_STATUS = (
     ("0", "nothing wrong"),
@@ -20,7 +20,27 @@ EXIT_STATUS = (
 )
 STATUS_NOTE = "Where several apply, the highest is returned."
 OTHER_OPTIONS = "Other options"
+VARIABLES = "KAFKALOG_"  # how the names of environment variables begin
+CONFIG_FILE_VARIABLE = f"{VARIABLES}CONFIG_FILE"  # of every command that takes --config-file
 _NAME_WIDTH = 32  # columns for the names of options, the same in every section
+_WORDS = "kafkalog.words"
+_INTRODUCTION = 11  # lines of the description in --help; the man page has all of it
+_SHORT_EXAMPLES = 2
+
+
+class HelpOption(click.Option):
+    """-h shows a short help, --help a long one. No environment variable sets it."""
+
+    def __init__(self, show: Callable[[click.Context, click.Parameter, str | None], None]) -> None:
+        super().__init__(
+            ["-h", "--help", "_help"], is_flag=True, flag_value="long", is_eager=True, expose_value=False, callback=show,
+            allow_from_autoenv=False, help="Show the help; -h shows the main options only.",
+        )
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # noqa: ARG002  # click's signature
+        """Each name with a value of its own."""
+        for name, value in (("-h", "short"), ("--help", "long")):
+            parser.add_option(obj=self, opts=[name], dest=self.name, action="store_const", const=value)
 
 
 class Example(NamedTuple):
@@ -41,15 +61,71 @@ class DocumentedCommand(click.Command):
     """A command whose help is a page: sections of options, EXAMPLES, EXIT STATUS. The man page has the same parts.
 
     sections  every option belongs to one; what no section names (--help) comes last
+    main_options  those that -h shows, by their long names
     writes    it changes files, so that status 1 can happen
     """
 
     def __init__(
-        self, *arguments: Any, examples: Sequence[Example] = (), sections: Sequence[Section] = (), writes: bool = False,
-        **values: Any,
+        self, *arguments: Any, examples: Sequence[Example] = (), sections: Sequence[Section] = (),
+        main_options: Sequence[str] = (), writes: bool = False, **values: Any,
     ) -> None:
         super().__init__(*arguments, **values)
-        self.examples, self.sections, self.writes = tuple(examples), tuple(sections), writes
+        self.examples, self.sections, self.main_options = tuple(examples), tuple(sections), tuple(main_options)
+        self.writes = writes
+        self._own_help_option: HelpOption | None = None
+        for option in self.params:
+            if isinstance(option, click.Option) and option.allow_from_autoenv:
+                others = [option.envvar] if isinstance(option.envvar, str) else []
+                option.envvar = [self.variable_of(option), *others]
+
+    def variable_of(self, option: click.Parameter) -> str:
+        """The environment variable that stands for `option`: as click's auto_envvar_prefix, but by the long name."""
+        name = f"{self.name or ''}-{long_name(option).lstrip('-')}"
+        return VARIABLES + name.replace("-", "_").upper()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words as they were given; see `words_of`."""
+        ctx.meta.setdefault(_WORDS, []).append(list(args))
+        return super().parse_args(ctx, args)
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:  # noqa: ARG002  # click's signature
+        """-h and --help, always the same object, as click wants it."""
+        if self._own_help_option is None:
+            self._own_help_option = HelpOption(_show_help)
+        return self._own_help_option
+
+    def get_short_help(self, ctx: click.Context) -> str:
+        """What -h prints: usage, the first sentence, the main options, two examples."""
+        formatter = ctx.make_formatter()
+        self.format_usage(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(_paragraphs(self.help)[0])
+        options = {long_name(option): option for option in self.get_params(ctx) if isinstance(option, click.Option)}
+        rows = [row for row in (options[name].get_help_record(ctx) for name in self.main_options) if row]
+        if rows:
+            with formatter.section("Main options"):
+                formatter.write_dl(rows, col_max=_NAME_WIDTH)
+        if isinstance(self, click.Group):
+            self.format_commands(ctx, formatter)
+        self._format_examples(formatter, self.examples[:_SHORT_EXAMPLES])
+        formatter.write_paragraph()
+        formatter.write_text(f"All options: {ctx.command_path} --help")
+        return formatter.getvalue().rstrip("\n")
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The paragraphs of the description that fit on a part of a screen; the man page has the others."""
+        paragraphs = _paragraphs(self.help)
+        shown = len(paragraphs)
+        while shown > 1 and _lines_of(ctx, paragraphs[:shown]) > _INTRODUCTION:
+            shown -= 1
+        formatter.write_paragraph()
+        for number, paragraph in enumerate(paragraphs[:shown]):
+            if number:
+                formatter.write_paragraph()
+            formatter.write_text(paragraph)
+        if shown < len(paragraphs):
+            formatter.write_paragraph()
+            formatter.write_text(f"Details: man {ctx.command_path.replace(' ', '-')}")
 
     @property
     def exit_status(self) -> tuple[tuple[str, str], ...]:
@@ -84,16 +160,50 @@ class DocumentedCommand(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples, each line whole, and the exit status."""
-        indent = " " * 4
-        if self.examples:
-            with formatter.section("EXAMPLES"):
-                for purpose, line in self.examples:
-                    formatter.write_text(purpose)
-                    formatter.write(f"{indent}{line}\n")
+        self._format_examples(formatter, self.examples)
         with formatter.section("EXIT STATUS"):
             formatter.write_dl(self.exit_status)
             formatter.write_text(STATUS_NOTE)
         super().format_epilog(ctx, formatter)
+
+    @staticmethod
+    def _format_examples(formatter: click.HelpFormatter, examples: Sequence[Example]) -> None:
+        if examples:
+            with formatter.section("EXAMPLES"):
+                for purpose, line in examples:
+                    formatter.write_text(purpose)
+                    formatter.write(f"    {line}\n")
+
+
+def _show_help(ctx: click.Context, _parameter: click.Parameter, length: str | None) -> None:
+    """-h, --help: print it and end. A callback of click's."""
+    if length is None or ctx.resilient_parsing:
+        return
+    command = ctx.command
+    if length == "short" and isinstance(command, DocumentedCommand):
+        click.echo(command.get_short_help(ctx))
+    else:
+        click.echo(ctx.get_help())
+    ctx.exit()
+
+
+def _paragraphs(text: str | None) -> list[str]:
+    """Of a docstring."""
+    return [" ".join(part.split()) for part in (text or "").split("\n\n")]
+
+
+def _lines_of(ctx: click.Context, paragraphs: Sequence[str]) -> int:
+    """Lines of a description, as wide as `ctx` shows it."""
+    formatter = ctx.make_formatter()
+    with formatter.indentation():
+        for paragraph in paragraphs:
+            formatter.write_text(paragraph)
+    return formatter.getvalue().count("\n") + len(paragraphs) - 1
+
+
+def words_of(ctx: click.Context) -> list[str]:
+    """The words that the user gave to the command."""
+    return list(ctx.meta[_WORDS][-1])
 
 
 def long_name(parameter: click.Parameter) -> str:

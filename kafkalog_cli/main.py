@@ -20,18 +20,22 @@ from kafkalog_cli.streams import colour_choice, prepare_streams
 # name → (module, one line of help)
 COMMANDS = {
     "append": ("kafkalog_cli.commands.append", "Append records to a partition."),
+    "completion": ("kafkalog_cli.commands.completion", "Print the completion script of a shell."),
     "compact": ("kafkalog_cli.commands.compact", "Delete records whose key has a later value, as the log cleaner does."),
     "delete-records": ("kafkalog_cli.commands.delete_records", "Delete the oldest records of partitions."),
     "dump-log": ("kafkalog_cli.commands.dump_log", "Print Kafka's files as text or JSON; a drop-in for kafka-dump-log."),
-    "verify-index": ("kafkalog_cli.commands.verify_index", "Compare every index of a partition with its log."),
+    "verify": ("kafkalog_cli.commands.verify_index", "Compare every index of a partition with its log."),
     "recover": ("kafkalog_cli.commands.recover", "Repair partitions as a broker does after a crash."),
     "fetch": ("kafkalog_cli.commands.fetch", "Read records as a consumer does, without a broker."),
+    "help": ("kafkalog_cli.commands.help", "Show the help of a command."),
     "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),
     "retain": ("kafkalog_cli.commands.retain", "Delete the segments that retention allows."),
     "roll": ("kafkalog_cli.commands.roll", "Begin a new segment."),
     "spark": ("kafkalog_cli.commands.spark", "Verify, recover, compact, export or import many log dirs on Spark."),
     "truncate": ("kafkalog_cli.commands.truncate", "Cut the end of partitions."),
 }
+
+ALIASES = {"verify-index": "verify"}  # another name → the command, whose page it shares
 
 _OLD_KERNELS = "the compiled kernels are older than the sources: `make build` (or pip install again)"
 
@@ -54,14 +58,14 @@ class LazyGroup(DocumentedCommand, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does it; a name that is none of ours is met with the nearest one."""
-        name = args[0]
+        name = ALIASES.get(args[0], args[0])
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
             near = [known for known in COMMANDS if known.startswith(name)] or get_close_matches(name, COMMANDS)
             hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(COMMANDS))}"
             raise click.UsageError(f"no command {name!r}; {hint}", ctx)
-        return super().resolve_command(ctx, args)
+        return super().resolve_command(ctx, [name, *args[1:]])
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in --help, without importing a command."""
@@ -71,15 +75,18 @@ class LazyGroup(DocumentedCommand, click.Group):
 
 _EXAMPLES = (
     Example("What a log directory holds, batch by batch:", "kafkalog dump-log /var/lib/kafka/data/orders-7"),
-    Example("Everything about a command:", "kafkalog dump-log --help"),
+    Example("Everything about a command:", "kafkalog help dump-log"),
 )
 
 
-@click.group(cls=LazyGroup, examples=_EXAMPLES,
-             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=LazyGroup, examples=_EXAMPLES, invoke_without_command=True, context_settings={"max_content_width": 100})
 @version_option
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Read, check, repair and maintain the files that Apache Kafka keeps in its log directories, without a broker."""
+    if ctx.invoked_subcommand is None:
+        assert isinstance(ctx.command, DocumentedCommand)
+        click.echo(ctx.command.get_short_help(ctx))
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -16,10 +16,9 @@ import click
 from engine import formats
 from engine.findings import KINDS
 from engine.formats import Layout
-from kafkalog_cli import completions
-from kafkalog_cli.completions import Page, offered_options
-from kafkalog_cli.help import STATUS_NOTE, DocumentedCommand
-from kafkalog_cli.main import COMMANDS, cli
+from kafkalog_cli.completions import commands, scripts
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, STATUS_NOTE, VARIABLES, DocumentedCommand, long_name
+from kafkalog_cli.main import ALIASES, COMMANDS, cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,18 +117,6 @@ _AS_ROOT = (
 _SPARK_AS_ROOT = "Start it as the user that owns the log dirs: root may not change those of another user with Spark."
 
 
-def commands() -> dict[str, DocumentedCommand]:
-    """Every command by its name. Raises TypeError for one that does not document itself."""
-    found: dict[str, DocumentedCommand] = {}
-    context = click.Context(cli)
-    for name in sorted(COMMANDS):
-        command = cli.get_command(context, name)
-        if not isinstance(command, DocumentedCommand):
-            raise TypeError(f"{name} is no DocumentedCommand")
-        found[name] = command
-    return found
-
-
 def generated(root: Path) -> dict[str, str]:
     """Path below `root` → content, of every man page, completion script and document with generated parts."""
     version = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
@@ -138,11 +125,12 @@ def generated(root: Path) -> dict[str, str]:
     files = {"man/kafkalog.1": man_page("kafkalog", cli, version, found)}
     for name, command in found.items():
         files[f"man/kafkalog-{name}.1"] = man_page(f"kafkalog {name}", command, version)
-    pages = [Page(name, COMMANDS[name][1].rstrip("."), offered_options(command)) for name, command in found.items()]
-    top = offered_options(cli)
-    files["completions/kafkalog.bash"] = completions.bash(top, pages)
-    files["completions/_kafkalog"] = completions.zsh(top, pages)
-    files["completions/kafkalog.fish"] = completions.fish(top, pages)
+    for alias, name in ALIASES.items():
+        files[f"man/kafkalog-{alias}.1"] = f".so man1/kafkalog-{name}.1\n"
+    shells = scripts()
+    files["completions/kafkalog.bash"] = shells["bash"]
+    files["completions/_kafkalog"] = shells["zsh"]
+    files["completions/kafkalog.fish"] = shells["fish"]
     return {**files, **documents(root)}
 
 
@@ -150,7 +138,7 @@ def man_page(
     name: str, command: DocumentedCommand, version: str, below: dict[str, DocumentedCommand] | None = None
 ) -> str:
     """One page in man(7); `below`: the commands of a group."""
-    ctx = click.Context(command, info_name=name, help_option_names=["-h", "--help"])
+    ctx = click.Context(command, info_name=name)
     dashed = name.replace(" ", "-")
     summary, *paragraphs = _paragraphs(command.help or "")
     if not below:
@@ -184,11 +172,26 @@ def man_page(
     if command.writes and not below:
         lines += [".SH ROOT", *_prose(_SPARK_AS_ROOT if name == "kafkalog spark" else _AS_ROOT)]
     lines += [".SH ENVIRONMENT"]
-    for variable, meaning in _ENVIRONMENT:
+    for variable, meaning in _variables(command):
         lines += [".TP", f".B {variable}", *_prose(meaning)]
     others = [f"kafkalog-{one}" for one in below] if below else ["kafkalog"]
     lines += [".SH SEE ALSO", ",\n".join(f".BR {_text(other)} (1)" for other in others)]
     return "\n".join([*lines, ""])
+
+
+def _variables(command: DocumentedCommand) -> Iterator[tuple[str, str]]:
+    """Environment variables of a command and what they do."""
+    options = [option for option in command.params if isinstance(option, click.Option) and option.allow_from_autoenv]
+    if any(CONFIG_FILE_VARIABLE in (option.envvar or ()) for option in options):
+        yield CONFIG_FILE_VARIABLE, "A broker's server.properties, for every command with --config-file, which overrides it."
+    if options:
+        start = f"{VARIABLES}{(command.name or '').replace('-', '_').upper()}_"
+        example = next((option for option in options if not option.is_flag), options[0])
+        yield f"{start}OPTION", (
+            f"The value of an option of this command that is not on the command line: {command.variable_of(example)} is "
+            f"{long_name(example)}. 1 sets an option without a value. Spaces separate several values."
+        )
+    yield from _ENVIRONMENT
 
 
 def _options(command: DocumentedCommand, ctx: click.Context) -> list[str]:

@@ -54,8 +54,8 @@ def check_range(
     """Raise click.BadParameter where `number`, which `value` means, lies outside its bounds."""
     if not lowest <= number <= highest:
         shown = repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
-        bound = f"too little: {lowest} is the least" if number < lowest else f"too much: at most {highest}"
-        raise click.BadParameter(f"{shown} is {bound}", ctx, param)
+        bound = f"{lowest} or greater" if number < lowest else f"{highest} or less"
+        raise click.BadParameter(f"must be {bound}, not {shown}", ctx, param)
 
 
 class Size(click.ParamType[int]):
@@ -73,7 +73,7 @@ class Size(click.ParamType[int]):
         match = _SIZE.fullmatch(value.strip())
         number = None if match is None else whole_number(match[1])
         if match is None or number is None:
-            self.fail(f"{value!r} is no size: write 1000, 64k or 16MiB", param, ctx)
+            self.fail(f"{value!r} is not a size: write 1000, 64k or 16MiB", param, ctx)
         size = number * _SCALE[match[2].lower()]
         check_range(value, size, self._least, _LARGEST, param, ctx)
         return size
@@ -91,7 +91,7 @@ class Duration(click.ParamType[int]):
         match = _DURATION.fullmatch(value.strip())
         number = None if match is None else whole_number(match[1])
         if match is None or number is None:
-            self.fail(f"{value!r} is no span of time: write 30d, 12h, 90m or 45s", param, ctx)
+            self.fail(f"{value!r} is not a span of time: write 30d, 12h, 90m or 45s", param, ctx)
         span = number * _MS[match[2].lower()]
         check_range(value, span, 0, LONG_MAX, param, ctx)
         return span
@@ -111,7 +111,7 @@ class Whole(click.ParamType[int]):
             return value
         number = whole_number(value.strip())
         if number is None:
-            self.fail(f"{value!r} is no whole number", param, ctx)
+            self.fail(f"{value!r} is not a whole number", param, ctx)
         check_range(value, number, self._lowest, self._highest, param, ctx)
         return number
 
@@ -126,7 +126,7 @@ class Ratio(click.FloatRange):
         """Text → number; click.BadParameter for anything else."""
         number = float(super().convert(value, param, ctx))
         if number != number:  # noqa: PLR0124  # that is what it is not
-            self.fail(f"{value!r} is no number", param, ctx)
+            self.fail(f"{value!r} is not a number", param, ctx)
         return number
 
 
@@ -232,8 +232,12 @@ def _kernels_are_of_these_sources() -> bool:
         return False  # they were compiled before there was a stamp
 
 
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="In text, show only partitions with problems.")
+verbose_option = click.option(
+    "--verbose", "-v", is_flag=True, help="In text, show every step and every finding, with its reason and what to do.",
+)
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, at a terminal, before what cannot be undone.")
 version_option = click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version,
+    "--version", "-V", is_flag=True, is_eager=True, expose_value=False, callback=print_version, allow_from_autoenv=False,
     help="Show the version.",
 )

@@ -17,12 +17,14 @@ from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.asking import DECLINED, Declined, Question
 from kafkalog_cli.engine_options import opening_from, paths_from
+from kafkalog_cli.help import words_of
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.quarantining import quarantines_for
-from kafkalog_cli.render_report import exit_status, json_line, stopped_line, text_lines
+from kafkalog_cli.render_report import exit_status, has_changes, json_line, stopped_line, text_lines, total_verdict
+from kafkalog_cli.total import Total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -95,7 +97,7 @@ def session(
     finally:
         if quarantines is not None:
             quarantines.say()
-    if values["dry_run"] and values["form"] == "text":
+    if values["dry_run"] and values["form"] == "text" and not values["quiet"]:
         click.echo("dry run: nothing was changed")
     return status
 
@@ -104,7 +106,7 @@ def _session(
     operation: str, values: dict[str, Any], perform: Perform, errors: list[KafkalogError], quarantines: Quarantines | None,
     metrics: Metrics, *, with_metadata: bool,
 ) -> int:
-    outcome = Outcome()
+    outcome = Outcome(verbose=values["verbose"])
     status = 0
     reports: list[Report] = []
     told: list[KafkalogError] = []  # with their partition
@@ -124,11 +126,10 @@ def _session(
                 tally.begin(manager)
                 errors += _not_permitted(manager) if values["dry_run"] and not values.get("explain") else ()
                 for report in chain(_held(manager) if opening.dry_run else (), performed):
-                    if report.failure is None:
-                        tally.done(report.directory)
-                    else:
-                        told.append(report.failure)
-                    progress.say(_shown(report, values["form"], opening))
+                    tally.done(report)
+                    told += [] if report.failure is None else [report.failure]
+                    if values["form"] != "text" or not values["quiet"] or exit_status(report):
+                        progress.say(_shown(report, values, opening))
                     status = max(status, exit_status(report))
                     if values["metrics_textfile"] is not None:
                         reports.append(report)
@@ -145,6 +146,8 @@ def _session(
             if values["form"] == "json":
                 click.echo(stopped_line(UsageError(error.format_message())))
             raise
+        if values["form"] == "text":
+            tally.say_total(quiet=values["quiet"])
         for failure in errors:
             if values["form"] == "json" and failure not in told:
                 click.echo(stopped_line(failure))
@@ -153,6 +156,14 @@ def _session(
             is_unchanged = quarantines is not None and not (values["dry_run"] or quarantines.is_used)
             _say_how_far(tally, is_unchanged=is_unchanged)
         return INTERRUPTION.status or max(status, outcome.finish())
+
+
+def _without_dry_run() -> list[str]:
+    """The command line that does what this dry run showed; empty where this is none."""
+    context = click.get_current_context()
+    words = words_of(context)
+    done = [word for word in words if word not in ("-n", "--dry-run")]
+    return [] if done == words else ["kafkalog", context.info_name or "", *done]
 
 
 def _say_how_far(tally: Tally, *, is_unchanged: bool) -> None:
@@ -176,14 +187,25 @@ class Tally:
         self._with_metadata = with_metadata
         self._manager: LogManager | None = None
         self._done: set[str] = set()
+        self._total = Total()
+        self._is_due = False
 
     def begin(self, manager: LogManager) -> None:
         """Take note of whose logs are worked on; the operation may still choose among them."""
         self._manager = manager
 
-    def done(self, directory: str) -> None:
+    def done(self, report: Report) -> None:
         """A report came."""
-        self._done.add(directory)
+        if report.failure is None:
+            self._done.add(report.directory)
+        verdict = total_verdict(report)
+        if verdict is not None:
+            self._total.add(*verdict, report.size or 0)
+        self._is_due |= has_changes(report)
+
+    def say_total(self, *, quiet: bool) -> None:
+        """Print the total, and after a dry run the command that does it."""
+        self._total.say(_without_dry_run() if self._is_due else (), quiet=quiet)
 
     def _all(self) -> list[str]:
         """The logs that operations on log dirs work on, and those that were named."""
@@ -288,7 +310,7 @@ def _spill() -> closing[Spill]:
     return closing(Spill(nameless_file))
 
 
-def _shown(report: Report, form: str, opening: Opening) -> str:
-    if form == "json":
+def _shown(report: Report, values: dict[str, Any], opening: Opening) -> str:
+    if values["form"] == "json":
         return json_line(report, dry_run=opening.dry_run)
-    return "\n".join(text_lines(report))
+    return "\n".join(text_lines(report, verbose=values["verbose"]))

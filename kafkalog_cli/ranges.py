@@ -54,7 +54,7 @@ class Instant(click.ParamType[int]):
         _check_milliseconds(str(value), 0, param, ctx)
         found = parse_instant(str(value), int(datetime.now(tz=UTC).timestamp() * 1000))
         if found is None:
-            self.fail(f"{value!r} is no time: write ISO-8601, milliseconds, or `2h ago`", param, ctx)
+            self.fail(f"{value!r} is not a time: write ISO-8601, milliseconds, or `2h ago`", param, ctx)
         if found < 0:
             self.fail(f"{value!r} lies before 1970", param, ctx)
         return found
@@ -83,7 +83,7 @@ class StartOffset(click.ParamType["int | str"]):
             return _ENDS[text]
         number = whole_number(text)
         if number is None:
-            self.fail(f"{value!r} is no offset: write a number, earliest, latest, or -N", param, ctx)
+            self.fail(f"{value!r} is not an offset: write a number, earliest, latest, or -N", param, ctx)
         check_range(text, number, LONG_MIN, LONG_MAX, param, ctx)
         return number
 
@@ -97,7 +97,7 @@ class OffsetRange(click.ParamType[tuple[int, int]]):
         """Text → (first, end); click.BadParameter for anything else."""
         match = re.fullmatch(r"\s*(-?[0-9]+)?\s*(:)?\s*(-?[0-9]+)?\s*", value)
         if match is None or not (match[1] or match[2]) or (match[3] and not match[2]):
-            self.fail(f"{value!r} is no range of offsets: write A:B, A: or :B", param, ctx)
+            self.fail(f"{value!r} is not a range of offsets: write A:B, A: or :B", param, ctx)
         first, end = whole_number(match[1] or str(LONG_MIN)), whole_number(match[3] or str(NO_END))
         assert first is not None
         assert end is not None  # the pattern says so
@@ -134,7 +134,7 @@ class TimeRange(click.ParamType[tuple[int, int]]):
         for side in value.split(separator):
             _check_milliseconds(side, LONG_MIN, param, ctx)
         if len(found) != 1:
-            why = "can be read in two ways: write FROM..TO" if found else "is no range of times: write FROM:TO, FROM: or :TO"
+            why = "can be read in two ways: write FROM..TO" if found else "is not a range of times: write FROM:TO, FROM: or :TO"
             self.fail(f"{value!r} {why} (ISO-8601, milliseconds, or `2h ago`)", param, ctx)
         return found.pop()
 
@@ -149,7 +149,7 @@ class KeyRegex(click.ParamType[re.Pattern[bytes]]):
         try:
             return re.compile(value.encode("utf-8", "surrogateescape"))
         except re.error as error:
-            self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
+            self.fail(f"{value!r} is not a regular expression: {error}", param, ctx)
 
 
 class Header(click.ParamType[tuple[bytes, bytes | None]]):

@@ -36,9 +36,9 @@ def event_status(action: Action, severity: Severity) -> int:
     return 0 if severity is Severity.INFO else 1
 
 
-def text_lines(report: Report) -> Iterator[str]:
-    """What was done, a line each, and how the log stands now."""
-    shown = _shown(report)
+def text_lines(report: Report, *, verbose: bool = False) -> Iterator[str]:
+    """What was done, a line each, and how the log stands now. `verbose`: also what was kept."""
+    shown = report.events if verbose else _shown(report)
     for event in shown:
         yield "  " + printable(_event_text(event))
     if report.failure is not None:
@@ -107,6 +107,25 @@ def _verdict(report: Report) -> str:
     return {
         Severity.INFO: "nothing was wrong", Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired, with loss",
     }[report.worst]
+
+
+def total_verdict(report: Report) -> tuple[str, Severity] | None:
+    """How the report of a partition counts in the total; None: it is of no partition."""
+    if report.failure is not None:
+        return "failed", Severity.ERROR
+    if report.segments is None:
+        return None
+    if report.is_refused or report.is_doubtful or report.has_problems_left:
+        return "with problems left", Severity.ERROR
+    fine = "without problems" if report.unread_below is None else "without problems in what was read"
+    return {
+        Severity.INFO: fine, Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired with loss",
+    }[report.worst], report.worst
+
+
+def has_changes(report: Report) -> bool:
+    """Was anything changed, or would be?"""
+    return exit_status(report) == 1 or any(event.action in _CHANGES for event in report.events)
 
 
 def _is_partly_done(report: Report) -> bool:

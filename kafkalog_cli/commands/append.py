@@ -47,6 +47,7 @@ _SECTIONS = (
     Section("What is done", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted", "--quarantine")),
     OPENING, SETTINGS, OUTPUT_OF_ONE,
 )  # fmt: skip
+_MAIN = ("--input", "--input-format", "--create", "--compression", "--quarantine", "--dry-run")
 _EXAMPLES = (
     Example("Records as JSON, one a line:", "kafkalog append --input records.jsonl data/orders-7"),
     Example("Keys and values from a pipe, on the disk line by line:",
@@ -58,7 +59,7 @@ _EXAMPLES = (
 )  # fmt: skip
 
 
-@click.command("append", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.command("append", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @one_log_options
 @quarantine_option
 @click.option("--input", "source", type=PATH, default="-", metavar="FILE", help="Read this file. Default: stdin.")
@@ -100,7 +101,9 @@ def command(**values: Any) -> int:
     0.7 takes values only, and its own entries as raw input.
 
     A log that would lose records when it is opened is refused, and so is one whose last batch is damaged: `kafkalog recover`
-    comes first. With --quarantine DIR a log that has to be recovered is truncated at the damage, as a broker does, and records
+    comes first.
+
+    With --quarantine DIR a log that has to be recovered is truncated at the damage, as a broker does, and records
     are appended there; `kafkalog restore` undoes both. The rest of a write that was cut off is truncated and reported.
     """
     return append(values)
@@ -202,10 +205,14 @@ def _check(values: dict[str, Any]) -> None:
 @contextmanager
 def _open(source: str) -> Iterator[int]:
     """A descriptor of the input. Raises UnreadableFile."""
+    import sys
+
     from engine.errors import UnreadableFile
     from engine.files import unreadable
 
     if source == "-":
+        if sys.stdin is not None and sys.stdin.isatty():
+            click.echo("reading records from the terminal; Ctrl-D at the start of a line ends them", err=True)
         yield 0
         return
     try:

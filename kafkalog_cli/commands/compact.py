@@ -39,6 +39,7 @@ _SECTIONS = (
     )),
     OPENING, SETTINGS, OUTPUT,
 )  # fmt: skip
+_MAIN = ("--explain", "--force", "--config", "--config-file", "--quarantine", "--dry-run")
 _EXAMPLES = (
     Example("Compact a partition now, however little there is to gain:",
             "kafkalog compact --force --config cleanup.policy=compact data/users-3"),
@@ -49,7 +50,7 @@ _EXAMPLES = (
 )
 
 
-@click.command("compact", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.command("compact", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @engine_options
 @quarantine_option
 @click.option("--first-dirty-offset", type=Whole(0), metavar="N",

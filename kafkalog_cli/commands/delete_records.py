@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 _SECTIONS = (
     Section("What is done", ("--before", "--keep-deleted", "--quarantine", "--no-quarantine")), OPENING, SETTINGS, OUTPUT,
 )
+_MAIN = ("--before", "--no-quarantine", "--quarantine", "--dry-run")
 _EXAMPLES = (
     Example("Delete what lies below offset 4096, as far as whole segments allow:",
             "kafkalog delete-records --before 4096 data/orders-7"),
 )
 
 
-@click.command("delete-records", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.command("delete-records", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @engine_options
 @quarantine_options
 @click.option("--before", "target", type=Whole(0), required=True, metavar="N",

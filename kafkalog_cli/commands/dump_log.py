@@ -49,6 +49,7 @@ _SECTIONS = (
     Section("Output", ("--format", "--decode")),
     Section("Damage and limits", ("--continue-on-corruption", "--max-decompressed-bytes", "--max-batch-bytes")),
 )
+_MAIN = ("--files", "--print-data-log", "--offset", "--time", "--key", "--tail", "--format", "--continue-on-corruption")
 _EXAMPLES = (
     Example("Every record of a segment, as kafka-dump-log prints it:",
             "kafkalog dump-log --print-data-log --files orders-7/00000000000000000000.log"),
@@ -66,7 +67,8 @@ _EXAMPLES = (
 )
 
 
-@click.command("dump-log", cls=KafkaCommand, examples=_EXAMPLES, sections=_SECTIONS, kafka_options=_SECTIONS[0].options)
+@click.command("dump-log", cls=KafkaCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN,
+               kafka_options=_SECTIONS[0].options)
 @click.argument("paths", nargs=-1, type=PATH)
 @click.option("--files", type=FileList(), metavar="FILE,…",
               help="Files with commas between them, as kafka-dump-log takes them.")

@@ -40,6 +40,7 @@ _SECTIONS = (
     )),
     Section("Output", ("--template", "--format", "--raw", "--force")),
 )
+_MAIN = ("--offset", "--timestamp", "--limit", "--follow", "--template", "--format")
 _EXAMPLES = (
     Example("Every value, one a line:", "kafkalog fetch data/orders-7"),
     Example("Key and value of what has the last ten offsets:",
@@ -51,7 +52,7 @@ _EXAMPLES = (
 )
 
 
-@click.command("fetch", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS)
+@click.command("fetch", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
 @click.argument("path", type=PATH)
 @click.option("--offset", type=StartOffset(), metavar="N",
               help="Begin with this offset; earliest, latest, or -N: N offsets before the end. Default: earliest.")

@@ -26,6 +26,7 @@ _SECTIONS = (
                              "--keep-deleted", "--quarantine", "--no-quarantine")),
     RECOVERING, SETTINGS, OUTPUT,
 )
+_MAIN = ("--full", "--salvage", "--mark-clean", "--config-file", "--quarantine", "--dry-run")
 _EXAMPLES = (
     Example("What would a broker drop at its next start?", "kafkalog recover --dry-run /var/lib/kafka/data"),
     Example("Repair a partition after a crash, as a broker would:", "kafkalog recover data/orders-7"),
@@ -35,7 +36,7 @@ _EXAMPLES = (
 )
 
 
-@click.command("recover", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.command("recover", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @recovering_options
 @quarantine_options
 @click.option("--full", is_flag=True, help="Check all batches from the start of the log: short for --recovery-point 0.")

@@ -34,6 +34,7 @@ _SECTIONS = (
     Section("What is done", ("--list", "--prune", "--older-than", "--force", "--salvage", "--dry-run", "--yes")),
     Section("Output", ("--format",)),
 )
+_MAIN = ("--list", "--prune", "--older-than", "--salvage", "--dry-run")
 _EXAMPLES = (
     Example("What can be undone beside a log dir, and how large is it?", "kafkalog restore --list data"),
     Example("Undo a recovery:", "kafkalog restore data.quarantine-20261121T120000Z"),
@@ -42,7 +43,7 @@ _EXAMPLES = (
 )
 
 
-@click.command("restore", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.command("restore", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("paths", nargs=-1, type=PATH)
 @click.option("--list", "lists", is_flag=True, help="Change nothing: show what can be undone, since when, and how large it is.")
 @click.option("--prune", "prunes", is_flag=True, help="Delete quarantines; needs --older-than.")
@@ -52,7 +53,7 @@ _EXAMPLES = (
               help="Put the old state back even over files that changed or came meanwhile: a new quarantine keeps these.")
 @click.option("--salvage", is_flag=True,
               help="Undo what can be undone, though the quarantine is damaged or its command was killed.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--dry-run", "-n", is_flag=True, help="Say what would be done, and change nothing.")
 @yes_option
 @object_lines_option("Text, or one JSON object a line.")
 @version_option

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _DONE = Section("What is done", ("--explain", "--free", "--as-much-as-possible", "--keep-deleted", "--quarantine"))
 _SECTIONS = (_DONE, OPENING, SETTINGS, OUTPUT)
+_MAIN = ("--explain", "--free", "--config", "--config-file", "--dry-run")
 _EXAMPLES = (
     Example("Delete what is older than a day:", "kafkalog retain --config retention.ms=86400000 data/orders-7"),
     Example("What would go now, and when will the rest?", "kafkalog retain --explain data/orders-7"),
@@ -46,7 +47,7 @@ _EXAMPLES = (
 )
 
 
-@click.command("retain", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.command("retain", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @engine_options
 @quarantine_option
 @click.option("--explain", is_flag=True, help="Change nothing: say of every segment why it goes or stays, and when it will go.")

@@ -12,10 +12,11 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
 _SECTIONS = (Section("What is done", ("--to", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
+_MAIN = ("--to", "--dry-run")
 _EXAMPLES = (Example("Close the active segment, so that retention can delete it:", "kafkalog roll data/orders-7"),)
 
 
-@click.command("roll", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.command("roll", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @engine_options
 @click.option("--to", "expected", type=Whole(0, LONG_MAX - 1), default=0, metavar="N",
               help="Begin the new segment at this offset, if the log does not end behind it.")

@@ -39,6 +39,7 @@ _SECTIONS = (
     Section("Spark", ("--master", "--conf")),
     Section("Output", ("--format",)),
 )
+_MAIN = ("--topic", "--to", "--table", "--config", "--master", "--format")
 _EXAMPLES = (
     Example("Every partition of many log dirs, replicas against each other:", "kafkalog spark verify /backups/broker-*"),
     Example("Where the bytes are:", "kafkalog spark stats --by topic /var/lib/kafka/data"),
@@ -68,7 +69,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
             raise click.UsageError(f"{job} takes no {parameter.opts[0]}, which is of {', '.join(jobs)}")
 
 
-@click.command("spark", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.command("spark", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("job", type=click.Choice([*_ON_SPARK, "undo"]))
 @click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--topic", "topics", multiple=True, metavar="NAME",
@@ -110,10 +111,15 @@ def command(
     JOB is verify (every file of every partition, and replicas of one against each other), stats (records and bytes by
     topic, key and more), export (records as a table, a folder for each topic), import (such a table back into partition
     directories, offsets and timestamps kept), recover or compact (what the commands of that name do to log dirs, a task for
-    some partitions; with their locks, and recover's quarantines). PATHS are partition directories, log directories, trees of
-    them, or quoted patterns, of import tables; every executor must see them. Needs the extra `spark` and Java 17 or 21. From
-    Python the same jobs are functions of kafkalog_spark.jobs. undo alone needs no Spark: it makes log directories what they
-    were before a write of the sink, or import, that was stopped in the middle of its commit.
+    some partitions; with their locks, and recover's quarantines), or undo.
+
+    PATHS are partition directories, log directories, trees of them, or quoted patterns, of import tables; every executor must
+    see them. Needs the extra `spark` and Java 17 or 21.
+
+    From Python the same jobs are functions of kafkalog_spark.jobs.
+
+    undo alone needs no Spark: it makes log directories what they were before a write of the sink, or import, that was stopped
+    in the middle of its commit.
     """
     _refuse_of_others(context, job)
     if job == "undo":

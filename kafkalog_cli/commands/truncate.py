@@ -15,13 +15,14 @@ _SECTIONS = (
     Section("What is done", ("--to", "--fully", "--keep-deleted", "--quarantine", "--no-quarantine")),
     OPENING, SETTINGS, OUTPUT,
 )
+_MAIN = ("--to", "--fully", "--no-quarantine", "--quarantine", "--dry-run")
 _EXAMPLES = (
     Example("Cut off everything from offset 4171 on:", "kafkalog truncate --to 4171 data/orders-7"),
     Example("Empty the partition; the next record gets offset 5000:", "kafkalog truncate --fully --to 5000 data/orders-7"),
 )
 
 
-@click.command("truncate", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.command("truncate", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @engine_options
 @quarantine_options
 @click.option("--to", "target", type=Whole(LONG_MIN, LONG_MAX - 1), required=True, metavar="N",

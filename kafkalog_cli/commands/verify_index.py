@@ -1,4 +1,4 @@
-"""kafkalog verify-index."""
+"""kafkalog verify, and its other name verify-index."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from engine.discovery.names import FileKind, file_name, is_log_file_name, parent_of, parse_file_name
 from engine.discovery.paths import discover
@@ -29,12 +30,13 @@ from engine.log.verify.partition import Verification, verify_partition
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.asking import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
-from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
-from kafkalog_cli.options import PATH, Whole, version_option, yes_option
+from kafkalog_cli.options import PATH, Whole, quiet_option, verbose_option, version_option, yes_option
 from kafkalog_cli.output import outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
+from kafkalog_cli.total import Total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -50,51 +52,66 @@ if TYPE_CHECKING:
 _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
     Section("Repair", ("--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--now")),
-    Section("Output", ("--format", "--jobs")),
+    Section("Output", ("--quiet", "--verbose", "--format", "--jobs")),
 )
+_MAIN = ("--rebuild", "--dry-run", "--config-file", "--format", "--jobs")
 _EXAMPLES = (
-    Example("All files of a partition against its log:", "kafkalog verify-index /var/lib/kafka/data/orders-7"),
+    Example("All files of a partition against its log:", "kafkalog verify /var/lib/kafka/data/orders-7"),
     Example("All partitions of a log dir; what is wrong as JSON, one object a line:",
-            "kafkalog verify-index --format jsonl /var/lib/kafka/data"),
-    Example("What is broken, made anew from the logs of a stopped broker:", "kafkalog verify-index --rebuild data/orders-7"),
+            "kafkalog verify --format jsonl /var/lib/kafka/data"),
+    Example("What is broken, made anew from the logs of a stopped broker:", "kafkalog verify --rebuild data/orders-7"),
 )
 
 
-@click.command("verify-index", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.command("verify", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("paths", nargs=-1, type=PATH)
 @click.option("--rebuild", is_flag=True, help="Make anew what is broken, from the log; a damaged log is left to `recover`.")
 @quarantine_options
 @yes_option
-@click.option("--dry-run", is_flag=True, help="With --rebuild: change nothing, say what would be written.")
+@click.option("--dry-run", "-n", is_flag=True, help="With --rebuild: change nothing, say what would be written.")
 @click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A topic setting, such as cleanup.policy, or index.interval.bytes with --rebuild; may be repeated. "
               "Overrides every other source.")
-@click.option("--config-file", type=PATH, metavar="FILE",
+@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
               help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
 @click.option("--now", type=Whole(0), metavar="MS",
               help="With --rebuild: the clock by which producers expire, in ms since 1970. Default: the machine's.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
               help="A line for each partition, one JSON document, or one JSON object a line.")
-@click.option("--jobs", type=Whole(1, 64), metavar="N", help="Read so many partitions side by side; default: one per core.")
+@click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
+@quiet_option
+@verbose_option
 @version_option
+@click.pass_context
 def command(
-    paths: tuple[str, ...], rebuild: bool, dry_run: bool, settings: tuple[tuple[str, str], ...], config_file: str | None,
-    now: int | None, form: str, jobs: int | None, quarantine: str | None, no_quarantine: bool, yes: bool,
+    context: click.Context, paths: tuple[str, ...], rebuild: bool, dry_run: bool, settings: tuple[tuple[str, str], ...],
+    config_file: str | None,
+    now: int | None, form: str, jobs: int | None, quarantine: str | None, no_quarantine: bool, yes: bool, quiet: bool,
+    verbose: bool,
 ) -> int:
     """Compare every index of a partition with its log.
 
-    Each entry of offset, time and transaction indexes, of producer snapshots and of the leader epochs is held against
-    the batches, which are read once, and their checksums are computed on the way. What is wrong is named together with
-    whether it does harm; what older brokers wrote differently is not wrong. What no checksum covers is looked at too:
-    offsets that run backwards, gaps between segments that no compaction explains, a log start behind the log's end.
-    PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Without
-    --rebuild nothing is ever written; with it, what is replaced or removed is kept in a quarantine, from which
-    `kafkalog restore` puts it back. --rebuild locks the log dir of every partition named, also of those where nothing is to be
-    rebuilt: no broker may run there.
+    PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Every batch
+    is read and its checksum is computed; every entry of the indexes, of producer snapshots and of the leader epochs is
+    compared with the batches. Without --rebuild nothing is written.
+
+    A finding says whether it does harm. What older brokers wrote differently is not wrong.
+
+    What no checksum covers is checked too: offsets that run backwards, gaps between segments that no compaction explains, a
+    log start after the log's end.
+
+    With --rebuild, what is replaced or removed is kept in a quarantine, from which `kafkalog restore` puts it back. --rebuild
+    locks the log dir of every partition named, also of those where nothing is to be rebuilt: no broker may run there.
     """
-    if not rebuild and (dry_run or now is not None or quarantine is not None or no_quarantine):
+    given = (context.get_parameter_source(name) for name in ("dry_run", "now", "quarantine", "no_quarantine"))
+    if not rebuild and ParameterSource.COMMANDLINE in given:
         raise click.UsageError("--dry-run, --now, --quarantine and --no-quarantine are for --rebuild")
-    known = settings_from(config_file, settings)
+    try:
+        known = settings_from(config_file, settings)
+    except KafkalogError as error:
+        outcome = Outcome()
+        outcome.error(error)
+        return outcome.finish()
     asked = None
     if rebuild:
         from engine.files import now_ms
@@ -103,7 +120,8 @@ def command(
         clock = now_ms() if now is None else now
         values = {"quarantine": quarantine, "no_quarantine": no_quarantine, "now": now, "form": form, "dry_run": dry_run}
         asked = Rebuild(clock, quarantines_for("verify-index --rebuild", values), dry_run=dry_run, asks=not yes)
-    return verify_all(paths_from(paths, known), form, jobs, known, asked)
+    shows = Shows(quiet=quiet, verbose=verbose)
+    return verify_all(paths_from(paths, known), form, jobs, known, asked, shows)
 
 
 _OF_A_PARTITION = frozenset((
@@ -118,6 +136,19 @@ _COUNTS = (
 )
 
 
+_NAMED = 4  # partitions that the next command names one by one
+
+
+class Shows(NamedTuple):
+    """What text shows. quiet: only partitions with problems. verbose: every finding, with why."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+
+PLAIN = Shows()
+
+
 class _Verified(NamedTuple):
     findings: list[Finding]
     verification: Verification | None
@@ -127,7 +158,8 @@ class _Verified(NamedTuple):
 
 
 def verify_all(
-    paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None
+    paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None,
+    shows: Shows = PLAIN,
 ) -> int:
     """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status.
 
@@ -139,7 +171,7 @@ def verify_all(
         outlive_output()
     out = TextBuffer(raw_stdout() if rebuild is None else outliving(raw_stdout()))
     stream = None if form == "text" else JsonStream(out, array=form == "json", ascii=sys.stdout.isatty())
-    outcome = Outcome(stream=stream)
+    outcome = Outcome(stream=stream, verbose=shows.verbose)
     tally = _Tally()
     errors: list[KafkalogError] = []
     with INTERRUPTION if writes else nullcontext():
@@ -163,8 +195,8 @@ def verify_all(
                             progress.done_with(done.path)
                         if begun is not None and done is not None and done.worst is not None:
                             result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # it looks anew
-                        _show(result, outcome, stream, progress.say)
-                        tally.done += 1
+                        _show(result, outcome, stream, progress.say, quiet=shows.quiet)
+                        tally.add(result)
             if writes and INTERRUPTION.number is not None:  # it came when all was done
                 say_interrupted(tally.text())
         except Interrupted:
@@ -178,8 +210,8 @@ def verify_all(
                 rebuild.say()
         for failure in errors:
             outcome.error(failure)
-        if rebuild is not None and rebuild.dry_run and stream is None:
-            click.echo("dry run: nothing was changed")
+        if stream is None:
+            tally.say_total(quiet=shows.quiet, is_dry_run=rebuild is not None and rebuild.dry_run)
         status = outcome.finish(INTERRUPTION.status if writes else 0)
         out.flush()
     return status
@@ -191,6 +223,34 @@ class _Tally:
     def __init__(self) -> None:
         self.directories: list[str] = []
         self.done = 0
+        self.total = Total()
+        self._damaged: list[str] = []  # partitions whose log is damaged
+        self._broken: list[str] = []  # and whose other files are
+
+    def add(self, result: _Verified) -> None:
+        """Take one partition that was read, or could not be."""
+        self.done += 1
+        done = result.verification
+        if done is None:
+            self.total.add("unreadable", Severity.ERROR, 0)
+            return
+        self.total.add(_verdict(done), _severity(done), done.bytes)
+        if done.is_log_damaged:
+            self._damaged.append(done.path)
+        elif done.is_broken:
+            self._broken.append(done.path)
+
+    def say_total(self, *, quiet: bool, is_dry_run: bool) -> None:
+        """Print the total, and the next command."""
+        if self._damaged:
+            words = ["kafkalog", "recover", "--full", "--dry-run", *_few(self._damaged)]
+        elif self._broken:
+            words = ["kafkalog", "verify", "--rebuild", *_few(self._broken)]
+        else:
+            words = []
+        self.total.say(words, quiet=quiet)
+        if is_dry_run and not quiet:
+            click.echo("dry run: nothing was changed")
 
     def text(self) -> str:
         """One line."""
@@ -324,7 +384,9 @@ def _verify(files: ReadOnlyFiles, topics: Topics, directory: str, stop: Event) -
         return _Verified(findings, None, error)
 
 
-def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None, say: Callable[[str], object]) -> None:
+def _show(
+    result: _Verified, outcome: Outcome, stream: JsonStream | None, say: Callable[[str], object], *, quiet: bool
+) -> None:
     for finding in result.repaired:
         outcome.finding(finding, repaired=True)
     for finding in result.findings:
@@ -341,6 +403,8 @@ def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None, say: C
             stream.put("rebuilt", {**text_field("path", done.path), "files": list(result.rebuilt)})
         stream.put("verification", {**text_field("path", done.path), **fields, "verdict": verdict})
         return
+    if quiet and done.worst in (None, Severity.INFO) and not result.rebuilt:
+        return
     parts = (
         f"{done.segments} segments", f"{done.batches} batches", f"{done.offset_entries + done.time_entries} index entries",
         f"{done.aborted_transactions} aborted transactions", f"{done.producer_snapshots} snapshots",
@@ -349,6 +413,18 @@ def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None, say: C
     if result.rebuilt:
         say(f"{printable(done.path)}: rebuilt {', '.join(result.rebuilt)}")
     say(f"{printable(done.path)}: {_verdict(done)} ({', '.join(parts)})")
+
+
+def _few(partitions: list[str]) -> list[str]:
+    """The partitions, or where they are many the directories that hold them."""
+    return partitions if len(partitions) <= _NAMED else sorted({parent_of(path) if "/" in path else "." for path in partitions})
+
+
+def _severity(done: Verification) -> Severity:
+    """How bad its verdict is."""
+    if done.is_log_damaged:
+        return Severity.ERROR
+    return Severity.WARNING if done.is_broken or done.worst not in (None, Severity.INFO) else Severity.INFO
 
 
 def _verdict(done: Verification) -> str:

@@ -358,7 +358,7 @@ def test_what_is_a_producers_needs_one(append, option):
 def test_a_batch_holds_a_byte_at_least(append):
     _, err, status = append("a\n", "--input-format", "text", "--batch-size", "0")
     assert status == 2
-    assert "Invalid value for '--batch-size': '0' is too little: 1 is the least" in err
+    assert "Invalid value for '--batch-size': must be 1 or greater, not '0'" in err
 
 
 def test_metrics_that_can_not_be_written_are_met_before_a_partition_is_made(tmp_path):

@@ -685,7 +685,7 @@ def test_too_small_a_map_and_no_rate_are_refused_before_anything_is_touched(log_
     for options, why in (
         (("--dedupe-buffer-size", "10"), "no room for a key"),
         (("--dedupe-buffer-size", "90", "--jobs", "2"), "an offset map of 45 bytes has no room for a key"),
-        (("--max-bytes-per-second", "0"), "'0' is too little: 1 is the least"),
+        (("--max-bytes-per-second", "0"), "must be 1 or greater, not '0'"),
     ):
         done = compact("--force", *options, log_dir)
         assert done.status == 2
@@ -728,7 +728,7 @@ def test_a_ratio_is_a_number(log_dir):
     append(log_dir, "a-0", ["a", "b", "a"])
     done = compact("--min-dirty-ratio", "nan", log_dir)
     assert done.status == 2
-    assert "'nan' is no number" in done.err
+    assert "'nan' is not a number" in done.err
 
 
 def test_one_first_dirty_offset_is_not_that_of_all_logs(log_dir):

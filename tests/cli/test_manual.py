@@ -12,7 +12,7 @@ import click
 import pytest
 
 from kafkalog_cli.completions import offered_options
-from kafkalog_cli.main import COMMANDS, cli
+from kafkalog_cli.main import ALIASES, COMMANDS, cli
 from kafkalog_cli.manual import commands, generated
 from tests.support.needs import lacking
 from tests.support.run import kafkalog
@@ -20,6 +20,7 @@ from tests.support.terminal import all_said
 
 ROOT = Path(__file__).parents[2]
 FILES = generated(ROOT)
+PAGES = sorted(path for path, text in FILES.items() if path.startswith("man/") and not text.startswith(".so "))
 
 
 @pytest.mark.parametrize("path", sorted(FILES))
@@ -86,13 +87,13 @@ def _lint(*command):
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
-@pytest.mark.parametrize("path", sorted(path for path in FILES if path.startswith("man/")))
+@pytest.mark.parametrize("path", PAGES)
 def test_mandoc_has_no_complaint(path):
     done = _lint("mandoc", "-Tlint", str(ROOT / path))
     assert (done.stdout, done.returncode) == ("", 0)
 
 
-@pytest.mark.parametrize("path", sorted(path for path in FILES if path.startswith("man/")))
+@pytest.mark.parametrize("path", PAGES)
 def test_man_has_no_complaint(path):
     done = _lint("groff", "-man", "-ww", "-Tutf8", "-z", str(ROOT / path))
     assert (done.stderr, done.returncode) == ("", 0)
@@ -119,6 +120,9 @@ TYPED = {
     "kafkalog dump-log --key-decoder-class Str": ["StringDecoder"],
     "kafkalog dump-log --key-decoder-class --pri": ["--print-data-log"],
     "kafkalog dump-log -- --fo": [],
+    "kafkalog help reco": ["recover"],
+    "kafkalog completion ": ["bash", "fish", "zsh"],
+    "kafkalog spark ver": ["verify"],
 }
 COMPLETE = r"""
 . "$1"
@@ -160,13 +164,85 @@ def test_a_command_that_is_not_there_is_met_with_the_nearest():
     done = kafkalog("dump")
     assert (done.out, done.status) == (b"", 2)
     assert "did you mean dump-log?" in done.err
-    assert "there are: append, compact, delete-records, dump-log," in kafkalog("xyz").err
+    assert "there are: append, compact, completion, delete-records, dump-log," in kafkalog("xyz").err
 
 
-def test_without_arguments_the_help_is_shown():
-    done = kafkalog()
-    assert done.status == 2
-    assert "Commands:" in done.err
+@pytest.mark.parametrize("words", [(), ("-h",), ("--help",), ("help",)])
+def test_the_overview(words):
+    done = kafkalog(*words)
+    assert (done.err, done.status) == ("", 0)
+    text = done.out.decode()
+    assert "Commands:" in text
+    for name, (_, summary) in COMMANDS.items():
+        assert f"  {name} " in text
+        assert summary.split()[0] in text
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_shows_what_help_of_the_command_shows(name):
+    done = kafkalog("help", name)
+    assert (done.err, done.status) == ("", 0)
+    assert done.out == kafkalog(name, "--help").out
+
+
+def test_help_of_a_command_that_is_not_there():
+    done = kafkalog("help", "recov")
+    assert (done.out, done.status) == (b"", 2)
+    assert "did you mean recover?" in done.err
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_short_help_fits_on_a_screen(name):
+    command, done = commands()[name], kafkalog(name, "-h")
+    assert (done.err, done.status) == ("", 0)
+    lines = done.out.decode().splitlines()
+    assert len(lines) <= 45
+    assert lines[-1] == f"All options: kafkalog {name} --help"
+    for option in command.main_options:
+        assert any(line.startswith("  ") and option in line for line in lines), option
+    assert len([line for line in lines if line.startswith("    kafkalog ")]) == min(2, len(command.examples))
+    assert len(lines) < len(kafkalog(name, "--help").out.splitlines())
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_a_long_introduction_ends_with_the_name_of_the_man_page(name):
+    introduction = []
+    for line in kafkalog(name, "--help").out.decode().splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            break
+        introduction.append(line)
+    assert len(introduction) <= 16
+    text = " ".join("\n".join(introduction).split())
+    is_whole = " ".join(commands()[name].help.split()) in text
+    assert is_whole is (f"Details: man kafkalog-{name}" not in introduction)
+
+
+@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+def test_another_name_shares_the_page(alias, name):
+    assert kafkalog(alias, "--help") == kafkalog(name, "--help") == kafkalog("help", alias)
+    assert FILES[f"man/kafkalog-{alias}.1"] == f".so man1/kafkalog-{name}.1\n"
+    assert f" {alias} " in FILES["completions/kafkalog.bash"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_the_script(shell):
+    done = kafkalog("completion", shell)
+    assert (done.err, done.status) == ("", 0)
+    name = "_kafkalog" if shell == "zsh" else f"kafkalog.{shell}"
+    assert done.out.decode() == FILES[f"completions/{name}"]
+
+
+def test_the_overview_imports_no_command():
+    code = """
+import sys
+from kafkalog_cli.main import main
+try:
+    main(["--help"])
+finally:
+    print([name for name in sys.modules if name.startswith(("kafkalog_cli.commands.", "engine.log"))])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
