@@ -21,7 +21,6 @@ from engine.kernels.tables import PIECE_FIELDS, Piece, Shown
 from engine.kernels.templates import put_by_template
 from engine.record.columns import Table
 from kafkalog_cli.app import Outcome
-from kafkalog_cli.output import raw_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,9 +39,12 @@ _LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t"))  # and tabs: terminals may have t
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
-def renderer_for(path: str, wanted: Wanted) -> tuple[Renderer, Outcome]:
-    """What shows the records of the partition at `path`, and what takes the findings. Raises UsageError."""
-    out = TextBuffer(raw_stdout())
+def renderer_for(path: str, wanted: Wanted, write: Callable[[memoryview], object]) -> tuple[Renderer, Outcome]:
+    """What shows the records of the partition at `path`, and what takes the findings. Raises UsageError.
+
+    write  takes the text, as that of a TextBuffer
+    """
+    out = TextBuffer(write)
     partition = partition_of(ReadOnlyFiles().absolute(path.rstrip("/") + "/x"))
     if wanted.form == "text":
         is_terminal = sys.stdout.isatty()
@@ -70,7 +72,9 @@ class TextRecords:
             self._part(match[1]) if constant is None else _always(constant)
             for match, constant in zip(tokens, constants, strict=True)
         ]
-        pieces = [_LETTERS[match[1]] if constant is None else constant for match, constant in zip(tokens, constants, strict=True)]
+        pieces = [
+            _LETTERS[match[1]] if constant is None else constant for match, constant in zip(tokens, constants, strict=True)
+        ]
         self._template = None if escape else Template(pieces)
 
     def run(self, run: Run, limit: int | None) -> int:
