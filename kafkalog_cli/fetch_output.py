@@ -1,10 +1,12 @@
-"""Records as text by a template of kcat's letters, or as JSON."""
+"""Records as text by a template of kcat's letters, or as JSON.
+
+A kernel writes them. Records for a terminal, which are escaped, large ones and those of Kafka 0.7 are written one by one.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING
 
 from engine.discovery.names import partition_of
@@ -12,33 +14,37 @@ from engine.dump.json_stream import JsonStream, bytes_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
-from engine.formats import RecordField
+from engine.formats import Status
 from engine.kernels.escapes import terminal_safe
+from engine.kernels.ndjson import SCHEMA
+from engine.kernels.tables import PIECE_FIELDS, Piece, Shown
+from engine.kernels.templates import put_by_template
+from engine.record.columns import Table
 from kafkalog_cli.app import Outcome
-from kafkalog_cli.output import raw_stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from engine.discovery.names import PartitionDir
-    from engine.files import Buffer
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
-    from engine.record.reader import Chunk
     from kafkalog_cli.commands.fetch import Renderer, Wanted
 
     Part = Callable[[Record], bytes]
-    Column = Callable[[Chunk, int, int], Iterable[Buffer]]
 
 _DEFAULT = r"%s\n"
+_TYPE = "fetched-record"
 _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|[^%\\]+|.", re.DOTALL)
 _LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t"))  # and tabs: terminals may have them
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
-def renderer_for(path: str, wanted: Wanted) -> tuple[Renderer, Outcome]:
-    """What shows the records of the partition at `path`, and what takes the findings. Raises UsageError."""
-    out = TextBuffer(raw_stdout())
+def renderer_for(path: str, wanted: Wanted, write: Callable[[memoryview], object]) -> tuple[Renderer, Outcome]:
+    """What shows the records of the partition at `path`, and what takes the findings. Raises UsageError.
+
+    write  takes the text, as that of a TextBuffer
+    """
+    out = TextBuffer(write)
     partition = partition_of(ReadOnlyFiles().absolute(path.rstrip("/") + "/x"))
     if wanted.form == "text":
         is_terminal = sys.stdout.isatty()
@@ -66,22 +72,20 @@ class TextRecords:
             self._part(match[1]) if constant is None else _always(constant)
             for match, constant in zip(tokens, constants, strict=True)
         ]
-        self._pieces = [match[1] if constant is None else constant for match, constant in zip(tokens, constants, strict=True)]
-        self._by_columns = not escape and all(isinstance(one, bytes) or one in _COLUMNS for one in self._pieces)
+        pieces = [
+            _LETTERS[match[1]] if constant is None else constant for match, constant in zip(tokens, constants, strict=True)
+        ]
+        self._template = None if escape else Template(pieces)
 
     def run(self, run: Run, limit: int | None) -> int:
         """Show a run of records, `limit` at most → how many."""
-        end = run.end if limit is None else min(run.end, run.first + limit)
-        if not self._by_columns:
-            for record in islice(run.records(), end - run.first):
+        run = run.at_most(limit)
+        if self._template is None:
+            for record in run.records():
                 self.record(record)
-            return end - run.first
-        columns = [
-            repeat(piece, end - run.first) if isinstance(piece, bytes) else _COLUMNS[piece](run.chunk, run.first, end)
-            for piece in self._pieces
-        ]
-        self._out.put(b"".join(chain.from_iterable(zip(*columns, strict=True))))
-        return end - run.first
+        else:
+            self._template.put(self._out, run, self.record)
+        return run.end - run.first
 
     def record(self, record: Record) -> None:
         """Show one."""
@@ -141,30 +145,6 @@ def _always(constant: bytes) -> Part:
     return lambda _record: constant
 
 
-def _numbers(field: RecordField) -> Column:
-    return lambda chunk, first, end: map(b"%d".__mod__, chunk.records.field(field)[first:end].tolist())
-
-
-def _bytes(position: RecordField, size: RecordField) -> Column:
-    def column(chunk: Chunk, first: int, end: int) -> Iterable[Buffer]:
-        data = chunk.data
-        positions, sizes = (chunk.records.field(field)[first:end].tolist() for field in (position, size))
-        return [data[at : at + count] if count > 0 else b"" for at, count in zip(positions, sizes, strict=True)]
-
-    return column
-
-
-# what can be had of many records at once
-_COLUMNS: dict[str, Column] = {
-    "s": _bytes(RecordField.VALUE_POSITION, RecordField.VALUE_SIZE),
-    "k": _bytes(RecordField.KEY_POSITION, RecordField.KEY_SIZE),
-    "S": _numbers(RecordField.VALUE_SIZE),
-    "K": _numbers(RecordField.KEY_SIZE),
-    "o": _numbers(RecordField.OFFSET),
-    "T": _numbers(RecordField.TIMESTAMP),
-}
-
-
 def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
@@ -183,6 +163,44 @@ _PARTS: dict[str, Part] = {
 }
 
 
+_LETTERS = {
+    "s": Shown.VALUE, "k": Shown.KEY, "S": Shown.VALUE_SIZE, "K": Shown.KEY_SIZE, "R": Shown.BINARY_VALUE_SIZE,
+    "o": Shown.OFFSET, "T": Shown.TIMESTAMP, "h": Shown.HEADERS,
+}  # fmt: skip
+
+
+class Template:
+    """What kernels write of every record: constants and fields, one after the other."""
+
+    def __init__(self, pieces: list[bytes | Shown]) -> None:
+        self._constants = b"".join(piece for piece in pieces if isinstance(piece, bytes))
+        self._pieces = Table(PIECE_FIELDS, len(pieces) + 1)  # the last one is an empty constant: no table is empty
+        at = 0
+        for column, piece in enumerate(pieces):
+            if isinstance(piece, bytes):
+                self._pieces.table[Piece.START, column], self._pieces.table[Piece.SIZE, column] = at, len(piece)
+                at += len(piece)
+            else:
+                self._pieces.table[Piece.KIND, column] = piece
+
+    def put(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
+        """Write a run of records; `put_large` writes one that an empty buffer has no room for."""
+        record, status, chunk = run.first, int(Status.FULL), run.chunk
+        while status == Status.FULL:
+            out.at, record, status = put_by_template(
+                out.data, out.at, chunk.data, chunk.batches.table, chunk.records.table, record, run.end,
+                self._pieces.table, self._constants,
+            )  # fmt: skip
+            if status == Status.FULL and out.at:
+                out.flush()
+            elif status == Status.FULL:
+                for large in run._replace(first=record, end=record + 1).records():
+                    put_large(large)
+                record += 1
+        if status != Status.END:
+            raise AssertionError("records, batches and bytes that do not fit each other")
+
+
 class JsonRecords:
     """Each record as a JSON object."""
 
@@ -192,12 +210,18 @@ class JsonRecords:
         if partition is not None:
             topic = partition.topic.encode("utf-8", "surrogateescape")
             self._of = {**bytes_field("topic", topic), "partition": partition.partition}
+        head = stream.text({"type": _TYPE, "schema": SCHEMA, **self._of})[:-1]
+        self._template = None if stream.ascii else Template([
+            b"," + head if stream.array else head, b',"offset":', Shown.OFFSET, b',"timestamp":', Shown.TIMESTAMP,
+            b',"timestamp_type":"', Shown.TIMESTAMP_TYPE, b'","leader_epoch":', Shown.LEADER_EPOCH, b',"key', Shown.JSON_KEY,
+            b',"value', Shown.JSON_VALUE, b',"headers":[', Shown.JSON_HEADERS, b"]}\n",
+        ])  # fmt: skip
 
     def record(self, record: Record) -> None:
         """Show one."""
         batch = record.batch
         kind = "LogAppendTime" if batch.is_log_append_time else "CreateTime" if batch.magic else "NoTimestampType"
-        self._stream.put("fetched-record", {
+        self._stream.put(_TYPE, {
             **self._of, "offset": record.offset, "timestamp": record.timestamp, "timestamp_type": kind,
             "leader_epoch": batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None,
             **bytes_field("key", record.key), **bytes_field("value", record.value),
@@ -206,10 +230,18 @@ class JsonRecords:
 
     def run(self, run: Run, limit: int | None) -> int:
         """Show a run of records, `limit` at most → how many."""
-        count = run.end - run.first if limit is None else min(limit, run.end - run.first)
-        for record in islice(run.records(), count):
+        run, counts, begun = run.at_most(limit), self._stream.counts, run.first
+        if self._template is None:
+            begun = run.end
+        elif self._stream.array and not counts.total():
+            begun = min(run.first + 1, run.end)  # no comma is in front of the first object
+        for record in run._replace(end=begun).records():
             self.record(record)
-        return count
+        if self._template is not None:
+            before = counts[_TYPE]
+            self._template.put(self._stream.out, run._replace(first=begun), self.record)
+            counts[_TYPE] = before + run.end - begun  # with the large ones, which counted themselves
+        return run.end - run.first
 
     def flush(self) -> None:
         """Hand out what was shown."""

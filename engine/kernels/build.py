@@ -13,6 +13,7 @@ KERNELS = (
     "encode",
     "json_strings",
     "ndjson",
+    "templates",
     "placement",
     "recovery",
     "producers",

@@ -12,7 +12,7 @@ from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, cont
 from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
 from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
-from cython.cimports.engine.kernels.words import advance, boolean, number, put
+from cython.cimports.engine.kernels.words import advance, boolean, number, put, timestamp_type
 
 SCHEMA = 1  # version of the objects' schema; the literals below say it too
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # a record object without headers, key and value
@@ -31,17 +31,6 @@ def _codec(out: cython.uchar[::1], at: cython.Py_ssize_t, codec: cython.longlong
     at = put(out, at, b'"unknown(', 9)
     at = number(out, at, codec)
     return put(out, at, b')"', 2)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _timestamp_type(out: cython.uchar[::1], at: cython.Py_ssize_t, magic: cython.longlong,
-                    attributes: cython.longlong) -> cython.Py_ssize_t:
-    if magic == 0: return put(out, at, b',"timestamp_type":"NoTimestampType"', 35)
-    if attributes & fields.TIMESTAMP_TYPE_FLAG: return put(out, at, b',"timestamp_type":"LogAppendTime"', 33)
-    return put(out, at, b',"timestamp_type":"CreateTime"', 30)
 
 
 @cython.cfunc
@@ -93,8 +82,9 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
         at = number(out, at, batches[fields.B_BASE_TIMESTAMP, row])
     at = put(out, at, b',"max_timestamp":', 17)
     at = number(out, at, batches[fields.B_MAX_TIMESTAMP, row])
-    at = _timestamp_type(out, at, magic, attributes)
-    at = put(out, at, b',"compression":', 15)
+    at = put(out, at, b',"timestamp_type":"', 19)
+    at = timestamp_type(out, at, magic, attributes)
+    at = put(out, at, b'","compression":', 16)
     at = _codec(out, at, attributes & fields.CODEC_MASK)
     at = put(out, at, b',"crc":', 7)
     at = number(out, at, batches[fields.B_CRC, row])
@@ -103,11 +93,7 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
     return put(out, at, b'}\n', 2)
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _headers_room(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, count: cython.longlong,
-                  escape: cython.bint) -> cython.Py_ssize_t:
+def headers_room(data, at, count, escape):
     """Bytes that the objects of `count` headers from `at` on take; −1: there are no such headers."""
     size: cython.longlong
     needed: cython.Py_ssize_t = 0
@@ -124,11 +110,8 @@ def _headers_room(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, 
     return needed
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _headers(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
-             position: cython.Py_ssize_t, count: cython.longlong, escape: cython.bint) -> cython.Py_ssize_t:
+def put_headers(out, at, data, position, count, escape):
+    """Write those objects, with commas between them → the position behind them."""
     index: cython.longlong
     size: cython.longlong
     for index in range(count):
@@ -159,8 +142,9 @@ def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[
     more: cython.longlong
     at = put(out, at, b',"timestamp":', 13)
     at = number(out, at, records[fields.R_TIMESTAMP, record])
-    at = _timestamp_type(out, at, batches[fields.B_MAGIC, row], batches[fields.B_ATTRIBUTES, row])
-    at = put(out, at, b',"key_size":', 12)
+    at = put(out, at, b',"timestamp_type":"', 19)
+    at = timestamp_type(out, at, batches[fields.B_MAGIC, row], batches[fields.B_ATTRIBUTES, row])
+    at = put(out, at, b'","key_size":', 13)
     at = number(out, at, records[fields.R_KEY_SIZE, record])
     at = put(out, at, b',"value_size":', 14)
     at = number(out, at, records[fields.R_VALUE_SIZE, record])
@@ -173,8 +157,8 @@ def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[
             at = put(out, at, b'-1', 2)
         at = put(out, at, b',"headers":[', 12)
         if records[fields.R_HEADER_COUNT, record] > 0:
-            at = _headers(out, at, data, records[fields.R_HEADERS_POSITION, record],
-                          records[fields.R_HEADER_COUNT, record], escape)
+            at = put_headers(out, at, data, records[fields.R_HEADERS_POSITION, record],
+                             records[fields.R_HEADER_COUNT, record], escape)
         return put(out, at, b']', 1)
     at = put(out, at, b',"crc":', 7)
     at = number(out, at, records[fields.R_CRC, record])
@@ -207,8 +191,8 @@ def _record_object(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.P
             value_text = text_size_of(data, value, value_size, escape)
             needed += field_room(value_size, value_text)
     if flags & fields.META and records[fields.R_HEADER_COUNT, record] > 0 and not is_legacy(batches, row):
-        headers = _headers_room(data, records[fields.R_HEADERS_POSITION, record], records[fields.R_HEADER_COUNT, record],
-                                escape)
+        headers = headers_room(data, records[fields.R_HEADERS_POSITION, record], records[fields.R_HEADER_COUNT, record],
+                               escape)
         if headers < 0: return at, fields.BAD_START
         needed += headers
     if needed > room - at: return at, fields.FULL

@@ -7,6 +7,7 @@ T_…, FLAW_…     Trait and Flaw, of `admission`          C_…, MAP_…   Cou
 TXN_…    TxnBatch, TxnState and TxnFlag, of `transactions`
 ASK, DROP …     Verdict and Fate, of compaction         CHECK_…, DOUBT_…   Check, OffsetDoubt and TimeDoubt, of `verify`
 TABLE_…, BOUND_…, TAKEN_…, KEPT_…   TableState, Bound, Taken and Kept, of `producers`        PARSED_…   Parsed, of `lines`
+PIECE_…, SHOW_…   Piece and Shown, of `templates`
 """
 
 from enum import IntEnum
@@ -207,6 +208,39 @@ KEPT_BATCHES = 5  # of each producer
 KEPT_BATCH_FIELDS = len(Kept) - 1
 KEPT_FIELDS = 1 + KEPT_BATCHES * KEPT_BATCH_FIELDS
 
+# ---- templates
+
+
+class Piece(IntEnum):
+    """Fields of a table of pieces, which are written one after the other for every record."""
+
+    KIND = 0  # of Shown
+    START = 1  # where a constant begins among the constants
+    SIZE = 2  # its bytes
+
+
+class Shown(IntEnum):
+    """What a piece writes."""
+
+    CONSTANT = 0
+    OFFSET = 1
+    TIMESTAMP = 2
+    KEY_SIZE = 3  # −1 of null
+    VALUE_SIZE = 4
+    BINARY_VALUE_SIZE = 5  # in four bytes, big-endian
+    KEY = 6  # its bytes; none of null
+    VALUE = 7
+    HEADERS = 8  # name=value,name=NULL
+    TIMESTAMP_TYPE = 9  # as Kafka names it
+    LEADER_EPOCH = 10  # `null` where there is none
+    JSON_KEY = 11  # what follows `"key`: `":null`, `":"text"` or `_b64":"base64"`
+    JSON_VALUE = 12
+    JSON_HEADERS = 13  # objects with commas between them
+
+
+PIECE_FIELDS = len(Piece)
+LAST_SHOWN = int(max(Shown))
+
 # ---- lines
 
 
@@ -223,5 +257,6 @@ for _prefix, _kind in (
     ("T_", Trait), ("FLAW_", Flaw), ("", Verdict), ("C_", Count), ("MAP_", MapState), ("TXN_", TxnBatch), ("TXN_", TxnState),
     ("TXN_", TxnFlag), ("", Fate), ("CHECK_", Check), ("DOUBT_", OffsetDoubt), ("DOUBT_", TimeDoubt),
     ("TABLE_", TableState), ("BOUND_", Bound), ("TAKEN_", Taken), ("KEPT_", Kept), ("PARSED_", Parsed), ("ZSTD_", Zstd),
+    ("PIECE_", Piece), ("SHOW_", Shown),
 ):  # fmt: skip
     globals().update({_prefix + _name: int(_one) for _name, _one in _kind.__members__.items()})

@@ -20,6 +20,7 @@ from cython.cimports.engine.kernels.words import (
     number,
     put,
     sequence_size,
+    timestamp_type,
     unicode_escape,
 )
 
@@ -117,17 +118,6 @@ def _codec(out: cython.uchar[::1], at: cython.Py_ssize_t, codec: cython.longlong
 
 
 @cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _timestamp_type(out: cython.uchar[::1], at: cython.Py_ssize_t, magic: cython.longlong,
-                    attributes: cython.longlong) -> cython.Py_ssize_t:
-    if magic == 0: return put(out, at, b"NoTimestampType", 15)
-    if attributes & fields.TIMESTAMP_TYPE_FLAG: return put(out, at, b"LogAppendTime", 13)
-    return put(out, at, b"CreateTime", 10)
-
-
-@cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.longlong[:, ::1],
@@ -173,7 +163,7 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
     at = put(out, at, b" position: ", 11)
     at = number(out, at, base + batches[fields.B_POSITION, row])
     at = put(out, at, b" ", 1)
-    at = _timestamp_type(out, at, magic, attributes)
+    at = timestamp_type(out, at, magic, attributes)
     at = put(out, at, b": ", 2)
     at = number(out, at, batches[fields.B_MAX_TIMESTAMP, row])
     at = put(out, at, b" size: ", 7)
@@ -241,7 +231,7 @@ def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[
     at = put(out, at, b"| offset: ", 10)
     at = number(out, at, records[fields.R_OFFSET, record])
     at = put(out, at, b" ", 1)
-    at = _timestamp_type(out, at, batches[fields.B_MAGIC, row], batches[fields.B_ATTRIBUTES, row])
+    at = timestamp_type(out, at, batches[fields.B_MAGIC, row], batches[fields.B_ATTRIBUTES, row])
     at = put(out, at, b": ", 2)
     at = number(out, at, records[fields.R_TIMESTAMP, record])
     at = put(out, at, b" keySize: ", 10)

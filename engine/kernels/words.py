@@ -2,8 +2,8 @@
 """What the kernels that print share: numbers, UTF-8 and sequence numbers.
 
 Typed in words.pxd, so that other kernels call these as C: `out` and `data` are pointers, since a memoryview would be copied
-for every call. words.pxd has also what is inlined: `put`, `number`, `boolean`, `sequence_size`, `character` and
-`unicode_escape`, which take memoryviews.
+for every call. words.pxd has also what is inlined: `put`, `number`, `boolean`, `timestamp_type`, `sequence_size`,
+`character` and `unicode_escape`, which take memoryviews.
 """
 
 from array import array

@@ -21,10 +21,11 @@ from engine.log.logdir.tiered import not_read, remote_log_start
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Size, Whole, version_option
+from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.ranges import EARLIEST, LATEST, Instant, StartOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.files import OpenFile
     from engine.findings import Finding
@@ -145,6 +146,14 @@ class Renderer(Protocol):
 
 def fetch(path: str, wanted: Wanted) -> int:
     """Read and show what is wanted of the partition at `path` → exit status."""
+    with BackgroundWriter(raw_stdout()) as output:
+        write = raw_stdout() if wanted.follow else output.write  # --follow ends as soon as its reader does
+        status = _show(path, wanted, write)
+        output.drain()
+    return status
+
+
+def _show(path: str, wanted: Wanted, write: Callable[[memoryview], object]) -> int:
     renderer: Renderer | None = None
     outcome = Outcome()
     try:
@@ -153,7 +162,7 @@ def fetch(path: str, wanted: Wanted) -> int:
         if not wanted.raw:
             from kafkalog_cli.fetch_output import renderer_for
 
-            renderer, outcome = renderer_for(path, wanted)
+            renderer, outcome = renderer_for(path, wanted, write)
         if is_log_07(ReadOnlyFiles(), path):
             from kafkalog_cli.fetch_07 import fetch_07
 

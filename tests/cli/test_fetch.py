@@ -153,14 +153,6 @@ def test_nothing_is_changed(logs, tmp_path):
     os.chmod(tmp_path / "u-plain-1", 0o700)
 
 
-def test_many_at_once_or_one_by_one_is_the_same(logs):
-    for path in ("clean/d1/edge-keys_and.headers-0", "clean/d0/tx-0", "clean/d0/unicode_text-and.bytes-0"):
-        quick = fetch("-f", "%o|%T|%k|%s|%K|%S|%t-%p%%<<END>>", path, cwd=logs).out.split(b"<<END>>")
-        slow = fetch("-f", "%o|%T|%k|%s|%K|%S|%t-%p%%%h<<END>>", path, cwd=logs).out.split(b"<<END>>")  # with headers one by one
-        assert len(quick) == len(slow) > 10
-        assert all(full.startswith(part) for part, full in zip(quick, slow, strict=True))
-
-
 def test_limit_counts_records(logs):
     path = "clean/d1/bulk-0"
     everything = offsets(fetch("-f", "%o ", path, cwd=logs))

@@ -46,6 +46,10 @@ class Run(NamedTuple):
     base: int  # file position that the positions of the chunk's batches count from
     path: str  # of the .log
 
+    def at_most(self, limit: int | None) -> Run:
+        """The first `limit` of the records; None: all of them."""
+        return self if limit is None else self._replace(end=min(self.end, self.first + limit))
+
     def records(self) -> Iterator[Record]:
         """The records as objects, with copies of their bytes."""
         rows = self.chunk.records.field(RecordField.BATCH)

@@ -1,0 +1,207 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Columns → records by a template, straight into a byte buffer: constants and fields of a record, one after the other.
+
+The text of `fetch --template` and its JSON objects are templates. Bytes are written as they are, but for the JSON fields, which
+are what `ndjson` writes.
+"""
+
+import cython
+from cython.cimports.engine.kernels import fields, tables
+from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
+from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
+from cython.cimports.engine.kernels.ndjson import headers_room, put_headers
+from cython.cimports.engine.kernels.numbers import copy_bytes, put_int, varint
+from cython.cimports.engine.kernels.predicates import is_legacy
+from cython.cimports.engine.kernels.words import number, put, timestamp_type
+
+_PIECE_LIMIT = cython.declare(cython.Py_ssize_t, 20)  # bytes: a number of 64 bits, and what no key, value or header is part of
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _fixed_room(pieces: cython.longlong[:, ::1], constants: cython.const[cython.uchar][::1],
+                room: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Bytes that a record takes besides key, value and headers; beyond `room`: too many; −1: pieces that do not exist."""
+    index: cython.Py_ssize_t
+    needed: cython.Py_ssize_t = 0
+    kind: cython.longlong
+    size: cython.longlong
+    for index in range(pieces.shape[1]):
+        kind = pieces[tables.PIECE_KIND, index]
+        size = _PIECE_LIMIT
+        if kind < 0 or kind > tables.LAST_SHOWN: return -1
+        if kind == tables.SHOW_CONSTANT:
+            size = pieces[tables.PIECE_SIZE, index]
+            if size < 0 or size > constants.shape[0]: return -1
+            if not 0 <= pieces[tables.PIECE_START, index] <= constants.shape[0] - size: return -1
+        needed = room + 1 if size > room - needed else needed + size
+    return needed
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _header_texts_room(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t,
+                       count: cython.longlong) -> cython.Py_ssize_t:
+    """Bytes that `count` headers from `at` on take as name=value; −1: there are no such headers."""
+    size: cython.longlong
+    needed: cython.Py_ssize_t = 0
+    end: cython.Py_ssize_t = data.shape[0]
+    for _ in range(count):
+        size, at = varint(data, at, end)
+        if at < 0 or size < 0 or size > end - at: return -1
+        needed += size + 6  # a comma, `=`, NULL
+        size, at = varint(data, at + size, end)
+        if at < 0 or size > end - at: return -1
+        if size > 0:
+            needed += size
+            at += size
+    return needed
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_header_texts(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
+                      position: cython.Py_ssize_t, count: cython.longlong) -> cython.Py_ssize_t:
+    """Write headers as name=value, with commas between them."""
+    index: cython.longlong
+    size: cython.longlong
+    for index in range(count):
+        if index > 0: at = put(out, at, b",", 1)
+        size, position = varint(data, position, data.shape[0])
+        at = copy_bytes(out, at, data, position, size)
+        at = put(out, at, b"=", 1)
+        size, position = varint(data, position + size, data.shape[0])
+        if size < 0:
+            at = put(out, at, b"NULL", 4)
+        else:
+            at = copy_bytes(out, at, data, position, size)
+            position += size
+    return at
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t))
+def _contents_room(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1],
+                   records: cython.longlong[:, ::1], record: cython.Py_ssize_t, pieces: cython.longlong[:, ::1],
+                   room: cython.Py_ssize_t):
+    """(bytes that key, value and headers take, what `string_size` says of the key, of the value).
+
+    The first is beyond `room` where there is no room for them, −1 where there are no such headers.
+    """
+    index: cython.Py_ssize_t
+    needed: cython.Py_ssize_t = 0
+    key_text: cython.Py_ssize_t = 0
+    value_text: cython.Py_ssize_t = 0
+    more: cython.Py_ssize_t
+    key_size: cython.Py_ssize_t = max(records[fields.R_KEY_SIZE, record], 0)
+    value_size: cython.Py_ssize_t = max(records[fields.R_VALUE_SIZE, record], 0)
+    headers: cython.longlong = records[fields.R_HEADER_COUNT, record]
+    if headers < 0 or is_legacy(batches, records[fields.R_BATCH, record]): headers = 0
+    for index in range(pieces.shape[1]):
+        kind: cython.longlong = pieces[tables.PIECE_KIND, index]
+        if kind < tables.SHOW_KEY:
+            continue
+        more = 0
+        if kind == tables.SHOW_KEY: more = key_size
+        elif kind == tables.SHOW_VALUE: more = value_size
+        elif kind == tables.SHOW_JSON_KEY:
+            if key_size > 0: key_text = text_size_of(data, records[fields.R_KEY_POSITION, record], key_size, False)
+            more = field_room(key_size, key_text)
+        elif kind == tables.SHOW_JSON_VALUE:
+            if value_size > 0: value_text = text_size_of(data, records[fields.R_VALUE_POSITION, record], value_size, False)
+            more = field_room(value_size, value_text)
+        elif headers > 0 and kind == tables.SHOW_JSON_HEADERS:
+            more = headers_room(data, records[fields.R_HEADERS_POSITION, record], headers, False)
+        elif headers > 0 and kind == tables.SHOW_HEADERS:
+            more = _header_texts_room(data, records[fields.R_HEADERS_POSITION, record], headers)
+        if more < 0: return -1, key_text, value_text
+        if more > room - needed: return room + 1, key_text, value_text
+        needed += more
+    return needed, key_text, value_text
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.int))
+def _put_record(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.Py_ssize_t,
+                data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], records: cython.longlong[:, ::1],
+                record: cython.Py_ssize_t, pieces: cython.longlong[:, ::1], constants: cython.const[cython.uchar][::1]):
+    """room  what is left of `out` behind the pieces of fixed size"""
+    index: cython.Py_ssize_t
+    kind: cython.longlong
+    row: cython.Py_ssize_t = records[fields.R_BATCH, record]
+    key: cython.Py_ssize_t = records[fields.R_KEY_POSITION, record]
+    value: cython.Py_ssize_t = records[fields.R_VALUE_POSITION, record]
+    key_size: cython.Py_ssize_t = max(records[fields.R_KEY_SIZE, record], -1)
+    value_size: cython.Py_ssize_t = max(records[fields.R_VALUE_SIZE, record], -1)
+    headers: cython.longlong = 0 if is_legacy(batches, row) else records[fields.R_HEADER_COUNT, record]
+    needed, key_text, value_text = _contents_room(data, batches, records, record, pieces, room)
+    if needed < 0: return at, fields.BAD_START
+    if needed > room: return at, fields.FULL
+    for index in range(pieces.shape[1]):
+        kind = pieces[tables.PIECE_KIND, index]
+        if kind == tables.SHOW_CONSTANT:
+            at = copy_bytes(out, at, constants, pieces[tables.PIECE_START, index], pieces[tables.PIECE_SIZE, index])
+        elif kind == tables.SHOW_OFFSET: at = number(out, at, records[fields.R_OFFSET, record])
+        elif kind == tables.SHOW_TIMESTAMP: at = number(out, at, records[fields.R_TIMESTAMP, record])
+        elif kind == tables.SHOW_KEY_SIZE: at = number(out, at, key_size)
+        elif kind == tables.SHOW_VALUE_SIZE: at = number(out, at, value_size)
+        elif kind == tables.SHOW_BINARY_VALUE_SIZE: at = put_int(out, at, value_size, 4)
+        elif kind == tables.SHOW_KEY: at = copy_bytes(out, at, data, key, max(key_size, 0))
+        elif kind == tables.SHOW_VALUE: at = copy_bytes(out, at, data, value, max(value_size, 0))
+        elif kind == tables.SHOW_TIMESTAMP_TYPE:
+            at = timestamp_type(out, at, batches[fields.B_MAGIC, row], batches[fields.B_ATTRIBUTES, row])
+        elif kind == tables.SHOW_LEADER_EPOCH:
+            if batches[fields.B_LEADER_EPOCH, row] < 0: at = put(out, at, b"null", 4)
+            else: at = number(out, at, batches[fields.B_LEADER_EPOCH, row])
+        elif kind == tables.SHOW_JSON_KEY: at = put_field(out, at, data, key, key_size, key_text, False)
+        elif kind == tables.SHOW_JSON_VALUE: at = put_field(out, at, data, value, value_size, value_text, False)
+        elif headers > 0 and kind == tables.SHOW_JSON_HEADERS:
+            at = put_headers(out, at, data, records[fields.R_HEADERS_POSITION, record], headers, False)
+        elif headers > 0:
+            at = _put_header_texts(out, at, data, records[fields.R_HEADERS_POSITION, record], headers)
+    return at, fields.END
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
+def put_by_template(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
+                    batches: cython.longlong[:, ::1], records: cython.longlong[:, ::1], record: cython.Py_ssize_t,
+                    last_record: cython.Py_ssize_t, pieces: cython.longlong[:, ::1],
+                    constants: cython.const[cython.uchar][::1]):
+    """Records record … last_record − 1, each by all `pieces` → (position behind the text, next record, status).
+
+    data       the bytes that hold the records
+    pieces     a table of Piece, whose constants lie in `constants`
+    status     END, or FULL: write out[:at] away and call again; FULL with at == 0 means that `out` is too small for this
+               record; BAD_START: arguments that do not fit each other, or columns of bytes or of a batch that are not there:
+               nothing of the record is written, nor of those that are looked at together with it
+    """
+    room: cython.Py_ssize_t = out.shape[0]
+    believed: cython.Py_ssize_t = record  # the records before it have been looked at
+    status: cython.int
+    fixed: cython.Py_ssize_t
+    if at < 0 or at > room or record < 0 or last_record > records.shape[1]: return at, record, fields.BAD_START
+    if pieces.shape[0] != tables.PIECE_FIELDS or records.shape[0] < fields.R_FIELDS: return at, record, fields.BAD_START
+    with cython.nogil:
+        fixed = _fixed_room(pieces, constants, room)
+        if fixed < 0: return at, record, fields.BAD_START
+        while record < last_record:
+            if record == believed:
+                believed = min(record + BLOCK, last_record)
+                if not batches_are_there(records, record, believed, batches.shape[1]): return at, record, fields.BAD_START
+                if not contents_are_there(data, records, record, believed): return at, record, fields.BAD_START
+            if fixed > room - at: return at, record, fields.FULL
+            at, status = _put_record(out, at, room - at - fixed, data, batches, records, record, pieces, constants)
+            if status != fields.END: return at, record, status
+            record += 1
+        return at, record, fields.END
