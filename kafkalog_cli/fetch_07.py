@@ -15,7 +15,7 @@ from engine.kafka07.file import iterate_file, tail_problem, walk
 from engine.kafka07.log import open_log_07
 from engine.kafka07.segment import Config07, OffsetOutOfRange07
 from engine.overlay import OverlayFiles
-from kafkalog_cli.commands.fetch import send
+from kafkalog_cli.fetch_output import send
 from kafkalog_cli.ranges import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine.record.batch import Record
     from engine.record.damage import Problem
     from kafkalog_cli.app import Outcome
-    from kafkalog_cli.commands.fetch import Renderer, Wanted
+    from kafkalog_cli.fetch_output import Renderer, Wanted
 
 
 class _Batch(NamedTuple):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from engine.discovery.names import partition_of
 from engine.dump.json_stream import JsonStream, bytes_field
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.discovery.names import PartitionDir
+    from engine.files import OpenFile
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
-    from kafkalog_cli.commands.fetch import Renderer, Wanted
 
     Part = Callable[[Record], bytes]
 
@@ -37,6 +38,39 @@ _TYPE = "fetched-record"
 _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|[^%\\]+|.", re.DOTALL)
 _LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t"))  # and tabs: terminals may have them
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the command line asks for."""
+
+    offset: int | str | None
+    timestamp: int | None
+    max_bytes: int | None
+    limit: int | None
+    isolation: str
+    open_transactions: str | None
+    log_dirs: tuple[str, ...]
+    follow: bool
+    log_start_offset: int | None
+    high_watermark: int | None
+    template: str | None
+    form: str
+    raw: bool
+    force: bool
+
+
+class Renderer(Protocol):
+    """Shows records."""
+
+    def run(self, run: Run, limit: int | None) -> int:
+        """Show a run of records, `limit` at most → how many."""
+
+    def record(self, record: Record) -> None:
+        """Show one."""
+
+    def flush(self) -> None:
+        """Hand out what was shown up to here."""
 
 
 def renderer_for(path: str, wanted: Wanted, write: Callable[[memoryview], object]) -> tuple[Renderer, Outcome]:
@@ -246,3 +280,13 @@ class JsonRecords:
     def flush(self) -> None:
         """Hand out what was shown."""
         self._stream.out.flush()
+
+
+def send(file: OpenFile, position: int, size: int) -> None:
+    """Bytes of a file to stdout. Raises UnreadableFile, FileChangedWhileReading."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):  # no file behind it: a test's
+        sys.stdout.buffer.write(file.read_exactly(position, size))
+        return
+    file.send(descriptor, position, size)

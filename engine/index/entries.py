@@ -8,16 +8,62 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from engine.errors import argument
+from engine.errors import KafkalogError, UnreadableFile, argument
 from engine.files import zeros
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX
-from engine.index.errors import CorruptIndex, IndexTooLarge
 from engine.record.windows import is_zero
 
 if TYPE_CHECKING:
     from engine.files import Buffer, OpenFile, ReadOnlyFiles
     from engine.index.backing import Backing
+
+
+class IndexTooLarge(UnreadableFile):
+    """An index with more bytes than one may have. It was not read."""
+
+
+class CorruptIndex(KafkalogError):
+    """An index that the broker would not use: its segment is recovered (CorruptIndexException)."""
+
+    code = "index-corrupt"
+
+
+class IndexFull(KafkalogError):
+    """No room for another entry (IllegalArgumentException). Appending rolls before; in recovery the index is too small."""
+
+    code = "index-full"
+
+
+class InvalidOffset(KafkalogError):
+    """An entry whose offset does not follow the last one (InvalidOffsetException)."""
+
+    code = "invalid-offset"
+
+
+class InvalidTimestamp(KafkalogError):
+    """An entry whose timestamp is below that of the last one (IllegalStateException)."""
+
+    code = "invalid-timestamp"
+
+
+class IndexOffsetOverflow(KafkalogError):
+    """An offset that 31 bits behind the base offset can not hold (IndexOffsetOverflowException)."""
+
+    code = "index-offset-overflow"
+
+
+class InvalidIndexSize(KafkalogError):
+    """segment.index.bytes holds not even one entry (IllegalArgumentException)."""
+
+    code = "invalid-index-size"
+
+
+class TransactionOrder(KafkalogError):
+    """An aborted transaction that ends before the one in front of it (IllegalArgumentException)."""
+
+    code = "transaction-order"
+
 
 MAX_INDEX_SIZE = 64 * 1024 * 1024  # bytes of entries; log.index.size.max.bytes is 10 MiB by default
 

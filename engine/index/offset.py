@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding
 from engine.formats import OFFSET_INDEX_ENTRY
-from engine.index.errors import IndexFull, IndexOffsetOverflow, InvalidOffset
+from engine.index.entries import IndexFull, IndexOffsetOverflow, InvalidOffset
 from engine.index.sparse import SparseIndex
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding
 from engine.formats import NO_TIMESTAMP, TIME_INDEX_ENTRY
-from engine.index.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, InvalidTimestamp
+from engine.index.entries import IndexFull, IndexOffsetOverflow, InvalidOffset, InvalidTimestamp
 from engine.index.sparse import SparseIndex
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from engine.findings import Finding, Where
 from engine.formats import ABORTED_TXN, AbortedTxn
 from engine.index.backing import Backing
-from engine.index.entries import IndexFile
-from engine.index.errors import CorruptIndex, TransactionOrder
+from engine.index.entries import CorruptIndex, IndexFile, TransactionOrder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

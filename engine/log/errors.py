@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.discovery.names import parent_of
 from engine.errors import KafkalogError, argument
 from engine.formats import INT_MAX
-from engine.index.errors import (
+from engine.index.entries import (
     CorruptIndex,
     IndexFull,
     IndexOffsetOverflow,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +18,7 @@ from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.logs_07 import is_log_07
 from engine.log.logdir.tiered import not_read, remote_log_start
 from kafkalog_cli.app import Outcome
+from kafkalog_cli.fetch_output import Renderer, Wanted, renderer_for, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Size, Whole, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
@@ -27,11 +27,8 @@ from kafkalog_cli.ranges import EARLIEST, LATEST, Instant, StartOffset
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.files import OpenFile
     from engine.findings import Finding
     from engine.log.fetch.open_transactions import HeldBack
-    from engine.log.fetch.records import Run
-    from engine.record.batch import Record
 
 
 _SECTIONS = (
@@ -111,39 +108,6 @@ _PATIENCE = 10  # seconds: no broker takes that long for a batch
 _LARGEST_FETCH = INT_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the command line asks for."""
-
-    offset: int | str | None
-    timestamp: int | None
-    max_bytes: int | None
-    limit: int | None
-    isolation: str
-    open_transactions: str | None
-    log_dirs: tuple[str, ...]
-    follow: bool
-    log_start_offset: int | None
-    high_watermark: int | None
-    template: str | None
-    form: str
-    raw: bool
-    force: bool
-
-
-class Renderer(Protocol):
-    """Shows records."""
-
-    def run(self, run: Run, limit: int | None) -> int:
-        """Show a run of records, `limit` at most → how many."""
-
-    def record(self, record: Record) -> None:
-        """Show one."""
-
-    def flush(self) -> None:
-        """Hand out what was shown up to here."""
-
-
 def fetch(path: str, wanted: Wanted) -> int:
     """Read and show what is wanted of the partition at `path` → exit status."""
     with BackgroundWriter(raw_stdout()) as output:
@@ -160,8 +124,6 @@ def _show(path: str, wanted: Wanted, write: Callable[[memoryview], object]) -> i
         if wanted.raw and not wanted.force and sys.stdout.isatty():
             raise UsageError("--raw writes bytes that a terminal would obey", "write to a file or a pipe, or add --force")
         if not wanted.raw:
-            from kafkalog_cli.fetch_output import renderer_for
-
             renderer, outcome = renderer_for(path, wanted, write)
         if is_log_07(ReadOnlyFiles(), path):
             from kafkalog_cli.fetch_07 import fetch_07
@@ -342,13 +304,3 @@ def _raw(view: PartitionView, offset: int, wanted: Wanted, outcome: Outcome) -> 
             if left is not None:
                 left -= data.size  # with what is left behind the last whole batch: the next one does not fit
     return offset
-
-
-def send(file: OpenFile, position: int, size: int) -> None:
-    """Bytes of a file to stdout. Raises UnreadableFile, FileChangedWhileReading."""
-    try:
-        descriptor = sys.stdout.fileno()
-    except (OSError, ValueError):  # no file behind it: a test's
-        sys.stdout.buffer.write(file.read_exactly(position, size))
-        return
-    file.send(descriptor, position, size)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.errors import UnreadableFile
 from engine.files import ReadOnlyFiles
 from engine.index import entries
-from engine.index.errors import CorruptIndex
+from engine.index.entries import CorruptIndex
 from engine.index.offset import OffsetIndex, OffsetPosition
 
 longs = st.integers(-(2**63), 2**63 - 1)

@@ -14,7 +14,7 @@ from engine.discovery.names import ASIDE
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import Files, ReadOnlyFiles, unwritable
 from engine.formats import AbortedTxn
-from engine.index.errors import (
+from engine.index.entries import (
     CorruptIndex,
     IndexFull,
     IndexOffsetOverflow,

@@ -20,7 +20,7 @@ import pytest
 
 from engine.config.topic import LogConfig
 from engine.files import Files
-from engine.index.errors import IndexFull
+from engine.index.entries import IndexFull
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.cleaner.compaction import CompactionOptions, compact
 from engine.log.cleaner.uncleanable import Uncleanable
