@@ -30,7 +30,7 @@ PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
 import pyspark.java_gateway
-from kafkalog_cli import spark
+from kafkalog_cli.commands import spark
 from kafkalog_cli.start import main
 
 begun, never, where = sys.argv[1:4]
@@ -71,7 +71,7 @@ main()
 DIES_ONCE = """
 import os, signal, sys
 from pathlib import Path
-from kafkalog_cli import spark
+from kafkalog_cli.commands import spark
 from kafkalog_cli.start import main
 
 was_here = Path(sys.argv[1])
