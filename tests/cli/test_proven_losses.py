@@ -642,3 +642,77 @@ def test_indexes_whose_log_is_gone_prove_a_lost_end(alone, words):
     assert tree(ReadOnlyFiles(), str(alone)) == before
     segment(alone, 83, ".timeindex")[0].write_bytes(b"")
     assert kafkalog("roll", "--now", NOW, str(alone)).status == 1, "leftovers are removed, nothing is lost"
+
+
+def without_third_batch(data):
+    starts = batch_starts(data)
+    return data[: starts[2]] + data[starts[3] :]
+
+
+def with_wrong_third_batch(data):
+    at = batch_starts(data)[2] + 80
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def batch_starts(data):
+    starts = [0]
+    while starts[-1] < len(data):
+        starts.append(starts[-1] + 12 + struct.unpack_from(">i", data, starts[-1] + 8)[0])
+    return starts
+
+
+@pytest.fixture
+def rolls(own_corpus, tmp_path):
+    """A partition of a log dir that was not stopped cleanly; its metadata log says that the topic is not compacted."""
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean", tmp_path / "logs")
+    return tmp_path / "logs/d0/u-rolls-0"
+
+
+DELETE = ("--config", "cleanup.policy=delete")
+
+
+@pytest.mark.parametrize(("damage", "policy", "is_lost"), [
+    (without_third_batch, (), True), (without_third_batch, DELETE, True), (without_third_batch, COMPACT, False),
+    (with_wrong_third_batch, (), True), (with_wrong_third_batch, DELETE, True), (with_wrong_third_batch, COMPACT, True),
+    (bytes, DELETE, False),
+])  # fmt: skip
+def test_a_swap_that_lacks_a_batch_in_its_middle_loses_it(rolls, damage, policy, is_lost):
+    log = rolls / f"{79:020}.log"
+    whole = log.read_bytes()
+    (rolls / f"{log.name}.swap").write_bytes(damage(whole))
+    before = tree(ReadOnlyFiles(), str(rolls))
+    done = kafkalog("verify-index", "--format", "jsonl", *policy, str(rolls))
+    findings = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
+    [finding] = [row for row in findings if row["file"].endswith(".swap")]
+    assert (finding["code"], done.status) == (("swap-loses-records", 4) if is_lost else ("leftover-file", 0))
+    assert ("offsets 95 to 100 are only there" in finding["what"]) == is_lost
+    recovered = kafkalog("recover", "--dry-run", "--format", "jsonl", *policy, str(rolls))
+    found = [event for row in map(json.loads, recovered.out.splitlines()) for event in row.get("events", [row])]
+    missing = [(event["firstOffset"], event["endOffset"]) for event in found if event.get("action") == "missing"]
+    assert missing == ([(95, 100)] if is_lost else [])
+    assert recovered.status == (4 if is_lost else 1)
+    if is_lost:
+        for words in (("roll",), ("truncate", "--to", "330"), ("delete-records", "--before", "200")):
+            refused = kafkalog(*words, *policy, str(rolls))
+            assert (refused.status, "would lose records" in refused.err) == (4, True), words
+        assert tree(ReadOnlyFiles(), str(rolls)) == before
+        assert kafkalog("recover", "--salvage", "--no-quarantine", *policy, str(rolls)).status in (0, 1)
+        assert log.read_bytes() == whole
+
+
+@pytest.mark.parametrize(("damage", "is_lost"), [(without_third_batch, False), (with_wrong_third_batch, True)])
+def test_of_an_unknown_topic_a_sound_swap_may_be_what_a_compaction_left(rolls, tmp_path, damage, is_lost):
+    alone = shutil.copytree(rolls, tmp_path / "alone/u-rolls-0")
+    log = alone / f"{79:020}.log"
+    (alone / f"{log.name}.swap").write_bytes(damage(log.read_bytes()))
+    assert verified(alone)[2] == (4 if is_lost else 0)
+    recovered = kafkalog("recover", "--dry-run", str(alone)).out.decode()
+    assert ("have none of these offsets" in recovered) == is_lost
+    assert "(offset 95 to 100)" in recovered, "the other segments have no gap: no cleaner was here, as the log shows afterwards"
+
+
+def test_a_damaged_swap_is_a_loss_where_nothing_else_has_the_batch(rolls):
+    log = rolls / f"{79:020}.log"
+    (rolls / f"{log.name}.swap").write_bytes(with_wrong_third_batch(log.read_bytes()))
+    log.unlink()
+    assert kafkalog("recover", "--dry-run", str(rolls)).status == 4

@@ -33,13 +33,14 @@ from engine.log.producers.loading import delete_producer_snapshots, rebuild_prod
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action, Report
 from engine.log.segment.leftovers import Leftovers
-from engine.log.tiering import Starts, Tiering
+from engine.log.tiering import Starts, Tiering, nothing_known
 
 if TYPE_CHECKING:
     from engine.config.topic import LogConfig
     from engine.files import Files
     from engine.log.segment.extent import Extent
     from engine.log.segment.log_segment import LogSegment
+    from engine.log.tiering import Policy
 
 
 def recover_log(log: Loading) -> tuple[int, int]:
@@ -137,6 +138,7 @@ def open_log(
     log_start_offset: int = 0, producer_id_expiration_ms: int = 86_400_000, max_transaction_timeout_ms: int = 900_000,
     report: Report | None = None, jobs: int = 1, create: bool = True, for_snapshots: bool = False,
     names: list[str] | None = None, tiering: Tiering = Tiering.UNTIERED, settles_epochs: bool = False,
+    policy: Policy = nothing_known,
 ) -> UnifiedLog:
     """Open the partition in `directory`, making it where there is none, as a broker does at its start.
 
@@ -149,6 +151,7 @@ def open_log(
     for_snapshots     nobody is going to append or to read: of producers only what snapshots need is remembered
     names             of the plain files in the directory, who has just listed them
     settles_epochs    leave leader epochs as they stay: Kafka's next start may change what its first one leaves
+    policy            what is known of the topic beside `config`
     create            make the directory; else one that is gone is UnreadableFile: it was there when it was looked for
 
     What stops a broker is mended: a leader-epoch-checkpoint is made anew, a log that can not be opened as asked for is
@@ -167,7 +170,8 @@ def open_log(
                                          max_transaction_timeout_ms=max_transaction_timeout_ms, for_snapshots=for_snapshots)
         log = Loading(files, directory, config, now=now, clean_shutdown=clean, recovery_point=point,
                       log_start_offset=log_start_offset, epochs=epochs, producers=producers, report=report, jobs=jobs,
-                      in_order=number > 0, names=None if number else names, tiering=tiering, settles_epochs=settles_epochs)
+                      in_order=number > 0, names=None if number else names, tiering=tiering, settles_epochs=settles_epochs,
+                      policy=policy)
         try:
             return _unified(log)
         except REPAIRABLE as error:
@@ -198,7 +202,9 @@ def _unified(log: Loading) -> UnifiedLog:
 
 def _loaded(log: Loading) -> LoadedLogOffsets:
     """Do it all. Mirrors LogLoader.load."""
-    log.names = names = Leftovers(log.files, log.directory, log.config, log.now, log.report).settle(log.names)
+    log.names = names = Leftovers(
+        log.files, log.directory, log.config, log.now, log.report, policy=log.policy
+    ).settle(log.names)
     log.listed = names
     epochs, believed = log.epochs.in_file, log.epochs.entries
     log.retry_on_overflow(partial(load_segment_files, log))

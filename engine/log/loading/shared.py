@@ -21,7 +21,7 @@ from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
 from engine.log.segment.scan_ahead import ScanAhead
 from engine.log.segment.splitting import SwapPlace, split_overflowed_segment
-from engine.log.tiering import Tiering
+from engine.log.tiering import Tiering, nothing_known
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from engine.log.producers.state_manager import ProducerStateManager
     from engine.log.report import Report
     from engine.log.segment.segment_scan import SegmentScan
+    from engine.log.tiering import Policy
 
     T = TypeVar("T")
 
@@ -47,7 +48,7 @@ class Loading:
     tiering            are older segments in remote storage?
     in_order           segments without an offset index wait for the recovery if that reaches them: Kafka recovers them
                        while loading, and fails if one before them is damaged
-    settles_epochs     see open_log
+    settles_epochs, policy  see open_log
 
     Afterwards `segments` and `deferred` belong to the log.
     """
@@ -56,9 +57,9 @@ class Loading:
         self, files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, recovery_point: int,
         log_start_offset: int, epochs: LeaderEpochFileCache, producers: ProducerStateManager, report: Report,
         jobs: int = 1, in_order: bool = False, names: list[str] | None = None, tiering: Tiering = Tiering.UNTIERED,
-        settles_epochs: bool = False,
+        settles_epochs: bool = False, policy: Policy = nothing_known,
     ) -> None:
-        self.in_order, self.tiering, self.settles_epochs = in_order, tiering, settles_epochs
+        self.in_order, self.tiering, self.settles_epochs, self.policy = in_order, tiering, settles_epochs, policy
         self.files, self.directory, self.config, self.now = files, directory, config, now
         self.clean_shutdown, self.recovery_point, self.log_start_offset = clean_shutdown, recovery_point, log_start_offset
         self.epochs, self.producers, self.report = epochs, producers, report

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from engine.checkpoint.offsets import (
@@ -246,6 +247,7 @@ class LogManager:
             producer_id_expiration_ms=server.producer_id_expiration_ms,
             max_transaction_timeout_ms=server.max_transaction_timeout_ms, report=report, jobs=jobs, create=False,
             for_snapshots=for_snapshots, tiering=tiering, settles_epochs=settles_epochs,
+            policy=partial(self.policy, place.name.topic),
         )
         for name in names_07(listing.plain):
             why = "a file of Kafka 0.7 among those of a later log: brokers ignore it, and so does this"

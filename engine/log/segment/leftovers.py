@@ -22,6 +22,7 @@ from engine.log.segment.replacement import (
     read_runs,
 )
 from engine.log.segment.sound_runs import sound_batches
+from engine.log.tiering import nothing_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from engine.log.report import Report
     from engine.log.segment.replacement import Replacement, Unfinished
     from engine.log.segment.sound_runs import Batch, Run
+    from engine.log.tiering import Policy
 
 _KRAFT_DELETED = ".checkpoint" + DELETED  # snapshots of the metadata log: not ours to remove
 _TXN_INDEX = FileKind.TRANSACTION_INDEX.value
@@ -47,13 +49,15 @@ class Leftovers:
 
     keep_whole  a `.swap` is removed where the segments that it was to replace still hold all that it holds; where neither
                 holds all, both stay: it becomes a segment as well, until their batches are put in order
+    policy      of the topic, where its `config` does not say that it is compacted
     """
 
     def __init__(
-        self, files: Files, directory: str, config: LogConfig, now: int, report: Report, *, keep_whole: bool = False
+        self, files: Files, directory: str, config: LogConfig, now: int, report: Report, *, keep_whole: bool = False,
+        policy: Policy = nothing_known,
     ) -> None:
         self._files, self._directory, self._config, self._now, self._report = files, directory, config, now, report
-        self._keep_whole = keep_whole
+        self._keep_whole, self._policy = keep_whole, policy
         self._changed = False
 
     def settle(self, names: list[str] | None = None) -> list[str]:
@@ -71,7 +75,7 @@ class Leftovers:
                 self._remove(name, "the segments that it was to replace still hold all of its sound batches: they are kept")
         elif log_swaps:
             plan = plan_replacement(self._files, self._directory, self._files.plain(self._directory), log_swaps, self._config,
-                                    is_compacted=self._config.compact)
+                                    is_compacted=self._config.compact or self._policy().compacted)
             if self._keep_whole and self._drops_batches(plan):
                 self._take_as_segments(plan)
             else:
@@ -115,7 +119,9 @@ class Leftovers:
         """Do segments that `plan` replaces hold batches that no `.log.swap` has, and no compaction took?"""
         new = sorted((run for swap in plan.swaps for run in swap.runs), key=lambda run: run.first_offset)
         old = [name for name in plan.replaced if is_log_file_name(name)]
-        return not plan.is_compaction and not all(_is_held(batch, new) for name in old for batch in self._batches(name))
+        if plan.lost or plan.is_compaction:
+            return bool(plan.lost)
+        return not all(_is_held(batch, new) for name in old for batch in self._batches(name))
 
     def _take_as_segments(self, plan: Replacement) -> None:
         """Give the `.log.swap` files names of segments, which no file has. Their indexes are removed."""
@@ -141,11 +147,15 @@ class Leftovers:
             if not plan.is_compaction:
                 self._note_txn_index(name)
             self._remove(name, f"replaced by {plan.what}")
-            if name in plan.lost:
+            for offsets in plan.lost.get(name, ()):
                 self._report.add(Action.MISSING, name, f"the {SWAP} files have none of these offsets, and a broker loses "
                                  "them: --salvage keeps the segment instead; if the topic is compacted, --config "
-                                 "cleanup.policy=compact completes a replacement that is whole", offsets=plan.lost[name],
+                                 "cleanup.policy=compact completes a replacement that is whole", offsets=offsets,
                                  severity=Severity.ERROR)
+        faulty = [] if plan.lost or self._keep_whole else [swap for swap in plan.swaps if swap.fault is not None]
+        for swap in faulty:  # whoever salvages reads them and says what is lost
+            self._report.add(Action.MISSING, swap.name, f"{swap.fault}: the file is not whole, and a broker takes it as it is: "
+                             "--salvage keeps its sound batches", severity=Severity.ERROR)
 
     def _note_txn_index(self, name: str) -> None:
         """Report a transaction index that goes and that no `.swap` replaces."""

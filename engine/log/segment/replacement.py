@@ -7,7 +7,9 @@ Mirrors the passes of LogLoader.load over `.cleaned` and `.swap` files. As in Ka
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import count
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import CLEANED, SWAP, FileKind, is_log_file_name, offset_of
@@ -18,12 +20,14 @@ from engine.log.segment.sound_runs import as_runs, sound_batches
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
     from engine.config.topic import LogConfig
     from engine.files import Files, ReadOnlyFiles
     from engine.log.segment.sound_runs import Run
+
+    Offsets = tuple[int, int]  # [first, end)
 
 LOG_SWAP = FileKind.LOG.value + SWAP
 
@@ -79,7 +83,7 @@ class Replacement(NamedTuple):
     """What `.log.swap` files do at a start, taken together: they replace the files of the offsets [first, end).
 
     replaced       names without SWAP, of logs and their indexes, that are removed
-    lost           by name of a replaced log, the offsets [first, end) that no `.log.swap` has, and nothing says why
+    lost           by name of a replaced log, the offsets of its sound batches that no `.log.swap` has, and nothing says why
     is_compaction  the swaps are what the cleaner kept: the records of all other batches have newer ones of their keys
     """
 
@@ -87,7 +91,7 @@ class Replacement(NamedTuple):
     first: int
     end: int
     replaced: list[str]
-    lost: dict[str, tuple[int, int]]
+    lost: dict[str, list[Offsets]]
     is_compaction: bool
 
     @property
@@ -97,23 +101,23 @@ class Replacement(NamedTuple):
 
 
 def plan_replacement(
-    files: Files, directory: str, names: Iterable[str], log_swaps: list[str], config: LogConfig, *, is_compacted: bool
+    files: Files, directory: str, names: Iterable[str], log_swaps: list[str], config: LogConfig, *, is_compacted: bool | None
 ) -> Replacement:
     """What the `.log.swap` files with the names `log_swaps` replace, of the files `names` in `directory`.
 
-    is_compacted  the topic is known to be compacted
+    is_compacted  is the topic compacted? None: nobody says it
     """
     swaps = sorted((_read_swap(files, directory, name, config) for name in log_swaps), key=lambda swap: swap.base_offset)
     first, end = swaps[0].base_offset, max(swap.end_offset for swap in swaps)
     taken = {name.removesuffix(SWAP) for name in log_swaps}
     replaced = [name for name in names if not name.endswith(SWAP) and (offset := offset_of(name)) is not None
                 and (first <= offset < end or name in taken)]
-    is_compaction = is_compacted and all(swap.is_whole for swap in swaps)
-    new = [run for swap in swaps for run in swap.runs]
-    lost = {} if is_compaction else {
-        name: offsets for name in replaced
-        if is_log_file_name(name) and (offsets := _lost(read_runs(files, directory, name), new)) is not None
-    }  # fmt: skip
+    is_compaction = is_compacted is True and all(swap.is_whole for swap in swaps)
+    lost: dict[str, list[Offsets]] = {}
+    if not is_compaction:
+        held = _held(files, directory, swaps, may_be_compaction=is_compacted is not False)
+        old = {name: _without(_offsets(files, directory, name), held) for name in replaced if is_log_file_name(name)}
+        lost = {name: offsets for name, offsets in old.items() if offsets}
     return Replacement(swaps, first, end, replaced, lost, is_compaction)
 
 
@@ -153,11 +157,50 @@ def _read_swap(files: Files, directory: str, name: str, config: LogConfig) -> Sw
     return Swap(name, base, end, read_runs(files, directory, name), fault)
 
 
-def _lost(old: list[Run], new: list[Run]) -> tuple[int, int] | None:
-    """The offsets of `old` before or after all of `new`; None: there are none."""
-    start, end = min((run.first_offset for run in new), default=0), max((run.end_offset for run in new), default=0)
-    lost = [run for run in old if run.first_offset < start or run.end_offset > end]
-    if not lost:
-        return None
-    return (min(run.first_offset if run.first_offset < start else max(end, run.first_offset) for run in lost),
-            max(run.end_offset if run.end_offset > end else start for run in lost))
+def _held(files: Files, directory: str, swaps: list[Swap], *, may_be_compaction: bool) -> list[Offsets]:
+    """The offsets that the batches of `swaps` stand for, in order.
+
+    What a cleaner took lies between sound batches that are neighbours in its file: it left nothing there. In a file that is
+    not whole, what lies between others was damaged. Where no cleaner was, a batch stands for its own offsets alone.
+    """
+    if not may_be_compaction:
+        return _joined(sorted(one for swap in swaps for one in _offsets(files, directory, swap.name)))
+    runs = sorted((run.first_offset, run.end_offset) for swap in swaps for run in swap.runs)
+    if runs and all(swap.fault is None for swap in swaps):
+        return [(runs[0][0], max(end for _, end in runs))]
+    return _joined(runs)
+
+
+def _offsets(files: ReadOnlyFiles, directory: str, name: str) -> list[Offsets]:
+    """Those of the sound batches of the log with that name."""
+    with files.open(f"{directory}/{name}") as file:
+        return _joined((batch.first_offset, batch.end_offset) for batch in sound_batches(file, lambda _: None))
+
+
+def _joined(ranges: Iterable[Offsets]) -> list[Offsets]:
+    """`ranges`, where those that follow each other without a gap are one."""
+    joined: list[Offsets] = []
+    for first, end in ranges:
+        if joined and joined[-1][0] <= first <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((first, end))
+    return joined
+
+
+def _without(ranges: list[Offsets], held: list[Offsets]) -> list[Offsets]:
+    """What of `ranges` is in none of `held`, which is in order."""
+    return _joined(left for one in sorted(ranges) for left in _rest(one, held))
+
+
+def _rest(one: Offsets, held: list[Offsets]) -> Iterator[Offsets]:
+    """What of `one` is in none of `held`."""
+    first, end = one
+    for start, stop in held[max(0, bisect_right(held, first, key=itemgetter(0)) - 1) :]:
+        if start >= end:
+            break
+        if first < start:
+            yield first, start
+        first = max(first, stop)
+    if first < end:
+        yield first, end

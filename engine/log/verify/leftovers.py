@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[Finding], None]
 
+_MOST_RANGES = 10  # of lost offsets that a finding names
 _LOG, _TXN_INDEX = FileKind.LOG.value, FileKind.TRANSACTION_INDEX.value
 
 
@@ -39,9 +40,8 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report
             what = f"part of a split that was interrupted (offset {found.lowest} was still being written): a start deletes it"
             report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
     if found.log_swaps:
-        is_compacted = policy().compacted is True
         over = OverlayFiles(files, 0)
-        plan = plan_replacement(over, directory, names, found.log_swaps, LogConfig(), is_compacted=is_compacted)
+        plan = plan_replacement(over, directory, names, found.log_swaps, LogConfig(), is_compacted=policy().compacted)
         _report_swaps(directory, plan, policy, report)
         _report_transaction_indexes(files, directory, names, plan, report)
 
@@ -50,9 +50,11 @@ def _report_swaps(directory: str, plan: Replacement, policy: Policy, report: Rep
     replaced = ", ".join(name for name in plan.replaced if is_log_file_name(name)) or "no segment"
     does = f"a start puts {plan.what} in the place of {replaced}"
     if plan.lost:
-        first, end = min(first for first, _ in plan.lost.values()), max(end for _, end in plan.lost.values())
+        lost = sorted(offsets for each in plan.lost.values() for offsets in each)
+        ranges = ", ".join(f"{first} to {end}" for first, end in lost[:_MOST_RANGES])
+        more = f" and {len(lost) - _MOST_RANGES} more ranges" if len(lost) > _MOST_RANGES else ""
         unknown = ", unless the topic is compacted" if policy().compacted is None else ""
-        gone = f"; offsets {first} to {end} are only there: they are lost{unknown}"
+        gone = f"; offsets {ranges}{more} are only there: they are lost{unknown}"
     else:
         gone = ""
     for swap in plan.swaps:
