@@ -382,7 +382,7 @@ BOMB = """
 import resource, sys, zlib
 sys.path.insert(0, sys.argv[1])
 import lz4.block, snappy, zstandard
-from engine.record import codecs
+from engine.record.codecs import codecs
 GIB, PIECE = 1 << 30, bytes(1 << 20)
 def bomb(codec):
     if codec in (1, 4):

@@ -12,9 +12,8 @@ from engine.findings import Severity
 from engine.formats import LONG_MAX
 from engine.index.offset import OffsetIndex
 from engine.log.continuity.check import ContinuityCheck
-from engine.log.errors import CorruptRecord
 from engine.log.report import Action
-from engine.log.segment.batch_search import heads
+from engine.log.segment.batch_search import end_by_headers
 from engine.log.segment.replacement import LOG_SWAP
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk
@@ -23,7 +22,7 @@ from engine.record.windows import LogWalk
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from engine.files import OpenFile, ReadOnlyFiles
+    from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Event, Report
@@ -209,9 +208,9 @@ def start_beyond_end(files: ReadOnlyFiles, directory: str, start: int) -> tuple[
     with files.open(f"{directory}/{log_file_name(end)}") as file:
         index = f"{directory}/{offset_index_file_name(end)}"
         position = _last_position(files, index, end)
-        end = _end_from(file, position, end)
+        end = end_by_headers(file, position, end)
         if end < start and position:  # no index is believed when all depends on it
-            end = _end_from(file, 0, end)
+            end = end_by_headers(file, 0, end)
     return (bases[0], end, sum(sizes.values())) if end < start else None
 
 
@@ -234,13 +233,3 @@ def _last_position(files: ReadOnlyFiles, path: str, base: int) -> int:
         return 0
     index = OffsetIndex.read(files, path, base)
     return max(0, index.entry(index.used_entries - 1).position) if index.used_entries else 0
-
-
-def _end_from(file: OpenFile, position: int, end: int) -> int:
-    """Behind the last offset of the batches from byte `position` on, at least `end`."""
-    try:
-        for head in heads(file, position, file.size()):
-            end = max(end, head.next_offset)
-    except CorruptRecord:
-        pass
-    return end

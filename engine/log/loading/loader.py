@@ -202,9 +202,9 @@ def _unified(log: Loading) -> UnifiedLog:
 
 def _loaded(log: Loading) -> LoadedLogOffsets:
     """Do it all. Mirrors LogLoader.load."""
-    log.names = names = Leftovers(
-        log.files, log.directory, log.config, log.now, log.report, policy=log.policy
-    ).settle(log.names)
+    leftovers = Leftovers(log.files, log.directory, log.config, log.now, log.report, log_start_offset=log.log_start_offset,
+                          policy=log.policy)
+    log.names = names = leftovers.settle(log.names)
     log.listed = names
     epochs, believed = log.epochs.in_file, log.epochs.entries
     log.retry_on_overflow(partial(load_segment_files, log))

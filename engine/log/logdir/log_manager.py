@@ -29,7 +29,7 @@ from engine.discovery.names import (
     is_topic_name,
     parse_file_name,
 )
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, argument
 from engine.files import remove_tree, replace
 from engine.log.loading.loader import open_log
 from engine.log.logdir.logs_07 import are_of_07, config_07, is_log_07, names_07, open_reported_07
@@ -88,7 +88,12 @@ def refuse_topic_name(path: str, topic: str) -> None:
 
 
 class Listing(NamedTuple):
-    """What is in the directory of a log: names of the plain files, sorted, and of what is neither a file nor a directory."""
+    """What is in the directory of a log.
+
+    plain    names of the plain files, sorted
+    special  names of what is neither a file nor a directory, and of directories that are named as a file of a log, with what
+             they are
+    """
 
     plain: list[str]
     special: dict[str, str]
@@ -96,7 +101,13 @@ class Listing(NamedTuple):
     @classmethod
     def read(cls, files: ReadOnlyFiles, place: Place) -> Self:
         """That of the log at `place`. Raises UnreadableFile."""
-        return cls(files.plain(place.path), files.special(place.path))
+        plain, special = files.plain(place.path), files.special(place.path)
+        known = {*plain, *special}
+        for name in files.list(place.path):
+            path = f"{place.path}/{name}"
+            if name not in known and parse_file_name(name) is not None and files.exists(path) and files.info(path).is_directory:
+                special[name] = "a directory"
+        return cls(plain, special)
 
     @property
     def is_07(self) -> bool:
@@ -120,8 +131,9 @@ def refuse_what_is_not_ours(files: ReadOnlyFiles, place: Place, listing: Listing
         if parse_file_name(name) is not None:
             path = f"{place.path}/{name}"
             where = "" if files.exists(path) else " that leads nowhere: is a disk not mounted?"
-            what = f"{path}: {kind}{where or ', not a file'}; the partition is left as it is"
-            raise NoLogOfBrokers(what, do=f"put the file itself at {path}", path=path)
+            what = f"{path}: {kind}{where or ', not a file: what the file held is missing'}; the partition is left as it is"
+            do = f"ls -ld {argument(path)}    # shows what is there; put the file itself at this place"
+            raise NoLogOfBrokers(what, do=do, path=path)
 
 
 class LogManager:

@@ -402,9 +402,10 @@ def _one(
             from engine.log.operations.salvage import salvage  # it takes a while to load
 
             # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
+            start = evidence.log_start if options.log_start_offset is None else options.log_start_offset
             Leftovers(
-                files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True,
-                policy=partial(manager.policy, place.name.topic),
+                files, place.path, manager.config(place.name.topic), manager.now, report, log_start_offset=start or 0,
+                keep_whole=True, policy=partial(manager.policy, place.name.topic),
             ).settle()
             salvage(files, place.path, report, max((claim.end for claim in evidence.claims), default=None))
         log = load()

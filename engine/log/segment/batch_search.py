@@ -20,7 +20,7 @@ from engine.formats import (
     can_be_followed,
 )
 from engine.kernels.select import next_unsound
-from engine.log.errors import no_such_size
+from engine.log.errors import CorruptRecord, no_such_size
 from engine.record.columns import BatchColumns
 from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Stop
@@ -131,6 +131,16 @@ def heads(file: OpenFile, position: int, end: int) -> Iterator[BatchHead]:
     for window in kafkas_windows(file, position, end):
         for row in range(window.rows):
             yield _head(window, row)
+
+
+def end_by_headers(file: OpenFile, position: int, end: int) -> int:
+    """After the last offset of the batches from byte `position` on, at least `end`, as far as their headers can be read."""
+    try:
+        for head in heads(file, position, file.size()):
+            end = max(end, head.next_offset)
+    except CorruptRecord:
+        pass
+    return end
 
 
 def sound_heads(file: OpenFile) -> Iterator[BatchHead]:

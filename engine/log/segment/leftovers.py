@@ -1,6 +1,7 @@
 """What an interrupted deletion, compaction or split left in a partition directory: finished or undone, by names alone.
 
-`.deleted` goes. `.cleaned` was not whole yet and goes. `.swap` is whole and takes the place of all that it covers,
+`.deleted` goes, also where it alone holds offsets between two segments: that is reported as a loss, and whoever salvages
+puts it back. `.cleaned` was not whole yet and goes. `.swap` is whole and takes the place of all that it covers,
 unless a `.cleaned` of a lower offset shows that a split had not come to its end. What we write aside ourselves goes, too.
 Mirrors the first three passes of LogLoader.load. What a `.swap` replaces is read first: batches that only the old segments
 hold are reported. Whoever salvages keeps those segments instead, or both, for their batches to be put in order.
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from engine.discovery.names import ASIDE, CLEANED, DELETED, SWAP, FileKind, is_log_file_name, log_file_name, offset_of
 from engine.findings import Severity
 from engine.log.report import Action
+from engine.log.segment.batch_search import end_by_headers
 from engine.log.segment.replacement import (
     LOG_SWAP,
     find_unfinished,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 _KRAFT_DELETED = ".checkpoint" + DELETED  # snapshots of the metadata log: not ours to remove
 _TXN_INDEX = FileKind.TRANSACTION_INDEX.value
+_LOG_DELETED = FileKind.LOG.value + DELETED
 
 
 def _is_held(batch: Batch, runs: list[Run]) -> bool:
@@ -47,17 +50,18 @@ def _is_held(batch: Batch, runs: list[Run]) -> bool:
 class Leftovers:
     """The left-over files of one partition directory. `settle` does it all.
 
+    log_start_offset  what lies below it was deleted on purpose
     keep_whole  a `.swap` is removed where the segments that it was to replace still hold all that it holds; where neither
                 holds all, both stay: it becomes a segment as well, until their batches are put in order
     policy      of the topic, where its `config` does not say that it is compacted
     """
 
     def __init__(
-        self, files: Files, directory: str, config: LogConfig, now: int, report: Report, *, keep_whole: bool = False,
-        policy: Policy = nothing_known,
+        self, files: Files, directory: str, config: LogConfig, now: int, report: Report, *, log_start_offset: int = 0,
+        keep_whole: bool = False, policy: Policy = nothing_known,
     ) -> None:
         self._files, self._directory, self._config, self._now, self._report = files, directory, config, now, report
-        self._keep_whole, self._policy = keep_whole, policy
+        self._log_start_offset, self._keep_whole, self._policy = log_start_offset, keep_whole, policy
         self._changed = False
 
     def settle(self, names: list[str] | None = None) -> list[str]:
@@ -87,9 +91,14 @@ class Leftovers:
 
     def _remove_temporary(self, names: list[str]) -> Unfinished:
         """Remove `.deleted`, `.cleaned` and the `.swap` of unfinished splits."""
+        only_copies = self._only_copies(names)
         for name in names:
-            if name.endswith(DELETED) and not name.endswith(_KRAFT_DELETED):
+            if name in only_copies and self._keep_whole:
+                self._put_back(name)
+            elif name.endswith(DELETED) and not name.endswith(_KRAFT_DELETED):
                 self._remove(name, "its deletion was not finished")
+                if name in only_copies:
+                    self._note_only_copy(name, only_copies[name])
             elif name.endswith(ASIDE):
                 self._remove(name, "kafkalog was stopped while it wrote it")
             elif name.endswith((CLEANED, SWAP)) and offset_of(name) is None:
@@ -101,6 +110,49 @@ class Leftovers:
         for name in found.cleaned:
             self._remove(name, "a compaction or split that was not finished")
         return found
+
+    def _only_copies(self, names: list[str]) -> dict[str, tuple[int, int]]:
+        """The `.log.deleted` files that hold what no other file holds, with their offsets [first, end).
+
+        Brokers delete the oldest segments, the newest, or those that another one replaces. So it is between two segments that
+        there is none of these, unless the cleaner took the records with the last offsets of what it replaced.
+        """
+        deleted = {base: name for name in names if name.endswith(_LOG_DELETED) and (base := offset_of(name)) is not None}
+        if not deleted or self._config.compact:
+            return {}
+        logs = {base: name for name in names if (is_log_file_name(name) or name.endswith(LOG_SWAP))
+                and (base := offset_of(name)) is not None}
+        found: dict[str, tuple[int, int]] = {}
+        for base, name in deleted.items():
+            before = [other for other in logs if other <= base]
+            following = min((other for other in (*logs, *deleted) if other > base), default=None)
+            if not before or following is None or base > max(logs) or following <= self._log_start_offset:
+                continue  # not between two segments, or not of the log
+            if base in logs or max(before) in deleted or not self._files.info(self._path(name)).size:
+                continue  # a file that has the name of one that is deleted took the place of more than that
+            holders = {max(before), *(other for other in before if logs[other].endswith(LOG_SWAP))}
+            if all(self._end_of(logs[other], other) <= base for other in holders):
+                found[name] = base, following
+        return found
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    def _end_of(self, name: str, base: int) -> int:
+        with self._files.open(self._path(name)) as file:
+            return end_by_headers(file, 0, base)
+
+    def _note_only_copy(self, name: str, offsets: tuple[int, int]) -> None:
+        self._report.add(Action.MISSING, log_file_name(offsets[0]), f"only {name} had these offsets, and a broker deletes it: "
+                         "--salvage puts it back instead; if the topic is compacted, --config cleanup.policy=compact lets it "
+                         "go", offsets=offsets, severity=Severity.ERROR)
+
+    def _put_back(self, name: str) -> None:
+        to = name.removesuffix(DELETED)
+        self._files.rename(self._path(name), self._path(to))
+        self._report.add(Action.RENAMED, name, "no other file holds its offsets: it is the segment again", to=to,
+                         severity=Severity.WARNING)
+        self._changed = True
 
     def _are_superfluous(self, log_swaps: list[str]) -> bool:
         """Do the segments without suffix hold all offsets of the sound batches in `log_swaps`?"""

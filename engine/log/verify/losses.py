@@ -26,8 +26,7 @@ from engine.discovery.names import (
 )
 from engine.findings import Finding, Severity, Where
 from engine.formats import NO_TIMESTAMP, BatchField
-from engine.log.errors import CorruptRecord
-from engine.log.segment.batch_search import heads
+from engine.log.segment.batch_search import end_by_headers
 from engine.log.segment.index_evidence import SegmentEnd, SegmentIndexes, find_segment_end
 from engine.log.tiering import Starts, Tiering
 from engine.record.windows import LogWalk
@@ -227,15 +226,9 @@ def _believed(files: ReadOnlyFiles, path: str) -> Sequence[EpochEntry]:
 
 
 def _end_of(files: ReadOnlyFiles, path: str, base_offset: int) -> int:
-    """Behind the last offset of the batches at `path`, as far as their headers can be read."""
-    end = base_offset
+    """After the last offset of the batches at `path`, as far as their headers can be read."""
     with files.open(path) as file:
-        try:
-            for head in heads(file, 0, file.size()):
-                end = max(end, head.next_offset)
-        except CorruptRecord:
-            pass
-    return end
+        return end_by_headers(file, 0, base_offset)
 
 
 def _records_end(files: ReadOnlyFiles, path: str) -> int | None:

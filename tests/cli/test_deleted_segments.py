@@ -1,0 +1,148 @@
+"""A segment that only a `.log.deleted` holds, and a path with a segment's name that is no file: neither is passed over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+
+import pytest
+
+from tests.support.run import kafkalog
+
+NOW = "1764000000000"
+WORK = {
+    "retain": ("retain", "--config", "retention.ms=-1", "--config", "retention.bytes=7000"),
+    "truncate": ("truncate", "--to", "70"),
+    "roll": ("roll",),
+    "delete-records": ("delete-records", "--before", "70"),
+}
+
+
+@pytest.fixture
+def rolls(own_corpus, tmp_path):
+    """A partition alone: segments 0, 79, 173, 263; it ends at 338."""
+    return shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0/u-rolls-0", tmp_path / "u-rolls-0")
+
+
+@pytest.fixture
+def small(own_corpus, tmp_path):
+    """A partition alone: segments 0, 22, 42, 63, 83; it ends at 89."""
+    return shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1/small_segments-0", tmp_path / "small_segments-0")
+
+
+def log(partition, base, suffix=""):
+    return partition / f"{base:020}.log{suffix}"
+
+
+def run(*words):
+    return kafkalog(*words[:1], "--now", NOW, *map(str, words[1:]))
+
+
+def begin_deletion(partition, *bases):
+    for base in bases:
+        log(partition, base).rename(log(partition, base, ".deleted"))
+
+
+@pytest.mark.parametrize(
+    ("bases", "lost"), [((79,), ["offset 79 to 173"]), ((79, 173), ["offset 79 to 173", "offset 173 to 263"])]
+)
+def test_recover_reports_the_only_copy_that_it_removes(rolls, bases, lost):
+    begin_deletion(rolls, *bases)
+    done = run("recover", "--no-quarantine", rolls)
+    assert done.status == 4
+    told = [line for line in done.out.decode().splitlines() if line.strip().startswith("missing")]
+    assert len(told) == len(lost)
+    assert all(offsets in line and "--salvage" in line for offsets, line in zip(lost, told, strict=True))
+    assert not log(rolls, 79, ".deleted").exists()
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_others_refuse_to_remove_the_only_copy(rolls, work):
+    begin_deletion(rolls, 79)
+    before = looks(rolls)
+    done = run(*WORK[work], "--no-quarantine", rolls) if work in ("truncate", "delete-records") else run(*WORK[work], rolls)
+    assert done.status == 4, done
+    assert "log.deleted" in done.out.decode() + done.err
+    assert looks(rolls) == before
+
+
+def test_salvage_puts_the_only_copy_back(rolls):
+    whole = {path.name: path.read_bytes() for path in rolls.glob("*.log")}
+    begin_deletion(rolls, 79, 173)
+    done = run("recover", "--salvage", "--no-quarantine", rolls)
+    assert (done.status, "missing" in done.out.decode()) == (1, False), done
+    assert {path.name: path.read_bytes() for path in rolls.glob("*.log*")} == whole
+    assert kafkalog("verify-index", str(rolls)).status == 0
+
+
+@pytest.mark.parametrize("words", [(), ("--salvage",)])
+@pytest.mark.parametrize("case", ["oldest", "newest", "replaced", "copy", "below the start", "empty", "compacted"])
+def test_what_is_left_of_a_deletion_is_no_loss(rolls, case, words):
+    """As retention, truncation and compaction leave it."""
+    if case == "oldest":
+        begin_deletion(rolls, 0, 79)
+    elif case == "newest":
+        for snapshot in rolls.glob("*.snapshot"):
+            snapshot.unlink()
+        begin_deletion(rolls, 263)
+        for index in rolls.glob(f"{263:020}.*index"):
+            index.unlink()
+    elif case == "replaced":  # by one that is longer
+        log(rolls, 0).write_bytes(log(rolls, 0).read_bytes() + log(rolls, 79).read_bytes())
+        begin_deletion(rolls, 79)
+    elif case == "copy":
+        shutil.copy(log(rolls, 79), log(rolls, 79, ".deleted"))
+    elif case == "below the start":
+        begin_deletion(rolls, 79)
+        words = (*words, "--log-start-offset", "180")
+    elif case == "empty":
+        log(rolls, 80, ".deleted").touch()
+    else:
+        begin_deletion(rolls, 79)
+        words = (*words, "--config", "cleanup.policy=compact")
+    done = run("recover", "--no-quarantine", *words, rolls)
+    gap_is_known = case in ("below the start", "compacted")  # what was read shows it, whatever stood there
+    assert "missing" not in done.out.decode() or gap_is_known, done
+    assert "had these offsets" not in done.out.decode()
+    assert "is the segment again" not in done.out.decode()
+    assert not list(rolls.glob("*.deleted"))
+
+
+def looks(partition):
+    stats = {path.name: path.stat() for path in partition.iterdir()}
+    return {name: (stat.st_ino, stat.st_mode, stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()}
+
+
+def stand_in(path, kind):
+    path.unlink()
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        here = os.open(".", os.O_RDONLY)
+        os.chdir(path.parent)  # the address of a socket is short
+        try:
+            with socket.socket(socket.AF_UNIX) as one:
+                one.bind(path.name)
+        finally:
+            os.chdir(here)
+            os.close(here)
+
+
+@pytest.mark.parametrize("kind", ["directory", "FIFO", "socket"])
+@pytest.mark.parametrize("work", ["recover", "salvage", "clean", *WORK])
+def test_what_is_no_file_is_not_passed_over(small, work, kind):
+    stand_in(log(small, 42), kind)
+    before = looks(small)
+    words = {
+        "recover": ("recover",),
+        "salvage": ("recover", "--full", "--salvage"),
+        "clean": ("recover", "--clean-start"),
+    } | WORK
+    done = run(*words[work], small)
+    assert done.status == 8, done
+    assert f"{log(small, 42)}: a {kind.lower() if kind == 'directory' else ''}" in done.err
+    assert "ls -ld" in done.err
+    assert looks(small) == before
