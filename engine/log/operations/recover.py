@@ -404,7 +404,7 @@ def _one(
 
             # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
             Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True).settle()
-            salvage(files, place.path, report, max((claim.end for claim in evidence.claims), default=None))
+            salvage(files, place.path, report, {claim.end for claim in evidence.claims})
         log = load()
     if options.salvage:
         _note_salvaged(report)
