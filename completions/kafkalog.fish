@@ -150,7 +150,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from help; and test (count (comm
 complete -c kafkalog -n '__fish_seen_subcommand_from help' -s h -l help -d 'Show the help; -h shows the main options only'
 complete -c kafkalog -n __fish_use_subcommand -f -a recover -d 'Repair partitions as a broker does after a crash'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l full -d 'Check all batches from the start of the log: short for --recovery-point 0'
-complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l salvage -d 'Keep the sound batches behind damage; consumers meet a gap in the offsets'
+complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l salvage -d 'As --full, and keep the sound batches after damage; consumers meet a gap in the offsets'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l accept-metadata-loss -d 'Go on although the metadata log is damaged: a broker will then not know its topics any more'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l start-beyond-end -x -a 'refuse keep delete' -d 'A log that ends below its start in log-start-offset-checkpoint: leave it as it is, keep it and correct the checkpoint, or delete all of it, as a broker does'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l mark-clean -d 'Check all logs from their beginning, and mark log dirs as cleanly stopped if they are proven'

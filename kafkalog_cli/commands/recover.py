@@ -40,7 +40,8 @@ _EXAMPLES = (
 @recovering_options
 @quarantine_options
 @click.option("--full", is_flag=True, help="Check all batches from the start of the log: short for --recovery-point 0.")
-@click.option("--salvage", is_flag=True, help="Keep the sound batches behind damage; consumers meet a gap in the offsets.")
+@click.option("--salvage", is_flag=True,
+              help="As --full, and keep the sound batches after damage; consumers meet a gap in the offsets.")
 @click.option("--accept-metadata-loss", is_flag=True,
               help="Go on although the metadata log is damaged: a broker will then not know its topics any more.")
 @click.option("--start-beyond-end", type=click.Choice(["refuse", "keep", "delete"]), default="refuse", show_default=True,

@@ -213,6 +213,44 @@ def test_what_was_not_read_is_said(log_dir):
     assert report_of("--no-quarantine", "--recovery-point", "0", log_dir / PARTITION, status=1)["unreadBelow"] is None
 
 
+def test_salvage_reads_all_and_names_what_was_lost_before(log_dir):
+    partition = log_dir / "compact_delete-0"
+    (partition / "00000000000000000088.log").write_bytes(b"")
+    (log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    assert codes_of(partition)[1] == 4
+    full = report_of("--dry-run", "--full", partition, status=4)
+    report = report_of("--dry-run", "--salvage", partition, status=4)
+    assert events(report, "missing") == events(full, "missing") != []
+    assert events(report, "recovered") == events(full, "recovered")
+    assert report["unreadBelow"] is None
+    marked = report_of("--dry-run", "--salvage", "--clean-start", partition, status=4)
+    assert events(marked, "missing") == events(full, "missing")
+
+
+def test_salvage_takes_leader_epochs_from_all_batches(log_dir):
+    partition = log_dir / PARTITION
+    epochs = partition / "leader-epoch-checkpoint"
+    epochs.write_text("0\n0\n")
+    (log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    report_of("--no-quarantine", "--salvage", partition, status=0)
+    assert epochs.read_text() == "0\n2\n0 0\n2 88\n"
+
+
+@pytest.mark.parametrize("checkpoint", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
+def test_a_stale_checkpoint_does_not_spoil_the_repair_of_a_base_offset(log_dir, checkpoint):
+    (log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    log = log_dir / "multi-0/00000000000000000000.log"
+    sound = log.read_bytes()
+    log.write_bytes(sound[:7] + bytes([sound[7] ^ 4]) + sound[8:])
+    lines = (log_dir / checkpoint).read_text().splitlines(keepends=True)
+    changed = ["multi 0 1000000\n" if line.startswith("multi 0 ") else line for line in lines]
+    assert changed != lines
+    (log_dir / checkpoint).write_text("".join(changed))
+    report = report_of("--salvage", "--no-quarantine", log_dir / "multi-0", status=4)  # offsets are missing by the checkpoint
+    assert log.read_bytes() == sound
+    assert [event["firstOffset"] for event in events(report, "missing")] == [24]
+
+
 def test_a_clean_start_that_takes_a_log_for_empty_says_so(own_corpus, tmp_path):
     partition = tmp_path / "dense-index-0"
     shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0/dense-index-0", partition)

@@ -14,6 +14,7 @@ f  A second run changes nothing and finds nothing new. verify-index then has no 
    before (but `offset-gap` after a loss that was named), unless `recover` ended with 4: something wrong is left. After a salvage
    that read everything it has no error at all.
 g  Where verify-index reports a loss, or damage in a log, no status of the first `recover` is 0, of a recovery that read it.
+   `recover --salvage` reads everything.
 z  What is not damaged is called sound.
 """
 
@@ -233,6 +234,8 @@ def _verdicts_agree(case: Case) -> Iterator[str]:
     for label, repair in case.start.repairs.items():
         report = repair.real[case.name]
         unread = report.get("unreadBelow")
+        if label == "recover --salvage" and unread is not None:
+            yield f"{label}: it did not read what lies below offset {unread}"
         seen = [found for found in lost if unread is None or _offset_of(found) >= unread]
         if seen and report["status"] == 0:
             yield f"{label}: status 0, and verify-index finds {seen[0]['code']} at offset {seen[0].get('offset')}: {seen[0]['what'][:120]}"

@@ -133,14 +133,14 @@ def test_every_batch_stays_or_others_hold_its_offsets(content):
     assert sorted(kept + dropped) == sorted(first for batches in content for first, _, _ in batches)
 
 
-def restored(batches, base=0, following=None):
+def restored(batches, base=0, following=None, claimed=()):
     files = placed(batches)
 
     def is_held(batch):
         return any(one.start != batch.start and one.first_offset < batch.end_offset and batch.first_offset < one.end_offset
                    for one in files)
 
-    return [(one.first_offset, one.restored_from) for one in with_offsets_restored(iter(files), base, following, is_held)]
+    return [(one.first_offset, one.restored_from) for one in with_offsets_restored(iter(files), base, following, is_held, claimed)]
 
 
 def test_one_wrong_bit_of_a_base_offset_is_put_right_between_sound_neighbours():
@@ -157,6 +157,28 @@ def test_one_wrong_bit_of_a_base_offset_is_put_right_between_sound_neighbours():
 
 def moved_to(offset, one):
     return one._replace(first_offset=offset, end_offset=offset + one.end_offset - one.first_offset)
+
+
+@pytest.mark.parametrize("wrong", [1_000_000, 1 << 62, 33, 25])
+@pytest.mark.parametrize("bit", [2, 6, 40])
+def test_a_checkpoint_beyond_the_log_is_no_evidence_against_neighbours(wrong, bit):
+    first, last = batch(0, 20), batch(20, 4)
+    found = [(0, 1 << bit), (20, None)]
+    damaged = [moved_to(1 << bit, first), last]
+    for claimed in ((24,), (24, wrong)):
+        assert restored(damaged, following=max(claimed), claimed=claimed) == found
+    if bit == 2:  # with one wrong bit, the last batch can not follow it
+        assert restored(damaged, following=wrong, claimed=(wrong,)) == found
+
+
+def test_where_a_checkpoint_says_that_the_next_batch_is_the_wrong_one_none_is_restored():
+    kept, wrong = batch(4, 20), batch(28 ^ 8, 4)  # 28 to 32 was the last one
+    assert restored([kept, wrong], following=1000, claimed=(32, 1000)) == [(4, None), (20, None)]
+    either = [batch(4, 2), batch(2, 2)]  # the first one was at 0, or the last one at 6
+    assert restored(either, following=1000, claimed=(1000,)) == [(4, None), (2, None)]
+    assert restored(either, following=1000, claimed=(8, 1000)) == [(4, None), (2, None)]
+    assert restored(either, following=1000, claimed=(4, 8, 1000)) == [(4, None), (2, None)]
+    assert restored(either, following=1000, claimed=(4, 1000)) == [(0, 4), (2, None)]
 
 
 def test_in_a_gap_of_a_compacted_log_one_wrong_bit_is_put_right_where_nothing_else_fits():
@@ -177,8 +199,9 @@ def test_no_base_offset_is_replaced_by_a_wrong_one(offsets, number, bit):
     number %= len(log)
     flipped = log[number].first_offset ^ 1 << bit
     log[number] = moved_to(flipped if bit < 63 else flipped - (1 << 64), log[number])
-    for following in (301, None):
-        for (found, was), offset in zip(restored(log, following=following), sorted(offsets), strict=False):
+    end = max(offsets) + 1
+    for following, claimed in ((301, ()), (None, ()), (end, (end,)), (1000, (end, 1000))):
+        for (found, was), offset in zip(restored(log, 0, following, claimed), sorted(offsets), strict=False):
             assert was is None or found == offset
 
 

@@ -56,6 +56,7 @@ class RecoverOptions:
 
     recovery_point, log_start_offset  of every log; None: as the checkpoints of its log dir say
     start_beyond_end   what becomes of a log that ends below its start as the checkpoint has it: "refuse", "keep", "delete"
+    salvage       keep what is sound after damage; each log is read from its beginning, whatever `recovery_point` says
     mark_clean    leave a clean shutdown marker in each log dir whose logs are all proven, from their beginning
     """
 
@@ -386,7 +387,7 @@ def _one(
     is_as_listed = evidence is None and not options.salvage
     load = partial(
         manager.load, place, report, clean_start=options.clean_start and not options.salvage,
-        recovery_point=0 if options.mark_clean else options.recovery_point,
+        recovery_point=0 if options.mark_clean or options.salvage else options.recovery_point,
         log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True, settles_epochs=True,
         listing=listing if is_as_listed else None,
     )
@@ -407,10 +408,10 @@ def _one(
                 files, place.path, manager.config(place.name.topic), manager.now, report, log_start_offset=start or 0,
                 keep_whole=True, policy=partial(manager.policy, place.name.topic),
             ).settle()
-            salvage(files, place.path, report, max((claim.end for claim in evidence.claims), default=None))
+            salvage(files, place.path, report, {claim.end for claim in evidence.claims})
         log = load()
     if options.salvage:
-        _note_salvaged(report, log.segments.active_segment.base_offset)
+        _note_salvaged(report)
     if options.mark_clean or options.salvage:
         mend_contradicted_epochs(files, log, report, manager.tiering(place.name.topic))
 
@@ -423,13 +424,11 @@ def _one(
     return closed(log, looked_at, keep_deleted=options.keep_deleted)
 
 
-def _note_salvaged(report: Report, active: int) -> None:
-    """Salvaging read all but what may stand at the end of the segment `active`, and removed indexes itself."""
+def _note_salvaged(report: Report) -> None:
+    """Salvaging removed indexes itself: that they are rebuilt goes without saying."""
     salvaged = {event.path for event in report.find(Action.SALVAGED)}
     report.events = [event for event in report.events
                      if event.action is not Action.REBUILT or event.path not in salvaged or event.reason != NO_INDEX]
-    if report.unread_below is not None and report.unread_below <= active:
-        report.unread_below = None
 
 
 def _one_07(manager: LogManager, options: RecoverOptions, place: Place) -> Report:

@@ -32,7 +32,7 @@ from engine.log.segment.sound_runs import as_runs, batches_in, checked_batches, 
 from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import Files, OpenFile
@@ -52,19 +52,19 @@ class _Source(NamedTuple):
     gave_up: int | None
 
 
-def salvage(files: Files, directory: str, report: Report, claimed_end: int | None = None) -> int:
+def salvage(files: Files, directory: str, report: Report, claimed_ends: Collection[int] = ()) -> int:
     """Rewrite every segment of the partition in `directory` that has damage, batches out of order or twice.
 
-    claimed_end  where the log ended, as far as files beside it say
+    claimed_ends  where the log ended, as files beside it say: they may be older or newer than it
     A torn end of the last segment is left to recovery. Returns how many files were changed. Raises UnreadableFile,
     UnwritableFile, SegmentTooLarge.
     """
     bases = sorted(int(name[:20]) for name in files.list(directory) if is_log_file_name(name))
     sources: dict[int, _Source] = {}
-    for base, following in zip(bases, (*bases[1:], claimed_end), strict=False):
+    for base, following in zip(bases, (*bases[1:], max(claimed_ends, default=None)), strict=False):
         with files.open(f"{directory}/{log_file_name(base)}") as file:
             refuse_too_large(files, file.path, file.size())
-            sources[base] = _read(file, base, following)
+            sources[base] = _read(file, base, following, claimed_ends if base == bases[-1] else ())
 
     def expand(base: int, run: Run) -> Iterator[Batch]:
         with files.open(f"{directory}/{log_file_name(base)}") as file:
@@ -86,12 +86,12 @@ def _epochs(files: Files, path: str) -> list[EpochEntry]:
     return [] if checkpoint is None or checkpoint.findings else checkpoint.entries
 
 
-def _read(file: OpenFile, base: int, following: int | None) -> _Source:
+def _read(file: OpenFile, base: int, following: int | None, claimed: Collection[int]) -> _Source:
     ends: list[int] = []
     runs = list(as_runs(checked_batches(file, ends.append)))
     if len(runs) > 1 or (runs and not base <= runs[0].first_offset <= runs[0].end_offset <= (following or LONG_MAX)):
         is_held = partial(_is_held, file, runs)
-        runs = list(as_runs(with_offsets_restored(checked_batches(file, ends.append), base, following, is_held)))
+        runs = list(as_runs(with_offsets_restored(checked_batches(file, ends.append), base, following, is_held, claimed)))
     return _Source(base, file.size(), runs, ends[0] if ends else None)
 
 

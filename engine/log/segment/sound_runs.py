@@ -8,7 +8,7 @@ from engine.formats import LONG_MAX, MAGIC_V2, BatchField
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from engine.files import OpenFile
 
@@ -112,17 +112,21 @@ def _batches(walk: LogWalk) -> Iterator[tuple[bool, Batch]]:
 
 
 def with_offsets_restored(
-    batches: Iterator[Batch], base_offset: int, following: int | None, is_held: Callable[[Batch], bool] = lambda _: False
+    batches: Iterator[Batch], base_offset: int, following: int | None, is_held: Callable[[Batch], bool] = lambda _: False,
+    claimed: Collection[int] = (),
 ) -> Iterator[Batch]:
     """`batches` of one file, where a base offset with one wrong bit is replaced by the right one. Other negative ones go.
 
     base_offset  of the segment         following  of the next one, or where the log is known to end; None: that is not known
     is_held      does another batch of the file hold the same offsets?
+    claimed      where files beside it say that the log ended, if `following` is the highest of these
 
     No checksum covers base offsets. One is taken for wrong if it does not fit between its neighbours, and replaced if of all
     that differ in one bit only one fits there. Names of files do not prove where a log begins and ends: beside them a batch
     must have exactly the offsets between its neighbours. Where its offset is one of this segment, it may have been moved,
-    unless exactly its offsets are missing where it stands. And the neighbour may be the wrong one, if one bit puts that right.
+    unless exactly its offsets are missing where it stands. And the neighbour may be the wrong one, if one bit puts that right:
+    beside exactly missing offsets, the last one only if it then ends where one of `claimed` says so; or follows at once, and
+    none of them says that the log ends with it as it is.
     """
     earlier: Batch | None = None
     before: Batch | None = None
@@ -146,9 +150,13 @@ def with_offsets_restored(
                 is_other = bool(_one_bit_off(before, start, batch.first_offset))
             else:
                 bound = following if later is None else later.first_offset
-                is_other = after is not None and (
-                    (bound is None and after.first_offset >= batch.first_offset)
-                    or bool(_one_bit_off(after, batch.end_offset, bound or batch.end_offset + 1)))
+                others = [] if after is None else _one_bit_off(after, batch.end_offset, bound or batch.end_offset + 1)
+                if is_exact and later is None and after is not None and claimed:
+                    length = after.end_offset - after.first_offset
+                    others = [other for other in others if other + length in claimed
+                              or (other == batch.end_offset and after.end_offset not in claimed)]
+                is_other = bool(others) or (
+                    after is not None and bound is None and after.first_offset >= batch.first_offset)
             if is_other or (not is_exact and (is_of_segment or not is_between)):
                 first = None
         if first is not None:
