@@ -20,10 +20,12 @@ from kafkalog_cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engine.log.logdir.settings import Settings
     from engine.log.operations.operation import OperationOptions
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.log_segment import LogSegment
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
@@ -153,7 +155,7 @@ class Opening:
 
     def options(
         self, operation: str, *, for_snapshots: bool = False, knows_metadata_log: bool = False, accepts_losses: bool = False,
-        truncates_to: int | None = None,
+        truncates_to: int | None = None, deletes: Callable[[UnifiedLog], Iterable[LogSegment]] | None = None,
     ) -> OperationOptions:
         """The same for `operate`."""
         from engine.log.operations.operation import OperationOptions
@@ -162,6 +164,7 @@ class Opening:
             operation, self.clean_start, self.recovery_point, self.log_start_offset, self.high_watermark, self.keep_deleted,
             self.jobs, for_snapshots, knows_metadata_log=knows_metadata_log, accepts_losses=accepts_losses,
             truncates_to=None if truncates_to is None else lambda _place: truncates_to,
+            deletes=deletes,
         )
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
+    from engine.log.segment.log_segment import LogSegment
     from engine.overlay.spill import Spill
     from kafkalog_cli.engine_options import Opening
     from kafkalog_cli.quarantining import Quarantines
@@ -53,10 +54,11 @@ _ONE_BY_ONE = ("append", "delete-records", "truncate")  # an offset of one parti
 def run(
     operation: str, values: dict[str, Any], work: Work, work_07: Work07 | None = None,
     meet: Callable[[LogManager], object] | None = None, *, truncates_to: int | None = None,
+    deletes: Callable[[UnifiedLog], Iterable[LogSegment]] | None = None,
 ) -> int:
     """Open each log behind PATHS, do `work` on it, close it and say what was done → exit status.
 
-    truncates_to  see OperationOptions
+    truncates_to, deletes  see OperationOptions
     work_07  for logs of Kafka 0.7; None: they are refused
     meet     is called with the manager of these logs before
     """
@@ -66,7 +68,8 @@ def run(
         is_append = operation == "append"
         accepts_losses = is_append and values["quarantine"] is not None
         options = opening.options(
-            operation, for_snapshots=not is_append, accepts_losses=accepts_losses, truncates_to=truncates_to
+            operation, for_snapshots=not is_append, accepts_losses=accepts_losses, truncates_to=truncates_to,
+            deletes=deletes,
         )
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and operation in _ONE_BY_ONE:

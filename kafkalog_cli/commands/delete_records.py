@@ -12,6 +12,7 @@ from kafkalog_cli.options import Whole
 
 if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.log_segment import LogSegment
 
 _SECTIONS = (
     Section("What is done", ("--before", "--keep-deleted", "--quarantine", "--no-quarantine")), OPENING, SETTINGS, OUTPUT,
@@ -45,4 +46,9 @@ def command(target: int, **values: Any) -> int:
         log.maybe_increment_log_start_offset(target, "records were deleted")
         delete_below_log_start_offset(log)
 
-    return run("delete-records", values, delete_records)
+    def deletes(log: UnifiedLog) -> list[LogSegment]:
+        from engine.log.retention.rules import deletable_below
+
+        return deletable_below(log, target)
+
+    return run("delete-records", values, delete_records, deletes=deletes)

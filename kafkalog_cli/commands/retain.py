@@ -16,8 +16,8 @@ from engine.log.logdir.logs_07 import explain_retention_07, retain_07
 from engine.log.operations.operation import operate, places_of
 from engine.log.quarantine.stamps import list_files
 from engine.log.report import Action, Report
-from engine.log.retention.freeing import FreePlan, free, plan_freeing
-from engine.log.retention.rules import delete_old_segments, explain_retention
+from engine.log.retention.freeing import FreePlan, chosen, free, plan_freeing
+from engine.log.retention.rules import deletable, delete_old_segments, explain_retention
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Size
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.log_segment import LogSegment
     from kafkalog_cli.engine_options import Opening
     from kafkalog_cli.progress import Progress
 
@@ -103,7 +104,10 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool, as_much
             if explain:
                 explain_retention(log)
 
-        options = opening.options("retain", for_snapshots=True)
+        def deletes(log: UnifiedLog) -> list[LogSegment]:
+            return deletable(log) if wanted is None else chosen(log, plans[log.directory])
+
+        options = opening.options("retain", for_snapshots=True, deletes=deletes)
         if wanted is not None:
             options = replace(options, first=frozenset(path for path, plan in plans.items() if path in plan.directories))
 

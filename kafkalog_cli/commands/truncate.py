@@ -37,4 +37,5 @@ def command(target: int, fully: bool, **values: Any) -> int:
     from engine.log.operations.truncate import LogTruncator
     from kafkalog_cli.partitions import run
 
-    return run("truncate", values, LogTruncator(target, fully=fully).work, truncates_to=0 if fully else target)
+    truncator = LogTruncator(target, fully=fully)
+    return run("truncate", values, truncator.work, truncates_to=0 if fully else target, deletes=truncator.deletes)

@@ -348,7 +348,16 @@ def test_a_partition_that_is_recovered_keeps_the_marker_unless_something_is_wron
     assert (top / ".kafka_cleanshutdown").read_bytes() == marker
     (top / "append.time-0/00000000000000000000.log").unlink()
     (top / "append.time-0/00000000000000000000.log").symlink_to("nowhere")
-    assert kafkalog(*asked).status == 8
+    assert kafkalog(*asked).status == 8  # and nothing was done
+    assert (top / ".kafka_cleanshutdown").read_bytes() == marker
+
+
+def test_a_partition_that_is_recovered_and_still_stops_a_broker_takes_the_marker(own_corpus, tmp_path):
+    top = tmp_path / "d0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0", top)
+    (top / "log-start-offset-checkpoint").write_text("0\n1\nappend.time 0 1000000\n")
+    asked = ("recover", "--no-quarantine", "--start-beyond-end", "keep", str(top / "append.time-0"))
+    assert kafkalog(*asked).status == 4
     assert not (top / ".kafka_cleanshutdown").exists()
 
 

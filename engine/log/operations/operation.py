@@ -12,8 +12,8 @@ from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file
 from engine.discovery.paths import is_brokers_log_dir
 from engine.errors import KafkalogError, UnwritableFile, argument, too_little_memory
 from engine.files import is_full, nameless_file, replace
-from engine.log.continuity.missing_segments import note_end
-from engine.log.errors import LogDamaged
+from engine.log.continuity.missing_segments import note_end, start_beyond_end
+from engine.log.errors import LogDamaged, SegmentTooLarge
 from engine.log.logdir.log_manager import Listing, MetadataLogRefused, NoLogOfBrokers, Standing, refuse_metadata_log
 from engine.log.logdir.logs_07 import note_standing, refuse_offsets_07
 from engine.log.operations.opening import Touched, UntouchedFiles, make_room, work_on
@@ -23,7 +23,7 @@ from engine.overlay import OverlayFiles
 from engine.overlay.spill import Spill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from concurrent.futures import ThreadPoolExecutor
 
     from engine.files import Files
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.log_segment import LogSegment
     from engine.log.verify.losses import Evidence
 
     Work = Callable[[UnifiedLog], object]
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 _MARKER_SIZE = 1 << 16  # bytes
 
 
-LEFT_ALONE = (LogDamaged, MetadataLogRefused, NoLogOfBrokers)  # failures of logs in which nothing was changed
+# failures of logs in which nothing was changed: the first opening, in memory, finds what is too large
+LEFT_ALONE = (LogDamaged, MetadataLogRefused, NoLogOfBrokers, SegmentTooLarge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,11 @@ class OperationOptions:
     first          an emergency: these directories come before the others, and where the disk has no room to open a log, what
                    the work deletes of it goes before; None: it is none
     knows_metadata_log   the work itself says what may be done to the log of the cluster's metadata
-    accepts_losses       a log that loses records when it is opened is opened all the same: what it loses is kept
+    accepts_losses       a log that loses records when it is opened is opened all the same: what it loses is kept. One that
+                         ends below its start would lose all of them: it is refused
     truncates_to         the work truncates a log to this offset: that records after it were lost before needs no proof
+    deletes              the segments of an open log that the work is going to delete or cut by their names: whether their
+                         batches have these offsets is seen before anything is changed
     """
 
     name: str
@@ -68,6 +73,7 @@ class OperationOptions:
     knows_metadata_log: bool = False
     accepts_losses: bool = False
     truncates_to: Callable[[Place], int] | None = None
+    deletes: Callable[[UnifiedLog], Iterable[LogSegment]] | None = None
 
 
 def operate(
@@ -196,16 +202,19 @@ def at_any_rate(write: Callable[[], None]) -> None:
 
 
 class Marker(NamedTuple):
-    """A clean shutdown marker. `mode`: of its file; None: a new one."""
+    """A clean shutdown marker. `mode`, and `modified_ns` of its last change: of its file; None: a new one."""
 
     content: bytes
     mode: int | None = None
+    modified_ns: int | None = None
 
 
 def put_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
-    """Write the clean shutdown marker again."""
-    path = f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
-    replace(manager.files_of(log_dir.path), path, [marker.content], marker.mode)
+    """Write the clean shutdown marker again, as it was."""
+    files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
+    replace(files, path, [marker.content], marker.mode)
+    if marker.modified_ns is not None:
+        files.set_modified(path, marker.modified_ns)
 
 
 def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
@@ -213,7 +222,8 @@ def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
     files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
     if not files.exists(path):
         return None
-    marker = Marker(files.read(path, _MARKER_SIZE), files.info(path).mode)
+    found = files.info(path)
+    marker = Marker(files.read(path, _MARKER_SIZE), found.mode, found.modified_ns)
     files.remove(path)
     files.sync_directory(log_dir.path)
     return marker
@@ -258,9 +268,20 @@ def _ends_before_target(manager: LogManager, options: OperationOptions, place: P
 def _work_below_high_watermark(
     manager: LogManager, options: OperationOptions, place: Place, work: Work, log: UnifiedLog
 ) -> None:
+    _set_high_watermark(manager, options, place, log)
+    work(log)
+
+
+def _set_high_watermark(manager: LogManager, options: OperationOptions, place: Place, log: UnifiedLog) -> None:
     noted = manager.high_watermark(place) if options.high_watermark is None else options.high_watermark
     log.update_high_watermark(log.log_end_offset if noted is None else noted)
-    work(log)
+
+
+def _refuse_contradicted(manager: LogManager, options: OperationOptions, place: Place, log: UnifiedLog) -> None:
+    """Raise LogDamaged if the work would delete segments whose sound batches contradict their names."""
+    if options.deletes is not None:
+        _set_high_watermark(manager, options, place, log)
+        log.local_log.refuse_contradicted(options.deletes(log))
 
 
 def _make_room(manager: LogManager, options: OperationOptions, place: Place, work: Work, report: Report) -> int | None:
@@ -274,6 +295,7 @@ def _make_room(manager: LogManager, options: OperationOptions, place: Place, wor
         try:
             _refuse_losses(place, rehearsal, options)
             _refuse_lost_end(place, options, evidence, log, report)
+            _refuse_contradicted(manager, options, place, log)
         except LogDamaged:
             log.close_handlers()
             raise
@@ -319,6 +341,11 @@ def _load_without_loss(
     listing = Listing.read(disk, place)
     if options.accepts_losses:
         evidence = _evidence(manager, place, listing)
+        rehearsal = Report(place.path, options.name)
+        with closing(Spill(nameless_file)) as spill:
+            opened(rehearsal, OverlayFiles(disk, manager.now, spill), listing).close_handlers()
+        if _begins_beyond_end(manager, options, place):
+            _refuse_losses(place, rehearsal, options)
         log = opened(report, disk, listing)
         note_end(report, log, evidence)
         return log
@@ -328,14 +355,26 @@ def _load_without_loss(
     if unchanged is not None:
         with unchanged as log:
             _refuse_lost_end(place, options, _evidence(manager, place, listing, unchanged.known), log, report)
+            _refuse_contradicted(manager, options, place, log)
         return log
     rehearsal = Report(place.path, options.name)
     with closing(Spill(nameless_file)) as spill:  # a producer snapshot may be as large as the producers in memory
         log = opened(rehearsal, OverlayFiles(disk, manager.now, spill), listing)
-        log.close_handlers()
-        _refuse_losses(place, rehearsal, options)
-        _refuse_lost_end(place, options, _evidence(manager, place, listing, Opened(log.log_end_offset)), log, report)
+        try:
+            _refuse_losses(place, rehearsal, options)
+            _refuse_lost_end(place, options, _evidence(manager, place, listing, Opened(log.log_end_offset)), log, report)
+            _refuse_contradicted(manager, options, place, log)
+        finally:
+            log.close_handlers()
     return opened(report, disk)
+
+
+def _begins_beyond_end(manager: LogManager, options: OperationOptions, place: Place) -> bool:
+    """Does the log end below its start? Then opening it removes all of it, which is more than any damage takes."""
+    start = options.log_start_offset
+    if start is None:
+        start = manager.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT).get(place.key, 0)
+    return start > 0 and start_beyond_end(manager.files_of(place.log_dir), place.path, start) is not None
 
 
 class Unchanged:

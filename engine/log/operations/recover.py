@@ -23,7 +23,15 @@ from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.logdir.lowering import lower_checkpoints
 from engine.log.logdir.startup import Effect, foresee
 from engine.log.operations.mending import mend
-from engine.log.operations.operation import Marker, at_any_rate, closed, open_without_change, put_marker, take_marker
+from engine.log.operations.operation import (
+    LEFT_ALONE,
+    Marker,
+    at_any_rate,
+    closed,
+    open_without_change,
+    put_marker,
+    take_marker,
+)
 from engine.log.report import Action, Report, leaves_doubt
 from engine.log.segment.leftovers import Leftovers
 from engine.log.verify.losses import read_evidence
@@ -40,6 +48,7 @@ if TYPE_CHECKING:
 
 OPERATION = "recover"
 _LOOKS = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED)  # that change nothing
+_NOT_RECOVERED = "a partition could not be recovered"
 _TRIPPED = "a broker still trips over what is named above"
 
 
@@ -81,6 +90,7 @@ class Recovery:
     markers     by log dir, its clean shutdown marker, once it is removed
     unproven    by log dir, why it can not be marked as clean        incomplete  log dirs where records were lost before
     lossy       log dirs where records were lost, before or now
+    left_alone  log dirs with a partition that was refused before anything of it was changed
     is_refused  a damaged metadata log stops everything
     """
 
@@ -92,12 +102,17 @@ class Recovery:
     unproven: dict[str, str] = field(default_factory=dict)
     incomplete: set[str] = field(default_factory=set)
     lossy: set[str] = field(default_factory=set)
+    left_alone: set[str] = field(default_factory=set)
     is_refused: bool = False
 
-    def note(self, place: Place, events: Iterable[tuple[Action, Severity]], *, is_failed: bool = False) -> None:
+    def note(
+        self, place: Place, events: Iterable[tuple[Action, Severity]], *, is_failed: bool = False, is_left_alone: bool = False
+    ) -> None:
         """Keep what was told of a partition, in whatever pieces, about its log dir: what makes it unproven stands here only."""
-        if is_failed:
-            self.unproven[place.log_dir] = "a partition could not be recovered"
+        if is_left_alone:
+            self.left_alone.add(place.log_dir)
+        elif is_failed:
+            self.unproven[place.log_dir] = _NOT_RECOVERED
         for action, severity in events:
             if action is Action.REFUSED and not is_failed:
                 self.unproven[place.log_dir] = _TRIPPED
@@ -130,7 +145,8 @@ def recover(
             if report.failure is not None:
                 errors.append(report.failure)
             told = [(event.action, event.severity) for event in report.events]
-            recovery.note(place, told, is_failed=report.failure is not None)
+            is_left_alone = isinstance(report.failure, (*LEFT_ALONE, StartBeyondEnd)) and not told
+            recovery.note(place, told, is_failed=report.failure is not None, is_left_alone=is_left_alone)
             yield report
             if progress is not None:
                 progress(place)
@@ -216,6 +232,7 @@ def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> 
     for log_dir in manager.cluster.log_dirs:
         why = recovery.unproven.get(log_dir.path)
         if options.mark_clean and log_dir.is_whole:
+            why = _NOT_RECOVERED if log_dir.path in recovery.left_alone else why
             yield _mark(manager, options, log_dir, why, recovery)
         elif not log_dir.is_whole and log_dir.path in recovery.markers and why is None:
             put_marker(manager, log_dir, recovery.markers[log_dir.path])
@@ -456,7 +473,8 @@ def _mark(
     else:
         # without the epoch of the broker that stopped here the controller is told none, and so nothing false (KIP-966)
         marker = recovery.markers.get(log_dir.path, Marker(b""))
-        put_marker(manager, log_dir, marker._replace(content=b"") if log_dir.path in recovery.lossy else marker)
+        new = marker._replace(modified_ns=None)
+        put_marker(manager, log_dir, new._replace(content=b"") if log_dir.path in recovery.lossy else new)
         but = ", but for the offsets that are missing" if log_dir.path in recovery.incomplete else ""
         report.add(Action.CREATED, name, f"every log is proven{but}: a broker skips its recovery")
     return report

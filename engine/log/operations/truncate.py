@@ -44,6 +44,13 @@ class LogTruncator:
         else:
             log.truncate_to(self._target)
 
+    def deletes(self, log: UnifiedLog) -> list[LogSegment]:
+        """The segments that `work` deletes or cuts."""
+        if not self._fully and not 0 <= self._target < log.log_end_offset:
+            return []
+        kept = self._kept(log)
+        return list(log.segments) if kept is None else log.segments.values(kept.base_offset)
+
     def _lower_checkpoints(self, log: UnifiedLog) -> None:
         """What is truncated on purpose must not look like a loss, also if the operation is stopped in the middle."""
         files, partition = log.local_log.files, parse_partition_dir(file_name(log.directory))

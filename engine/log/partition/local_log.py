@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.discovery.names import DELETED, log_file_name
+from engine.errors import argument
 from engine.findings import Severity
 from engine.formats import LONG_MAX, MAGIC_V2
-from engine.log.errors import RollRefused
+from engine.log.errors import LogDamaged, RollRefused
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.report import Action
 from engine.log.segment.extent import Extent
@@ -141,6 +142,21 @@ class LocalLog:
         for segment, extent in zip(chosen, extents, strict=True):
             why = reason if isinstance(reason, str) else reason[segment.base_offset]
             extent.note(self.report, Action.REMOVED, log_file_name(segment.base_offset), why)
+
+    def refuse_contradicted(self, segments: Iterable[LogSegment]) -> None:
+        """Raise LogDamaged if one of `segments`, which are to be deleted by their names, has sound batches of other offsets."""
+        for segment in segments:
+            base, following = segment.base_offset, self.segments.higher_segment(segment.base_offset)
+            end = self.log_end_offset if following is None else following.base_offset
+            if segment.begins_within_name(end) and segment.ends_within_name(end):
+                continue
+            extent = segment.extent()
+            if extent.sound is not None and extent.contradicts(base, end):
+                first, behind = extent.sound
+                what = (f"{segment.log_path}: its sound batches hold offsets {first} to {behind - 1}, by the names of "
+                        f"segments it begins at {base} and ends before {end}: nothing is deleted or cut by such a name")
+                do = f"kafkalog recover --full {argument(self.directory)}    # reads all of it; what it removes, it keeps"
+                raise LogDamaged(what, do=do, path=self.directory)
 
     def _extent(self, segment: LogSegment) -> Extent:
         """What a segment holds that is removed on purpose: its name and the next one say it, unless batches contradict them."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from engine.files import ReadOnlyFiles
     from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.log_segment import LogSegment
 
 _LOG = FileKind.LOG.value
 _FILES_OF_A_SEGMENT = (
@@ -119,10 +120,14 @@ def _largest_timestamp(files: ReadOnlyFiles, directory: str, base_offset: int) -
     return timestamp if timestamp >= 0 else files.info(f"{directory}/{log_file_name(base_offset)}").modified_ms
 
 
+def chosen(log: UnifiedLog, plan: FreePlan) -> list[LogSegment]:
+    """The segments of this log that `plan` has chosen, as far as they lie below the high watermark."""
+    end_offset = min(plan.end_offsets.get(log.directory, 0), log.high_watermark)
+    return [segment for segment, following in pairwise(log.segments) if following.base_offset <= end_offset]
+
+
 def free(log: UnifiedLog, plan: FreePlan) -> int:
     """Delete what `plan` has chosen of this log, as far as it lies below the high watermark; returns how many segments."""
-    end_offset = min(plan.end_offsets.get(log.directory, 0), log.high_watermark)
-    segments = list(log.segments)
-    goes = [segment for segment, following in pairwise(segments) if following.base_offset <= end_offset]
+    goes = chosen(log, plan)
     reason = "among the oldest of all, to free space"
     return log.delete_segments(goes, {segment.base_offset: reason for segment in goes})

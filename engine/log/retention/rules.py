@@ -54,9 +54,29 @@ def delete_old_segments(log: UnifiedLog) -> int:
     return deleted
 
 
+def deletable(log: UnifiedLog) -> list[LogSegment]:
+    """The segments that `delete_old_segments` deletes."""
+    count = len(deletable_below(log, log.log_start_offset))
+    if log.config.delete and not log.is_tiered:
+        count = max(count, _count(log, beyond_size(log)))
+        count += _count(log, beyond_time(log), count)
+    return list(log.segments)[:count]
+
+
+def deletable_below(log: UnifiedLog, start: int) -> list[LogSegment]:
+    """The segments that `delete_below_log_start_offset` deletes once `start` is the log start offset, if it may be."""
+    if start > log.high_watermark:
+        return []
+    return list(log.segments)[: _count(log, below(max(start, log.log_start_offset)))]
+
+
+def _count(log: UnifiedLog, breach: Breach | None, first: int = 0) -> int:
+    return 0 if breach is None else sum(verdict.goes for verdict in verdicts(log, breach, first))
+
+
 def delete_below_log_start_offset(log: UnifiedLog) -> int:
     """Delete the segments that lie below the log start offset whole; returns how many."""
-    return _delete(log, below_log_start_offset(log))
+    return _delete(log, below(log.log_start_offset))
 
 
 def _delete(log: UnifiedLog, breach: Breach | None) -> int:
@@ -70,9 +90,9 @@ def _delete(log: UnifiedLog, breach: Breach | None) -> int:
     return log.delete_segments([verdict.segment for verdict in goes], reasons)
 
 
-def verdicts(log: UnifiedLog, breach: Breach) -> list[Verdict]:
-    """From the oldest segment on, up to and including the first that stays. Mirrors deletableSegments."""
-    segments = list(log.segments)
+def verdicts(log: UnifiedLog, breach: Breach, first: int = 0) -> list[Verdict]:
+    """From segment number `first` on, up to and including the first that stays. Mirrors deletableSegments."""
+    segments = list(log.segments)[first:]
     found: list[Verdict] = []
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         upper_bound = log.log_end_offset if following is None else following.base_offset
@@ -88,9 +108,8 @@ def verdicts(log: UnifiedLog, breach: Breach) -> list[Verdict]:
     return found
 
 
-def below_log_start_offset(log: UnifiedLog) -> Breach:
-    """A segment goes when the next one begins at or below the log start offset."""
-    start = log.log_start_offset
+def below(start: int) -> Breach:
+    """A segment goes when the next one begins at or below the log start offset `start`."""
 
     def breach(_segment: LogSegment, following: LogSegment | None) -> str | None:
         if following is None or following.base_offset > start:

@@ -23,6 +23,7 @@ class Extent(NamedTuple):
     records   of sound batches by their headers; 0 where there are only zeros, or nothing
     text      what to add to the reason of an event: what else is known
     is_zeros  is there nothing but zeros?
+    sound     [first, end) of sound batches; None: there is none
     """
 
     first_offset: int | None
@@ -31,6 +32,14 @@ class Extent(NamedTuple):
     records: int | None = None
     text: str = ""
     is_zeros: bool = False
+    sound: tuple[int, int] | None = None
+
+    def contradicts(self, base: int, end: int) -> bool:
+        """Has a sound batch offsets outside of [base, end)? A compressed set of format 0 or 1 may claim any first offset."""
+        if self.sound is None:
+            return False
+        first, behind = self.sound
+        return (first < base and self.records is not None) or behind <= base or behind > end
 
     def note(
         self, report: Report, action: Action, name: str, reason: str, *, severity: Severity = Severity.INFO,
@@ -147,7 +156,8 @@ class _Found:
         begin, end = min(self._begin, self._first), max(self._end, self._header_end)
         records = self._records if self._batches or is_zeros else None
         text = "; only zeros are cut" if is_zeros and size else self._text(begin, end) + searched_up_to(gave_up)
-        return Extent(None if begin == LONG_MAX else begin, end if end >= 0 else None, size, records, text, is_zeros)
+        sound = (self._first, self._end) if self._end >= 0 else None
+        return Extent(None if begin == LONG_MAX else begin, end if end >= 0 else None, size, records, text, is_zeros, sound)
 
     def _text(self, begin: int, end: int) -> str:
         text = ""

@@ -267,6 +267,17 @@ class ReadableSegment:
                 return False
         return head is not None and self.base_offset <= head.base_offset < end
 
+    def ends_within_name(self, end: int) -> bool:
+        """Does the last batch, as the index finds it, end at or below offset `end`?"""
+        is_in_use = self._file is not None
+        try:
+            return self.read_next_offset() <= end
+        except CorruptRecord:
+            return False
+        finally:
+            if not is_in_use:  # it is asked of many segments
+                self.release_log()
+
     def end_below(self, offset: int) -> int:
         """Behind the last batch that ends below `offset`: where the log ends for the next start once it is truncated there."""
         cut = self.translate_offset(offset)

@@ -1,0 +1,113 @@
+"""Commands that refuse a log leave all of its log dir as it was: names that batches contradict, starts beyond the end, sizes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from tests.support.run import kafkalog
+
+NOW = "1764000000000"
+SIZE = 8 << 30  # bytes, more than a segment can have
+
+
+@pytest.fixture
+def partition(own_corpus, tmp_path):
+    """Segments 0, 22, 42, 63, 83 of a log that ends at 89, in a log dir that was stopped cleanly."""
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1", tmp_path / "d1")
+    marker = tmp_path / "d1/.kafka_cleanshutdown"
+    os.utime(marker, ns=(1_600_000_000_123_456_789,) * 2)
+    return tmp_path / "d1/small_segments-0"
+
+
+def log(partition, base):
+    return partition / f"{base:020}.log"
+
+
+def exchange(partition, one, other):
+    """Exchange the bytes of two segments."""
+    data = log(partition, one).read_bytes()
+    log(partition, one).write_bytes(log(partition, other).read_bytes())
+    log(partition, other).write_bytes(data)
+
+
+def state(partition):
+    """What is in the log dir; locks are made and stay."""
+    found = {}
+    for path in sorted(partition.parent.rglob("*")):
+        if path.is_file() and path.name != ".lock":
+            status = path.stat()
+            found[path] = (status.st_mtime_ns, status.st_size, path.read_bytes() if status.st_size < SIZE else b"")
+    return found
+
+
+def refused(status, *words, name):
+    """Run a command that must leave the log dir as it is; what it says."""
+    partition = words[-1]
+    before = state(partition)
+    given = ("--input", os.devnull) if words[0] == "append" else ()
+    done = kafkalog(*words[:1], "--now", NOW, *given, *map(str, words[1:]))
+    assert (done.status, state(partition)) == (status, before), done.err
+    assert name in done.err
+    return done.err
+
+
+DELETING = [
+    ("delete-records", "--before", "25"), ("delete-records", "--before", "25", "--no-quarantine"), ("truncate", "--to", "62"),
+    ("truncate", "--to", "62", "--no-quarantine"), ("truncate", "--fully", "--to", "100"),
+    ("retain", "--config", "retention.bytes=7000", "--config", "retention.ms=-1"),
+    ("retain", "--config", "retention.ms=1", "--config", "retention.bytes=-1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("marker", [True, False])
+@pytest.mark.parametrize("words", DELETING, ids=" ".join)
+def test_a_segment_whose_batches_contradict_its_name_is_not_deleted(partition, words, marker):
+    exchange(partition, 0, 63)
+    if not marker:
+        (partition.parent / ".kafka_cleanshutdown").unlink()
+    said = refused(4, *words, partition, name="log-damaged")
+    assert "its sound batches hold offsets" in said
+    assert f"kafkalog recover --full {partition}" in said
+
+
+def test_a_segment_that_goes_on_beyond_the_next_name_is_not_deleted(partition):
+    with log(partition, 0).open("ab") as file:
+        file.write(log(partition, 63).read_bytes())
+    refused(4, "delete-records", "--before", "25", partition, name="log-damaged")
+
+
+def test_segments_that_stay_may_contradict_their_names(partition):
+    exchange(partition, 42, 63)
+    done = kafkalog("delete-records", "--now", NOW, "--before", "25", str(partition))
+    assert done.status == 0, done.err
+    assert not log(partition, 0).exists()
+    assert log(partition, 42).exists()
+
+
+@pytest.mark.parametrize("quarantine", [True, False])
+def test_append_does_not_remove_a_log_that_begins_beyond_its_end(partition, tmp_path, quarantine):
+    (partition.parent / "log-start-offset-checkpoint").write_text("0\n1\nsmall_segments 0 90\n")
+    words = ("--quarantine", tmp_path / "kept") if quarantine else ()
+    said = refused(4, "append", *words, partition, name="log-damaged")
+    assert "below its start 90" in said
+
+
+TOO_LARGE = [
+    ("truncate", "--to", "62"), ("delete-records", "--before", "25"), ("retain",), ("roll",), ("compact",), ("append",),
+    ("append", "--quarantine", "kept"), ("recover",), ("recover", "--full"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", TOO_LARGE, ids=" ".join)
+def test_a_log_with_too_large_a_segment_is_left_with_its_marker(partition, tmp_path, words):
+    os.truncate(log(partition, 83), SIZE)
+    words = [str(tmp_path / word) if word == "kept" else word for word in words]
+    refused(8, *words, partition, name="segment-too-large")
+
+
+def test_recover_that_refuses_a_start_beyond_the_end_leaves_the_marker(partition):
+    (partition.parent / "log-start-offset-checkpoint").write_text("0\n1\nsmall_segments 0 90\n")
+    refused(4, "recover", partition, name="start-beyond-end")
