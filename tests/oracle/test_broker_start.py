@@ -28,7 +28,8 @@ LOSES = ("OFFLINE", "STRAYS", "LOSES_TOPICS")
 
 def recovered(top):
     """Recover both log dirs; the log end offset of each partition."""
-    done = kafkalog("recover", "--mark-clean", "--no-quarantine", "--format", "json", str(top))
+    log_dirs = sorted(str(path) for path in top.glob("d*"))  # one by one: one of them may have lost its meta.properties
+    done = kafkalog("recover", "--mark-clean", "--no-quarantine", "--format", "json", *log_dirs)
     assert done.status in (0, 1), done.err
     reports = [json.loads(line) for line in done.out.splitlines()]
     return {report["partition"].rpartition("/")[2]: report["logEndOffset"]
