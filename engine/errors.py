@@ -1,4 +1,4 @@
-"""Errors for work that can not be done. Bad bytes are findings, not exceptions (see `findings`)."""
+"""Errors for operations that fail. Bad bytes are findings, not exceptions (see `findings`)."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ KINDS: dict[str, Kind] = {
     ),
     "search-cut-short": Kind(
         Severity.ERROR,
-        "headers that look right but are not stand so thick that the search behind damage used up the work that it may make",
+        "too many false batch headers after the damage; the search for the next valid batch stopped at its work limit",
         "compare with a replica of the partition; the bytes from here on, in a file of their own, are searched anew",
     ),
     "record-invalid": Kind(
@@ -182,7 +182,7 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING, "the broker's own sanity check refuses this index", _REBUILD,
     ),
     "index-out-of-order": Kind(
-        Severity.WARNING, "offsets and positions must grow within an index and can not be negative", _REBUILD,
+        Severity.WARNING, "offsets and positions must grow within an index and cannot be negative", _REBUILD,
     ),
     "index-zero-tail": Kind(
         Severity.INFO, "the file is still preallocated: its log was not closed cleanly, or is in use",

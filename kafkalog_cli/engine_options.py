@@ -114,13 +114,13 @@ def one_log_options(function: Command) -> Command:
 def quarantine_options(function: Command) -> Command:
     """--quarantine and --no-quarantine of a command that keeps what it changes."""
     return _with(function, _quarantine_option(" Default: beside the log dir."), click.option(
-        "--no-quarantine", is_flag=True, help="Keep nothing: what is done can not be undone.",
+        "--no-quarantine", is_flag=True, help="Keep nothing: the command cannot be undone.",
     ))  # fmt: skip
 
 
 def quarantine_option(function: Command) -> Command:
     """--quarantine of a command that keeps what it changes only if it is asked to."""
-    return _with(function, _quarantine_option(" Default: nothing is kept, and what is done can not be undone."))
+    return _with(function, _quarantine_option(" Default: nothing is kept, and the command cannot be undone."))
 
 
 def _quarantine_option(default: str) -> Callable[[Command], Command]:

@@ -1,4 +1,4 @@
-"""The end of a record's line where a kernel can not write it: control records and decoded keys and payloads."""
+"""The end of a record's line that a kernel cannot write: control records and decoded keys and payloads."""
 
 from __future__ import annotations
 

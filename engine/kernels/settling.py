@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What stays of the batches of a chunk, one behind the other, in one call: whole ones copied, others written anew.
+"""What stays of the batches of a chunk, one behind the other, in one call: whole ones copied, others rewritten.
 
 Only what needs no second look is done here: batches without codec, or with LZ4 or zstd as Kafka writes them. All others are
 left to engine.log.cleaner, which makes the same bytes of these.

@@ -1,4 +1,4 @@
-"""What `placement` and `recovery` say of a walk over a segment, and are told: its state, why it stopped, what producers
+"""What `placement` and `recovery` report of a walk over a segment, and are given: its state, why it stopped, what producers
 it saw.
 
 Kernels take them from walk.pxd, where setup.py writes them as literals. The names:

@@ -1,4 +1,4 @@
-"""Why a log or a segment can not do what it was asked. Kafka's exceptions of the same places are named."""
+"""Why an operation on a log or a segment fails. Kafka's exceptions of the same places are named."""
 
 from __future__ import annotations
 

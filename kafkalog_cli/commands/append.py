@@ -72,7 +72,7 @@ _EXAMPLES = (
 @click.option("--null", default="", metavar="TEXT", help="In text, a key or value that is TEXT is null.")
 @click.option("--timestamp", type=Whole(-1), metavar="MS", help="Of records without one, in ms; -1: none. Default: now.")
 @click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True,
-              help="What the producer compresses batches with. compression.type may have them compressed anew.")
+              help="What the producer compresses batches with. compression.type may compress them again.")
 @click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Default: Kafka's for the codec.")
 @size_option("--batch-size", 16384,
              "Records go together up to this many bytes, as far as they are read together: 1 MiB of lines.", least=1)

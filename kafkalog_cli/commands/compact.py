@@ -95,7 +95,7 @@ def command(**values: Any) -> int:
     disk that gets full leaves the segments at hand as they were.
 
     New segments are written beside the old ones and take their place at once when they are whole: a stop at any moment loses
-    nothing, and another run goes on. A log with a batch that can not be read is left as it is: recover comes first. So is one
+    nothing, and another run goes on. A log with a batch that cannot be read stays unchanged: run recover first. So is one
     whose transaction index lacks an aborted transaction: verify-index --rebuild comes first. A batch may be as large as its
     segment; one that inflates to more than 256 MiB, or max.message.bytes if that is more, is refused, and --config
     max.message.bytes=N lets it become N bytes.

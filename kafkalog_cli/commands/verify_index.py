@@ -59,13 +59,13 @@ _EXAMPLES = (
     Example("All files of a partition against its log:", "kafkalog verify /var/lib/kafka/data/orders-7"),
     Example("All partitions of a log dir; what is wrong as JSON, one object a line:",
             "kafkalog verify --format jsonl /var/lib/kafka/data"),
-    Example("What is broken, made anew from the logs of a stopped broker:", "kafkalog verify --rebuild data/orders-7"),
+    Example("Rebuild broken indexes from the logs of a stopped broker:", "kafkalog verify --rebuild data/orders-7"),
 )
 
 
 @click.command("verify", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("paths", nargs=-1, type=PATH)
-@click.option("--rebuild", is_flag=True, help="Make anew what is broken, from the log; a damaged log is left to `recover`.")
+@click.option("--rebuild", is_flag=True, help="Rebuild broken files from the log; a damaged log is left to `recover`.")
 @quarantine_options
 @yes_option
 @click.option("--dry-run", "-n", is_flag=True, help="With --rebuild: change nothing, say what would be written.")

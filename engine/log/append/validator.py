@@ -1,4 +1,4 @@
-"""What a leader does with batches before it writes them: check, assign offsets, stamp or build anew. Mirrors LogValidator.
+"""What a leader does with batches before it writes them: check, assign offsets, stamp or rebuild. Mirrors LogValidator.
 
 Batches of format 2 with the wanted codec are taken as they are, but for a few fields of the header. All others become
 one new batch of format 2.

@@ -1,1 +1,1 @@
-"""Compaction: what is due, the last offset of each key, segments written anew."""
+"""Compaction: what is due, the last offset of each key, rewriting segments."""

@@ -1,4 +1,4 @@
-"""Clean one log: remember the last offset of every key, then write the segments anew without what is superseded.
+"""Clean one log: remember the last offset of every key, then rewrite the segments without superseded records.
 
 Mirrors Cleaner. Two passes over columns: `key_pass` feeds the offset map, `filter_pass` filters by it. Nothing of the log
 changes before a group of segments has been written whole beside it. A damaged batch ends the round before anything of the

@@ -1,4 +1,4 @@
-"""One batch written anew with the records that it keeps, or as an empty header.
+"""One batch rewritten with the records that it keeps, or as an empty header.
 
 Mirrors MemoryRecords.filterTo, buildRetainedRecordsInto. What comes out has message format 2 whatever went in.
 """

@@ -1,4 +1,4 @@
-"""A segment opened for reading only, with indexes that are probed: nothing of them is believed that can not be.
+"""A segment opened for reading only, with indexes whose entries are checked before use.
 
 Indexes that were not closed are read up to where they are used.
 """

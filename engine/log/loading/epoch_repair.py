@@ -1,4 +1,4 @@
-"""A leader-epoch-checkpoint that stops a broker is made anew from the batches, which carry their leader's epoch."""
+"""A leader-epoch-checkpoint that stops a broker is rebuilt from the batches, which carry their leader's epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make anew what verification found broken beside a sound log: indexes, producer snapshots, leader epochs.
+"""Rebuild what verification found broken beside a sound log: indexes, producer snapshots, leader epochs.
 
 Rebuilt files are what a broker would write: indexes as LogSegment.recover leaves them, snapshots from the batches before
 their offset. The log itself is never touched; where it is damaged, recovery has to decide first.
