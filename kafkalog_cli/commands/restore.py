@@ -152,7 +152,6 @@ def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False
     from engine.files import now_ms
     from kafkalog_spark.sink.staging import clear_leftovers, holding
 
-    outcome = Outcome()
     journal = None
     try:
         with INTERRUPTION:
@@ -162,20 +161,26 @@ def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False
                 with holding(files, log_dir):
                     journal = half_commit(files, log_dir)
                     clear_leftovers(files, log_dir, now_ms())
-    except KafkalogError as error:
-        if form == "json":
-            click.echo(stopped_line(error))
-        outcome.error(error)
-        return outcome.finish()
-    except Interrupted:
-        say_interrupted("the commit is not undone yet: call it again to go on")
-        return INTERRUPTION.status
+    except (KafkalogError, Interrupted) as error:
+        return _not_undone(error, form)
     if form == "json":
         click.echo(json.dumps({"logDir": log_dir, "dryRun": dry_run, "undoneCommit": journal}))
     else:
         would = "would be " if dry_run else ""
         click.echo(f"{printable(log_dir)}: " + (f"{would}undone: {printable(journal)}" if journal else "nothing to undo"))
     return 0 if journal is None else 1
+
+
+def _not_undone(error: KafkalogError | Interrupted, form: str) -> int:
+    """Say why a commit of Spark's sink was not undone, → exit status."""
+    if isinstance(error, Interrupted):
+        say_interrupted("the commit is not undone yet: call it again to go on")
+        return INTERRUPTION.status
+    if form == "json":
+        click.echo(stopped_line(error))
+    outcome = Outcome()
+    outcome.error(error)
+    return outcome.finish()
 
 
 def _aside(files: Files, log_dir: str, now: int, *, dry_run: bool) -> QuarantiningFiles:
@@ -199,7 +204,7 @@ def undo_last(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -
     from kafkalog_spark.sink.staging import partitions
     from kafkalog_spark.sink.undoing import last_commit, undo_last_commit
 
-    outcome, now = Outcome(), now_ms()
+    now = now_ms()
     aside: QuarantiningFiles | None = None
     try:
         with INTERRUPTION:
@@ -215,14 +220,8 @@ def undo_last(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -
                     finally:
                         INTERRUPTION.pardon()
                         aside.finish()
-    except KafkalogError as error:
-        if form == "json":
-            click.echo(stopped_line(error))
-        outcome.error(error)
-        return outcome.finish()
-    except Interrupted:
-        say_interrupted("the commit is not undone yet: call it again to go on")
-        return INTERRUPTION.status
+    except (KafkalogError, Interrupted) as error:
+        return _not_undone(error, form)
     finally:
         if aside is not None and aside.is_used and form == "text":
             click.echo(would_keep(aside) if dry_run else kept_in(aside))

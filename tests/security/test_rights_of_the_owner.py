@@ -14,7 +14,7 @@ from engine.files import Files, NotAllowed, acting_as, acting_as_root, acting_ow
 from tests.support.needs import lacking
 from tests.support.other_process import lock_held
 from tests.support.run import kafkalog
-from tests.support.users import GROUP, USER, as_root, give, public_directory, state
+from tests.support.users import GROUP, USER, as_root, give, state
 
 pytestmark = as_root
 
@@ -32,26 +32,12 @@ COMMANDS = {
 KEEPING = ("delete-records", "recover", "truncate")  # with a quarantine, also if nobody asks for one
 
 
-@pytest.fixture(params=["reachable", "private"])
-def top(request, tmp_path):
-    """A directory of root's, to which others may walk or not."""
-    if request.param == "private":
-        tmp_path.chmod(0o700)
-        yield tmp_path
-        return
-    with public_directory() as path:
-        yield path
-
-
 @pytest.fixture
-def log_dir(own_corpus, top):
-    """A log dir of a killed broker, which belongs to another user, with damage."""
-    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0", top / "d0")
-    log = top / "d0/u-rolls-0/00000000000000000079.log"
-    log.write_bytes(log.read_bytes()[:-3] + b"bad")
-    (top / "d0/u-rolls-0/00000000000000000000.index").write_bytes(b"")
-    give(top / "d0")
-    return top / "d0"
+def log_dir(damaged):
+    """It belongs to another user, and lacks an index."""
+    (damaged / "u-rolls-0/00000000000000000000.index").write_bytes(b"")
+    give(damaged)
+    return damaged
 
 
 def not_theirs(top):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from importlib.util import find_spec
 
 import pytest
@@ -14,12 +13,12 @@ from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from tests.support.needs import lacking
-from tests.support.users import USER, as_root, give, public_directory, state
+from tests.support.users import USER, as_root, give, state
 
 pytestmark = as_root
 
 if find_spec("pyarrow") is None:
-    pytest.skip("pyarrow is not installed", allow_module_level=True)
+    lacking("pyarrow is not installed", of_module=True)
 
 from kafkalog_spark.errors import LogDirError  # noqa: E402
 from kafkalog_spark.jobs import upkeep  # noqa: E402
@@ -35,24 +34,10 @@ JOBS = {
 }
 
 
-@pytest.fixture(params=["reachable", "private"])
-def top(request, tmp_path):
-    """A directory of root's, to which others may walk or not."""
-    if request.param == "private":
-        tmp_path.chmod(0o700)
-        yield tmp_path
-        return
-    with public_directory() as path:
-        yield path
-
-
 @pytest.fixture
-def log_dir(own_corpus, top):
-    """A log dir of a killed broker, with damage. It is root's as yet."""
-    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0", top / "d0")
-    log = top / "d0/u-rolls-0/00000000000000000079.log"
-    log.write_bytes(log.read_bytes()[:-3] + b"bad")
-    return top / "d0"
+def log_dir(damaged):
+    """It is root's as yet."""
+    return damaged
 
 
 def given(log_dir, what):

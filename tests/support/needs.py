@@ -8,8 +8,8 @@ from typing import NoReturn
 import pytest
 
 
-def lacking(reason: str) -> NoReturn:
-    """Something is not on this machine: skip the test, in CI (CI=true) fail it."""
+def lacking(reason: str, *, of_module: bool = False) -> NoReturn:
+    """Something is not on this machine: skip the test, or all of the module that calls it; in CI (CI=true) fail."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=of_module)
