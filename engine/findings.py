@@ -67,8 +67,8 @@ class Finding(NamedTuple):
 
 _DAMAGED = ("compare with a replica of the partition; `kafkalog recover --full --dry-run {directory}` shows what a repair "
             "truncates, with --salvage what it keeps")
-_REBUILD = "kafkalog verify-index --rebuild {path}"
-_REBUILD_MISSING = "kafkalog verify-index --rebuild {directory}"
+_REBUILD = "kafkalog verify --rebuild {path}"
+_REBUILD_MISSING = "kafkalog verify --rebuild {directory}"
 _COMPARE_LOSS = "compare with a replica of the partition before a broker starts: it goes on without these records"
 _RECOVER = "look at what `kafkalog recover --dry-run` says of the log dir"
 

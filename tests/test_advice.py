@@ -34,13 +34,13 @@ def test_no_name_is_an_option():
 
 
 def test_findings_name_their_file_in_commands():
-    assert Finding("index-corrupt", Where("my data/a.index"), "…").do == "kafkalog verify-index --rebuild 'my data/a.index'"
+    assert Finding("index-corrupt", Where("my data/a.index"), "…").do == "kafkalog verify --rebuild 'my data/a.index'"
     assert Finding("offset-gap", Where("my data/a.index"), "…").do == KINDS["offset-gap"].do
 
 
 @pytest.mark.parametrize(("file", "directory"), [("my data/t-0/a.index", "'my data/t-0'"), ("a.index", "."), ("/a.index", "/")])
 def test_what_is_missing_is_made_anew_by_its_directory(file, directory):
-    assert Finding("index-missing", Where(file), "…").do == f"kafkalog verify-index --rebuild {directory}"
+    assert Finding("index-missing", Where(file), "…").do == f"kafkalog verify --rebuild {directory}"
 
 
 def test_advice_has_no_other_places_to_fill_in():

@@ -3,7 +3,7 @@
 kafka-dump-log calls every gap an error, also the start of a log that does not begin at 0. A gap inside the offset
 range that a batch claims can only come from the cleaner; one between batches, or before the first, counts as the
 cleaner's where it is known to have been at work: by its checkpoint, by the topic, by traces in the same log, or by the keys
-of its records. docs/findings.md has the whole rule; verify-index follows it, too.
+of its records. docs/findings.md has the whole rule; verify follows it, too.
 
 Deep iteration compares records. A walk that does not read them compares what batch headers claim. That finds the same
 losses. Whether batches follow one another is asked of their headers in both: one that claims offsets of the batch behind it

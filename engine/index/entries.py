@@ -98,7 +98,7 @@ class IndexFile:
                 return cls(file.read(0, size), base_offset, path)
             used = _used_bytes(file, size) if size <= INT_MAX else size
             if used > MAX_INDEX_SIZE:
-                raise IndexTooLarge(_too_large(path, used), do=f"kafkalog verify-index --rebuild {argument(path)}", path=path)
+                raise IndexTooLarge(_too_large(path, used), do=f"kafkalog verify --rebuild {argument(path)}", path=path)
             data = zeros(size)
             file.read_into(data[:used], 0)
             return cls(data, base_offset, path)

@@ -96,7 +96,7 @@ def command(**values: Any) -> int:
 
     New segments are written beside the old ones and take their place at once when they are whole: a stop at any moment loses
     nothing, and another run goes on. A log with a batch that cannot be read stays unchanged: run recover first. So is one
-    whose transaction index lacks an aborted transaction: verify-index --rebuild comes first. A batch may be as large as its
+    whose transaction index lacks an aborted transaction: verify --rebuild comes first. A batch may be as large as its
     segment; one that inflates to more than 256 MiB, or max.message.bytes if that is more, is refused, and --config
     max.message.bytes=N lets it become N bytes.
     """

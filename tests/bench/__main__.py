@@ -72,7 +72,7 @@ GROUPS = {
     "jsonl": Group(_DUMP, _dump("jsonl"), 1),
     "timeindex": Group(_DUMP, _dump("timeindex")),
     "columns": Group(_COLUMNS, dumping.columns),
-    "verify-index": Group(_INDEX, reading.verify_index, 1),
+    "verify": Group(_INDEX, reading.verify_index, 1),
     "recover": Group(_OPEN, recovering.recover, 1),
     "open": Group(_OPEN, recovering.open_many, 1),
     "transactions": Group(_OPEN, producing.recover_transactions),

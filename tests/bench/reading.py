@@ -32,11 +32,11 @@ _RECORDS = 10  # of a batch
 def verify_index(bench: Bench) -> Iterator[Result]:
     """Every index of one partition; Kafka's tool takes the offset and the time index in one run."""
     name = bench.segment("none-0").removesuffix(".log")
-    ours = [run([*bench.kafkalog, "verify-index", "none-0"], bench.home, bench.out / "verify.out") for _ in range(bench.runs)]
+    ours = [run([*bench.kafkalog, "verify", "none-0"], bench.home, bench.out / "verify.out") for _ in range(bench.runs)]
     files = f"{name}.index,{name}.timeindex"
     theirs = run([*bench.tool, "--verify-index-only", "--files", files], bench.home, bench.out / "kafka.out")
     our = median(ours)
-    yield Result(bench.title("none-0"), "verify-index of all indexes", our.seconds, theirs.seconds, 50, our.peak_bytes,
+    yield Result(bench.title("none-0"), "verify of all indexes", our.seconds, theirs.seconds, 50, our.peak_bytes,
                   theirs.peak_bytes, None, 100 << 20, our.cpu_seconds, theirs.cpu_seconds)  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def raw(bench: Bench) -> Iterator[Result]:
     """`fetch --raw` of a large segment beside `cat` of the same; the target is 1 / 1.3 of its speed."""
     log = bench.large_log()
     if not log.with_suffix(".index").exists():
-        subprocess.run([*bench.kafkalog, "verify-index", "--rebuild", "large-0"], cwd=bench.home, check=False,
+        subprocess.run([*bench.kafkalog, "verify", "--rebuild", "large-0"], cwd=bench.home, check=False,
                        stdout=subprocess.DEVNULL)  # fmt: skip
     ours, cats = [], []
     out = bench.out / "raw.out"

@@ -161,10 +161,10 @@ def test_without_its_transaction_index_a_log_is_left_as_it_is(log_dir):
     assert done.status == 4
     [report] = reports(done)
     assert "offset 2: this marker aborts a transaction that the transaction index does not know" in str(report["events"])
-    assert f"kafkalog verify-index --rebuild {partition}" in str(report["events"])
+    assert f"kafkalog verify --rebuild {partition}" in str(report["events"])
     assert "a round would fail" in compact("--explain", partition).out.decode()
     assert logs(partition) == before
-    assert kafkalog("verify-index", "--rebuild", str(partition)).status in (1, 4)
+    assert kafkalog("verify", "--rebuild", str(partition)).status in (1, 4)
     assert compact("--force", partition).status == 0
     assert lost_keys(before, logs(partition)) == []
     assert logs(partition) != before

@@ -50,7 +50,7 @@ def test_it_is_told_and_left_as_kafka_leaves_it(text, log_dir):
     assert [action for action, _ in told] == (["kept"] if left == text else ["rebuilt", "kept"])
     assert told[-1][1].startswith(what)
     assert (log_dir / PARTITION / NAME).read_text() == left
-    assert kafkalog("verify-index", str(log_dir / PARTITION)).status == 4
+    assert kafkalog("verify", str(log_dir / PARTITION)).status == 4
 
 
 @pytest.mark.parametrize("text", CONTRADICTED)
@@ -62,7 +62,7 @@ def test_a_log_dir_is_proven_once_it_is_made_anew(text, log_dir):
     assert (log_dir / ".kafka_cleanshutdown").exists()
     assert (log_dir / PARTITION / NAME).read_text() == "0\n2\n0 0\n2 88\n"
     assert events_of("--mark-clean", log_dir, status=0) == []
-    assert kafkalog("verify-index", str(log_dir / PARTITION)).status == 0
+    assert kafkalog("verify", str(log_dir / PARTITION)).status == 0
 
 
 @pytest.mark.parametrize("text", SOUND)
@@ -78,7 +78,7 @@ def test_of_a_mere_copy_nobody_knows_where_the_log_began(log_dir):
     (log_dir / "log-start-offset-checkpoint").unlink()
     (log_dir / PARTITION / NAME).write_text("0\n2\n0 50\n2 88\n")
     assert events_of("--recovery-point", "0", log_dir / PARTITION, status=0) == []
-    assert kafkalog("verify-index", str(log_dir / PARTITION)).status == 0
+    assert kafkalog("verify", str(log_dir / PARTITION)).status == 0
 
 
 def test_an_epoch_in_a_gap_is_no_contradiction(log_dir):

@@ -59,11 +59,11 @@ def test_a_value_of_the_environment(logs, monkeypatch):
 def test_the_configuration_of_the_broker(logs, tmp_path, monkeypatch):
     (tmp_path / "server.properties").write_text(f"log.dirs={logs}\n")
     monkeypatch.setenv("KAFKALOG_CONFIG_FILE", str(tmp_path / "server.properties"))
-    assert kafkalog("verify-index").out.count(b": sound") >= 2
+    assert kafkalog("verify").out.count(b": sound") >= 2
     assert str(logs).encode() in kafkalog("recover", "-n").out
 
 
-@pytest.mark.parametrize("name", ["verify-index", "recover"])
+@pytest.mark.parametrize("name", ["verify", "recover"])
 def test_a_configuration_that_is_not_there(name, monkeypatch):
     monkeypatch.setenv("KAFKALOG_CONFIG_FILE", "/none/server.properties")
     done = kafkalog(name)
@@ -78,10 +78,10 @@ def test_a_version_in_the_environment_is_somebody_elses(monkeypatch):
 
 def test_a_quarantine_of_the_environment_does_not_hinder_reading(logs, tmp_path, monkeypatch):
     monkeypatch.setenv("KAFKALOG_VERIFY_QUARANTINE", str(tmp_path / "q"))
-    assert kafkalog("verify-index", str(logs)).status == 0
+    assert kafkalog("verify", str(logs)).status == 0
 
 
-@pytest.mark.parametrize("words", [("verify-index",), ("recover", "-n")])
+@pytest.mark.parametrize("words", [("verify",), ("recover", "-n")])
 def test_quiet_shows_problems_only(words, logs, own_corpus):
     sound, damaged = str(logs), str(own_corpus / "kafka-4.3.1" / DAMAGED)
     assert kafkalog(*words, "-q", sound).out == b""
@@ -94,8 +94,8 @@ def test_quiet_shows_problems_only(words, logs, own_corpus):
 
 def test_verbose_gives_the_reasons_without_a_terminal(own_corpus):
     damaged = str(own_corpus / "kafka-4.3.1" / DAMAGED)
-    assert "\n  why  " not in kafkalog("verify-index", damaged).err
-    assert "\n  why  " in kafkalog("verify-index", "-v", damaged).err
+    assert "\n  why  " not in kafkalog("verify", damaged).err
+    assert "\n  why  " in kafkalog("verify", "-v", damaged).err
 
 
 def test_append_says_that_it_reads_from_the_terminal(tmp_path):

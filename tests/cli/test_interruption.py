@@ -176,7 +176,7 @@ def test_every_writer(tmp_path, sound, name):
         # an index that a truncation had not come to still tells of the records, as one does after a loss
         assert again.status in ((0, 1, 4) if name == "truncate" else (0, 1)), again.err
         assert b"with loss" not in again.out
-        found = [line for line in kafkalog("verify-index", str(copy / "data")).err.splitlines() if "[" in line]
+        found = [line for line in kafkalog("verify", str(copy / "data")).err.splitlines() if "[" in line]
         # the epochs of records that were about to go are dropped before the log start offset is noted, in a broker too
         assert all("leader-epoch-checkpoint, offset " in line and "nothing is said of offset" in line for line in found), found
         done = kafkalog(*words[:-1], str(copy / "data/u-rolls-0"))
@@ -230,7 +230,7 @@ def test_verify_index_rebuild(tmp_path, sound, number, jobs):
     logs = {path: data for path, data in files_of(sound / "data").items() if path.endswith(".log")}
     for path in sorted((sound / "data").glob("*/*index"))[::2]:
         path.write_bytes(path.read_bytes()[:-1] + b"x" * 7)
-    words = ["verify-index", "--rebuild", "--format", "json", "--jobs", jobs, "--now", NOW, "data"]
+    words = ["verify", "--rebuild", "--format", "json", "--jobs", jobs, "--now", NOW, "data"]
     stopped, last = stopped_at_each_place(tmp_path, sound, words, number, count=24)
     begun = 0
     for copy in stopped:
@@ -241,8 +241,8 @@ def test_verify_index_rebuild(tmp_path, sound, number, jobs):
         begun += files_of(copy / "data") != files_of(sound / "data")
         left = files_of(copy / "data")
         assert {path: data for path, data in left.items() if path.endswith(".log")} == logs
-        assert kafkalog("verify-index", "--rebuild", "--now", NOW, str(copy / "data")).status in (0, 1)
-        assert kafkalog("verify-index", str(copy / "data")).status == 0
+        assert kafkalog("verify", "--rebuild", "--now", NOW, str(copy / "data")).status in (0, 1)
+        assert kafkalog("verify", str(copy / "data")).status == 0
         assert files_of(copy / "data") == files_of(last / "data")
     assert begun > 1
 

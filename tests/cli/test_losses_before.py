@@ -1,4 +1,4 @@
-"""What was lost or damaged before and no checksum shows: recover and verify-index name it, and never call it proven."""
+"""What was lost or damaged before and no checksum shows: recover and verify name it, and never call it proven."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def bytes_of(top):
 
 
 def codes_of(*words):
-    """The findings of verify-index, by code; its status."""
-    done = kafkalog("verify-index", "--format", "jsonl", *map(str, words))
+    """The findings of verify, by code; its status."""
+    done = kafkalog("verify", "--format", "jsonl", *map(str, words))
     rows = [json.loads(line) for line in done.out.splitlines()]
     return {row["code"] for row in rows if row["type"] == "finding" and row["severity"] != "info"}, done.status
 
@@ -343,7 +343,7 @@ def test_the_hole_behind_what_is_cut_is_named_at_once(log_dir):
 def test_a_name_without_an_offset_is_told_once_and_goes_to_the_quarantine(log_dir, name):
     content = (log_dir / PARTITION / "00000000000000000042.log").read_bytes() if name.endswith(".log") else b"garbage"
     (log_dir / PARTITION / name).write_bytes(content)
-    done = kafkalog("verify-index", str(log_dir / PARTITION))
+    done = kafkalog("verify", str(log_dir / PARTITION))
     assert (done.status, done.err.count("[name-invalid]")) == (4, 1)
     before = bytes_of(log_dir)
     report = report_of("--recovery-point", "0", log_dir / PARTITION, status=1)

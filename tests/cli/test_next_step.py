@@ -28,11 +28,11 @@ def advised(done):
 
 @pytest.mark.parametrize("path", ["none", "d0/none", f"d0/{PARTITION}/none/0.log", "d0/meta.properties", f"d0/{PARTITION}/00000000000000000000.log"])
 @pytest.mark.parametrize("words", [("recover",), ("recover", "--dry-run"), ("retain",), ("truncate", "--to", "5"), ("fetch",),
-                                   ("verify-index",), ("roll",), ("delete-records", "--before", "3")], ids=lambda words: words[0])
+                                   ("verify",), ("roll",), ("delete-records", "--before", "3")], ids=lambda words: words[0])
 def test_a_wrong_path_gets_a_command_that_works(words, path, top, monkeypatch):
     monkeypatch.chdir(top)
     (top / "d0/.lock").touch()
-    if words[0] in ("fetch", "verify-index") and path.endswith("0.log") and "none" not in path:
+    if words[0] in ("fetch", "verify") and path.endswith("0.log") and "none" not in path:
         return  # they take files
     done = kafkalog(*words, path)
     assert done.status in (2, 8), done.err
@@ -54,12 +54,12 @@ def test_a_usage_error_has_no_totals(words, top):
 
 def test_a_file_that_is_not_of_a_partition_gets_one_error(top):
     (top / "d0/meta.properties").unlink()
-    done = kafkalog("verify-index", str(top / "d0/recovery-point-offset-checkpoint"))
+    done = kafkalog("verify", str(top / "d0/recovery-point-offset-checkpoint"))
     assert done.status == 2
     assert [line.partition("]")[0] for line in done.err.splitlines() if "[" in line] == ["error[usage"]
 
 
-@pytest.mark.parametrize("words", [("recover",), ("truncate", "--to", "5"), ("verify-index", "--rebuild")])
+@pytest.mark.parametrize("words", [("recover",), ("truncate", "--to", "5"), ("verify", "--rebuild")])
 @pytest.mark.parametrize("closed", ["", "d0", f"d0/{PARTITION}"])
 def test_a_dry_run_says_what_is_not_permitted(words, closed, top):
     partition = top / "d0" / PARTITION

@@ -32,7 +32,7 @@ def by_name(paths):
 @pytest.mark.parametrize("log_dir", STOPPED, ids=by_name(STOPPED))
 def test_recover_changes_nothing_in_a_sound_log_dir(log_dir, options, tmp_path):
     copy = copied(log_dir, tmp_path)
-    assert kafkalog("verify-index", str(copy)).status == 0
+    assert kafkalog("verify", str(copy)).status == 0
     before = tree(ReadOnlyFiles(), str(copy))
     assert ".kafka_cleanshutdown" in {path.name for path in copy.iterdir()}
     done = kafkalog("recover", *options, str(copy))
@@ -67,7 +67,7 @@ def test_meta_properties_are_rebuilt_in_the_version_of_the_other_log_dir(own_cor
 def test_a_broker_with_kraft_needs_meta_properties(own_corpus, tmp_path):
     copy = copied(own_corpus / "kafka-4.3.1/logs/clean/d1", tmp_path)
     (copy / "meta.properties").unlink()
-    done = kafkalog("verify-index", str(copy))
+    done = kafkalog("verify", str(copy))
     assert done.status == 4
     assert "warning[broker-stops]" in done.err
     assert "No `meta.properties` found" in done.err

@@ -71,9 +71,9 @@ def test_rebuilding_goes_on_without_an_output(log_dir):
         with (log_dir / name / "00000000000000000000.timeindex").open("ab") as index:
             index.write(b"xxx")
     with open("/dev/full", "w") as full:
-        done = process("verify-index", "--rebuild", log_dir / "u-plain-0", log_dir / "u-tx-0", stdout=full)
+        done = process("verify", "--rebuild", log_dir / "u-plain-0", log_dir / "u-tx-0", stdout=full)
     assert done.returncode == 8
-    assert process("verify-index", log_dir / "u-plain-0", log_dir / "u-tx-0").returncode == 0
+    assert process("verify", log_dir / "u-plain-0", log_dir / "u-tx-0").returncode == 0
 
 
 def test_errors_that_belong_to_no_partition_are_objects(log_dir, tmp_path):
@@ -131,7 +131,7 @@ def test_a_partition_that_fails_half_way_tells_what_was_done_before(log_dir, mon
 
 
 @pytest.mark.parametrize("words", [
-    "dump-log", "dump-log --format jsonl", "verify-index", "recover --no-quarantine", "retain", "fetch", "restore",
+    "dump-log", "dump-log --format jsonl", "verify", "recover --no-quarantine", "retain", "fetch", "restore",
 ])
 def test_what_may_not_be_read_is_no_wrong_usage(log_dir, monkeypatch, words):
     """click asks access(2), which for root looks at the rights that a process might take; a user's answer is no."""
@@ -162,7 +162,7 @@ def test_gaps_beyond_those_that_are_listed_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize("words", [
-    ("dump-log", ""), ("verify-index", ""), ("fetch", ""), ("recover", ""), ("recover", "--mark-clean", "", "/dev/null"), ("restore", ""),
+    ("dump-log", ""), ("verify", ""), ("fetch", ""), ("recover", ""), ("recover", "--mark-clean", "", "/dev/null"), ("restore", ""),
     ("retain", ""), ("roll", ""), ("truncate", "--to", "0", ""), ("delete-records", "--before", "0", ""), ("append", ""),
     ("compact", ""), ("spark", "verify", ""), ("recover", "--quarantine", "", "data"), ("roll", "--metrics-textfile", "", "data"),
 ], ids=" ".join)  # fmt: skip

@@ -33,7 +33,7 @@ def stderr_of(command, *, terminal):
     return (seen + (process.communicate()[1] or b"")).decode()
 
 
-COMMANDS = (("verify-index",), ("recover", "--dry-run"))
+COMMANDS = (("verify",), ("recover", "--dry-run"))
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

@@ -1,4 +1,4 @@
-"""What the disk proves to be lost is reported with its offsets, by verify-index and by recover, before and after a repair."""
+"""What the disk proves to be lost is reported with its offsets, by verify and by recover, before and after a repair."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def set_line(checkpoint, topic, offset):
 
 def verified(*words):
     """{code: [offsets]} of findings that are not harmless; the verdicts; the status."""
-    done = kafkalog("verify-index", "--format", "jsonl", *map(str, words))
+    done = kafkalog("verify", "--format", "jsonl", *map(str, words))
     rows = [json.loads(line) for line in done.out.splitlines()]
     found = {}
     for row in rows:
@@ -132,7 +132,7 @@ def test_a_log_start_before_the_first_segment_is_not_called_lost_nor_silently_so
     shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1" / PARTITION, tmp_path / PARTITION)
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nsmall_segments 0 3\n")
     drop(tmp_path / PARTITION, 0)
-    done = kafkalog("verify-index", "--format", "jsonl", str(tmp_path / PARTITION))
+    done = kafkalog("verify", "--format", "jsonl", str(tmp_path / PARTITION))
     [finding] = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
     assert (finding["code"], finding["severity"], finding["offset"], done.status) == ("records-in-remote-storage", "info", 3, 0)
     assert "offsets 3 to 21, which were not checked" in finding["what"]
@@ -172,7 +172,7 @@ REMOTE = "remote storage may hold offsets 25 to 41, which were not checked"
 def test_without_epochs_and_settings_the_log_start_stays(alone):
     """It may be tiered: moved up to the first segment the line would have a leader delete what is in remote storage."""
     begin_late(alone, 25, "0\n0\n")
-    done = kafkalog("verify-index", "--format", "jsonl", str(alone))
+    done = kafkalog("verify", "--format", "jsonl", str(alone))
     assert b'"code":"records-in-remote-storage","severity":"info"' in done.out.replace(b'": "', b'":"').replace(b", ", b",")
     done = kafkalog("recover", "--now", NOW, "--no-quarantine", str(alone.parent))
     assert REMOTE in done.out.decode()
@@ -196,7 +196,7 @@ def test_malformed_epochs_of_a_log_that_is_not_tiered_are_made_anew(alone):
 @pytest.mark.parametrize(("options", "first"), [((), "0 25"), (NOT_TIERED, "0 42")])
 def test_malformed_epochs_that_verify_index_rebuilds(alone, options, first):
     begin_late(alone, 25, "0\n1\nno epoch\n")
-    kafkalog("verify-index", "--rebuild", "--no-quarantine", "--yes", *options, str(alone))
+    kafkalog("verify", "--rebuild", "--no-quarantine", "--yes", *options, str(alone))
     assert (alone / "leader-epoch-checkpoint").read_text().splitlines()[2:] == [first, "2 88"]
 
 
@@ -330,7 +330,7 @@ def test_records_of_a_damaged_batch_are_counted_by_its_header(partition):
 def test_a_swap_that_is_not_whole_is_reported_with_what_a_start_would_lose(partition):
     log = partition / f"{42:020}.log"
     shutil.copy(log, f"{log}.swap")
-    done = kafkalog("verify-index", "--format", "jsonl", str(partition))
+    done = kafkalog("verify", "--format", "jsonl", str(partition))
     [finding] = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
     assert (finding["code"], finding["severity"], done.status) == ("leftover-file", "info", 0)
     assert f"in the place of {log.name}" in finding["what"]
@@ -358,7 +358,7 @@ def test_verify_index_and_recover_say_the_same_of_a_swap(partition, size, policy
     """Of a topic whose policy is not known, and of one that is compacted: a swap without a batch proves nothing."""
     log = partition / f"{42:020}.log"
     (partition / f"{log.name}.swap").write_bytes(log.read_bytes()[:size])
-    done = kafkalog("verify-index", "--format", "jsonl", *policy, str(partition))
+    done = kafkalog("verify", "--format", "jsonl", *policy, str(partition))
     [finding] = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
     recovered = kafkalog("recover", "--full", "--dry-run", "--format", "jsonl", *policy, str(partition))
     rows = [json.loads(line) for line in recovered.out.splitlines()]
@@ -379,7 +379,7 @@ def test_zeros_after_the_last_batch_stop_a_broker_only_with_the_clean_marker(top
     log.write_bytes(log.read_bytes() + bytes(4096))
     marker = top / "d1/.kafka_cleanshutdown"
     marker.touch() if is_clean else marker.unlink(missing_ok=True)
-    done = kafkalog("verify-index", str(partition))
+    done = kafkalog("verify", str(partition))
     assert ("it does not start" in done.err) == is_clean
     assert ("a broker truncates them when it starts" in done.err) != is_clean
 
@@ -688,7 +688,7 @@ def test_a_swap_that_lacks_a_batch_in_its_middle_loses_it(rolls, damage, policy,
     whole = log.read_bytes()
     (rolls / f"{log.name}.swap").write_bytes(damage(whole))
     before = tree(ReadOnlyFiles(), str(rolls))
-    done = kafkalog("verify-index", "--format", "jsonl", *policy, str(rolls))
+    done = kafkalog("verify", "--format", "jsonl", *policy, str(rolls))
     findings = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
     [finding] = [row for row in findings if row["file"].endswith(".swap")]
     assert (finding["code"], done.status) == (("swap-loses-records", 4) if is_lost else ("leftover-file", 0))

@@ -161,7 +161,7 @@ def test_salvage_keeps_what_lies_behind_the_damage(damaged, own_corpus):
     offsets, all_offsets = ([json.loads(line)["offset"] for line in one.out.splitlines() if b'"type":"record"' in line]
                             for one in (kept, whole))
     assert offsets == [offset for offset in all_offsets if not event["firstOffset"] <= offset < event["endOffset"]]
-    assert kafkalog("verify-index", str(damaged / "d1/u-plain-0")).status in (0, 4)
+    assert kafkalog("verify", str(damaged / "d1/u-plain-0")).status in (0, 4)
 
 
 def test_salvage_below_the_recovery_point_says_what_it_did_and_read(own_corpus, tmp_path):
@@ -472,7 +472,7 @@ def test_what_was_written_aside_when_it_was_stopped_goes(log_dirs):
     names = [f"00000000000000000000{kind}.kafkalog" for kind in (".log", ".index", ".txnindex")]
     for name in names:
         (log_dirs / "d0/u-rolls-0" / name).write_bytes(b"half of it")
-    assert kafkalog("verify-index", str(log_dirs / "d0/u-rolls-0")).status == 0
+    assert kafkalog("verify", str(log_dirs / "d0/u-rolls-0")).status == 0
     done = kafkalog("recover", "--now", NOW, str(log_dirs / "d0/u-rolls-0"))
     assert done.status == 1
     for name in names:

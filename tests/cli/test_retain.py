@@ -311,7 +311,7 @@ def test_a_disk_without_any_room_is_freed(log_dir, disk, start):
     assert not [path for path in log_dir.rglob("*.snapshot") if not path.stat().st_size]
     assert (log_dir / "a-0/00000000000000000000.log").exists()
     assert sorted(path.name[:20] for path in log_dir.glob("b-0/*.log")) == [f"{2:020}"]
-    assert b"/b-0: sound (1 segments, 1 batches" in kafkalog("verify-index", str(log_dir)).out
+    assert b"/b-0: sound (1 segments, 1 batches" in kafkalog("verify", str(log_dir)).out
     assert kafkalog("recover", "--dry-run", "--now", str(NOW), str(log_dir)).status == 0
 
 

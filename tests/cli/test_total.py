@@ -39,27 +39,27 @@ def next_command(done):
 
 
 def test_verify_counts_partitions_by_verdict(logs):
-    done = kafkalog("verify-index", str(logs))
+    done = kafkalog("verify", str(logs))
     count = len([line for line in done.out.splitlines() if b": sound (" in line])
     [line] = total(done)
     assert count > 1
     assert re.fullmatch(rf"{count} partitions: {count} sound{END}", line)
     assert b"next: " not in done.out
     partition = damage(logs)
-    done = kafkalog("verify-index", str(logs))
+    done = kafkalog("verify", str(logs))
     [line] = total(done)
     assert re.fullmatch(rf"{count} partitions: {count - 1} sound, 1 log damaged{END}", line)
     assert next_command(done) == ["recover", "--full", "--dry-run", str(partition)]
-    assert total(kafkalog("verify-index", "-q", str(logs))) != []
+    assert total(kafkalog("verify", "-q", str(logs))) != []
 
 
 def test_the_next_command_after_verify_rebuilds_the_indexes(logs):
     index = max(logs.glob("[a-z]*-*/*.index"), key=lambda path: path.stat().st_size)
     index.write_bytes(b"\xff" * index.stat().st_size)
-    words = next_command(kafkalog("verify-index", str(logs)))
+    words = next_command(kafkalog("verify", str(logs)))
     assert words == ["verify", "--rebuild", str(index.parent)]
     assert kafkalog(*words).status == 1
-    assert b"next: " not in kafkalog("verify-index", str(logs)).out
+    assert b"next: " not in kafkalog("verify", str(logs)).out
 
 
 @pytest.mark.parametrize("words", [("recover", "--full"), ("retain", "--config", "retention.ms=-1"),
@@ -85,14 +85,14 @@ def test_a_dry_run_ends_with_the_command_that_does_it(logs):
 
 def test_one_partition_and_json_have_no_total(logs):
     partition = next(path for path in sorted(logs.iterdir()) if path.is_dir())
-    assert total(kafkalog("verify-index", str(partition))) == []
+    assert total(kafkalog("verify", str(partition))) == []
     assert total(kafkalog("recover", "-n", str(partition))) == []
     assert b" partitions: " not in kafkalog("recover", "-n", "--format", "json", str(logs)).out
-    assert b" partitions: " not in kafkalog("verify-index", "--format", "jsonl", str(logs)).out
+    assert b" partitions: " not in kafkalog("verify", "--format", "jsonl", str(logs)).out
 
 
 def test_a_quiet_command_with_nothing_wrong_has_no_total(logs):
-    assert kafkalog("verify-index", "-q", str(logs)).out == b""
+    assert kafkalog("verify", "-q", str(logs)).out == b""
 
 
 @pytest.mark.parametrize(("size", "text"), [(0, "0 bytes"), (999, "999 bytes"), (12_345_678, "12.3 MB"), (10**9, "1.0 GB")])

@@ -81,10 +81,10 @@ def ahead(partition):
 
 
 def checked(partition):
-    """What recover and verify-index call offsets that are missing, and their statuses."""
+    """What recover and verify call offsets that are missing, and their statuses."""
     recovered = kafkalog("recover", "--dry-run", "--recovery-point", "0", "--now", NOW, "--format", "json", str(partition))
     [report] = map(json.loads, recovered.out.splitlines())
-    verified = kafkalog("verify-index", "--format", "jsonl", str(partition))
+    verified = kafkalog("verify", "--format", "jsonl", str(partition))
     found = [one["code"] for one in map(json.loads, verified.out.splitlines()) if one["type"] == "finding"]
     told = [(one["action"], one["firstOffset"], one["endOffset"]) for one in report["events"] if one["action"] in ("explained", "missing")]
     return told, recovered.status, found, verified.status

@@ -108,9 +108,9 @@ def test_rebuild_keeps_what_it_replaces(log_dir):
     for index in sorted(partition.glob("*.timeindex"))[:2]:
         index.write_bytes(b"x" * 13)
     before = files_of(log_dir)
-    dry = kafkalog("verify-index", "--rebuild", "--dry-run", "--now", NOW, str(log_dir))
+    dry = kafkalog("verify", "--rebuild", "--dry-run", "--now", NOW, str(log_dir))
     assert (files_of(log_dir), list(log_dir.parent.iterdir())) == (before, [log_dir])
-    done = kafkalog("verify-index", "--rebuild", "--now", NOW, str(log_dir))
+    done = kafkalog("verify", "--rebuild", "--now", NOW, str(log_dir))
     assert (done.status, dry.status) == (1, 1), done.err
     quarantine = f"{log_dir}.quarantine-20231114T231320Z"
     kept = f"kept in quarantine: 26 bytes; undo with: kafkalog restore {quarantine}"
@@ -118,7 +118,7 @@ def test_rebuild_keeps_what_it_replaces(log_dir):
     assert dry.out.decode().splitlines()[-2] == f"would keep in quarantine: 26 bytes, in {quarantine}"
     assert kafkalog("restore", quarantine).status == 0
     assert files_of(log_dir) == before
-    done = kafkalog("verify-index", "--rebuild", "--no-quarantine", "--now", NOW, str(log_dir))
+    done = kafkalog("verify", "--rebuild", "--no-quarantine", "--now", NOW, str(log_dir))
     assert (done.status, b"quarantine" in done.out) == (1, False)
 
 
@@ -134,7 +134,7 @@ def test_append_goes_on_where_damage_begins_if_that_is_kept(log_dir, tmp_path):
     done = kafkalog(*words, "--quarantine", str(tmp_path / "kept"), str(log_dir / "t-0"))
     assert done.status == 1, done.err
     assert "truncated" in done.out.decode()
-    assert kafkalog("verify-index", str(log_dir)).status == 0
+    assert kafkalog("verify", str(log_dir)).status == 0
     assert kafkalog("restore", str(tmp_path / "kept")).status == 0
     assert files_of(log_dir) == before
 
@@ -340,13 +340,13 @@ def test_log_dirs_of_several_brokers_are_named_one_by_one(log_dir, tmp_path):
     shutil.copy(log_dir / "meta.properties", other)
     assert kafkalog("retain", "--now", NOW, str(tmp_path)).status == 0, "of one broker"
     (other / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAg\nnode.id=1\n")
-    for words in (("recover",), ("recover", "--dry-run"), ("retain",), ("verify-index", "--rebuild")):
+    for words in (("recover",), ("recover", "--dry-run"), ("retain",), ("verify", "--rebuild")):
         before = files_of(tmp_path)
         done = kafkalog(*words, str(tmp_path))
         assert done.status in (2, 4), "and what verifying found"
         assert f"name the log dirs one by one, if all are meant: {log_dir} {other}" in done.err
         assert files_of(tmp_path) == before
-    assert kafkalog("verify-index", str(tmp_path)).status == 4, "who only reads may read all"
+    assert kafkalog("verify", str(tmp_path)).status == 4, "who only reads may read all"
     assert kafkalog("retain", "--now", NOW, str(log_dir), str(other)).status == 0
     (other / "meta.properties").unlink()
     (other / ".lock").touch()
@@ -417,8 +417,8 @@ def test_the_question_before_a_rebuild_says_what_and_where(log_dir):
     for path in (log_dir / "t-0").glob("*.timeindex"):
         path.write_bytes(b"x" * 13)
     size = sum(path.stat().st_size for path in (log_dir / "t-0").iterdir() if path.suffix != ".log")
-    said, status = at_terminal(b"n\n", "verify-index", "--rebuild", "--no-quarantine", log_dir)
-    assert f"verify-index --rebuild: 1 log dirs ({log_dir}), 1 partitions, bytes to go: at most {size} (--dry-run tells)" in said
+    said, status = at_terminal(b"n\n", "verify", "--rebuild", "--no-quarantine", log_dir)
+    assert f"verify --rebuild: 1 log dirs ({log_dir}), 1 partitions, bytes to go: at most {size} (--dry-run tells)" in said
     assert status == 4
 
 

@@ -63,7 +63,7 @@ def damaged_indexes(data):
 COMMANDS = {
     "recover": (damaged_end, ("recover", "--full")),
     "salvage": (damaged_middle, ("recover", "--full", "--salvage")),
-    "rebuild": (damaged_indexes, ("verify-index", "--rebuild")),
+    "rebuild": (damaged_indexes, ("verify", "--rebuild")),
     "truncate": (None, ("truncate", "--to", "9")),
     "compact": (None, ("compact", "--force", *POLICY)),
     "delete-records": (None, ("delete-records", "--before", "15")),

@@ -348,7 +348,7 @@ def rebuild_over_case():
 
 
 def rebuild_case():
-    """verify-index --rebuild: the log is never in danger, and in the end its indexes fit."""
+    """verify --rebuild: the log is never in danger, and in the end its indexes fit."""
     sound = closed(segments())
     broken = {name(23, ".index"): bytes(24), name(33, ".timeindex"): b""}
     disk = Disk(sound.contents | broken, sound.directories)

@@ -85,7 +85,7 @@ COMMANDS = {
     "truncate": Command(("truncate", "--now", NOW, "--to", "100", LOG)),
     "delete-records": Command(("delete-records", "--now", NOW, "--before", "90", LOG)),
     "compact": Command(("compact", "--force", "--now", NOW, "--config", "cleanup.policy=compact", LOG)),
-    "verify-index": Command(("verify-index", "--rebuild", "--jobs", "1", "--now", NOW, "data"), "broken"),
+    "verify": Command(("verify", "--rebuild", "--jobs", "1", "--now", NOW, "data"), "broken"),
 }  # fmt: skip
 
 

@@ -282,7 +282,7 @@ WITHOUT_TRACES = {
 
 @pytest.mark.parametrize(("data", "others", "code"), WITHOUT_TRACES.values(), ids=WITHOUT_TRACES)
 def test_where_nothing_tells_of_the_cleaner_the_keys_do(data, others, code):
-    """And verify-index says the same."""
+    """And verify says the same."""
     findings, lines = reported(data, contents=others)
     assert {finding[0] for finding in findings} == ({code} if code else set())
     assert bool(lines) == (code == "offset-gap")

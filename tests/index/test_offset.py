@@ -104,7 +104,7 @@ def test_more_entries_than_are_read_are_refused(tmp_path, monkeypatch):
     path.write_bytes(b"\1" * 9)
     with pytest.raises(UnreadableFile, match="9 bytes, more than the 8") as refused:
         OffsetIndex.read(ReadOnlyFiles(), str(path), 0)
-    assert refused.value.do == f"kafkalog verify-index --rebuild {path}"
+    assert refused.value.do == f"kafkalog verify --rebuild {path}"
     with pytest.raises(CorruptIndex, match="16 bytes, more than the 8"):
         path.write_bytes(b"\1" * 16)
         OffsetIndex.open(ReadOnlyFiles(), str(path), 0, writable=False).entry(0)

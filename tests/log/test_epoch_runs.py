@@ -114,7 +114,7 @@ def test_an_epoch_that_no_checkpoint_can_have_is_a_matter_of_the_log(tmp_path):
     ]
 
 
-# ---- verify-index judges by the same rules
+# ---- verify judges by the same rules
 
 
 def verified(directory):

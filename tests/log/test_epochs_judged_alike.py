@@ -34,7 +34,7 @@ def test_the_same_batch_is_to_blame(log, tmp_path):
         (directory / f"{offset:020d}.log").write_bytes(b"".join(made))
         offset += len(epochs)
     wanted = {(f"{blamed:020d}", str(number * len(batch(0))))}
-    assert set(_PLACE.findall(kafkalog("verify-index", str(directory)).err)) == wanted
+    assert set(_PLACE.findall(kafkalog("verify", str(directory)).err)) == wanted
     recovered = kafkalog("recover", "--no-quarantine", "--now", "1700000000000", str(directory))
     assert set(_PLACE.findall(recovered.out.decode())) == wanted
-    assert set(_PLACE.findall(kafkalog("verify-index", str(directory)).err)) == wanted
+    assert set(_PLACE.findall(kafkalog("verify", str(directory)).err)) == wanted

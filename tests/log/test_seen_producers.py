@@ -1,4 +1,4 @@
-"""What verify-index remembers of producers: as an object for each would, in a table."""
+"""What verify remembers of producers: as an object for each would, in a table."""
 
 from __future__ import annotations
 

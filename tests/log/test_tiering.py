@@ -162,7 +162,7 @@ def test_no_tiered_segment_is_deleted_to_free_space(tmp_path):
 def test_verify_index_does_not_call_tiered_logs_broken(named, tmp_path):
     top = copied(named, tmp_path)
     for log_dir in ("d0", "d1"):
-        done = kafkalog("verify-index", str(top / log_dir))
+        done = kafkalog("verify", str(top / log_dir))
         assert b"broken" not in done.out
         assert "epochs-beyond-log" not in done.err
 
@@ -232,7 +232,7 @@ def entries(top, partition):
     return (top / partition / "leader-epoch-checkpoint").read_text().splitlines()[2:]
 
 
-@pytest.mark.parametrize("words", [("recover",), ("recover", "--mark-clean"), ("verify-index", "--rebuild")])
+@pytest.mark.parametrize("words", [("recover",), ("recover", "--mark-clean"), ("verify", "--rebuild")])
 def test_epochs_that_are_rebuilt_keep_those_of_remote_records(words, tmp_path):
     """Without them the next leader deletes all of its segments in remote storage."""
     top = copied("clean", tmp_path, is_clean=False)
@@ -244,7 +244,7 @@ def test_epochs_that_are_rebuilt_keep_those_of_remote_records(words, tmp_path):
     assert entries(top, "d0/tx-0")[:2] == before[:2] == ["0 0", "2 268"]
 
 
-@pytest.mark.parametrize("words", [("recover",), ("verify-index", "--rebuild")])
+@pytest.mark.parametrize("words", [("recover",), ("verify", "--rebuild")])
 @pytest.mark.parametrize(("partition", "is_broken"), [("d0/tx-0", True), ("d1/custom-0", True), ("d1/codecs-0", False)])
 def test_epochs_of_remote_records_that_can_not_be_read_are_not_made_up(words, partition, is_broken, tmp_path):
     """Where the first local batch is of epoch 0, all before it are: there is none below."""

@@ -21,8 +21,8 @@ COMMANDS = {
     "dump-log": ("dump-log", "{file}"),
     "dump-log --continue-on-corruption": ("dump-log", "--continue-on-corruption", "--deep-iteration", "{file}"),
     "dump-log --count": ("dump-log", "--count", "{file}"),
-    "verify-index": ("verify-index", "{partition}"),
-    "verify-index --rebuild": ("verify-index", "--rebuild", "{partition}"),
+    "verify": ("verify", "{partition}"),
+    "verify --rebuild": ("verify", "--rebuild", "{partition}"),
     "recover": ("recover", "{partition}"),
     "recover --salvage": ("recover", "--salvage", "--recovery-point", "0", "{partition}"),
     "retain": ("retain", "--config", "retention.ms=1", "{partition}"),
@@ -59,7 +59,7 @@ def test_no_command_reads_a_hole(partition, command, suffix):
     words = [word.format(file=file, partition=partition) for word in COMMANDS[command]]
     done = subprocess.run([sys.executable, "-m", "kafkalog_cli", *words], capture_output=True, check=False, timeout=60)
     assert b"Traceback" not in done.stderr
-    if command.startswith(("dump-log", "verify-index")) or suffix == ".log":
+    if command.startswith(("dump-log", "verify")) or suffix == ".log":
         assert done.returncode in (1, 4, 8)
         assert str(size).encode() in done.stderr
     if suffix == ".log" and "--rebuild" not in command:
@@ -124,7 +124,7 @@ def pasted(command, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot", ".log"])
-@pytest.mark.parametrize("first", [("verify-index", "--format", "jsonl"), ("verify-index", "--rebuild"), ("recover",),
+@pytest.mark.parametrize("first", [("verify", "--format", "jsonl"), ("verify", "--rebuild"), ("recover",),
                                    ("dump-log", "--index-sanity-check", "--format", "jsonl")])
 def test_each_advice_is_a_command_that_leads_to_a_sound_partition(partition, suffix, first, tmp_path):
     file = partition / f"{BASE}{suffix}"
@@ -145,12 +145,12 @@ def test_each_advice_is_a_command_that_leads_to_a_sound_partition(partition, suf
     elif first[0] == "recover":
         assert seen == set()
     if suffix != ".log" or first[0] == "recover":
-        done = run("verify-index", partition)
+        done = run("verify", partition)
         assert done.returncode == 0, (seen, done.stdout + done.stderr)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
-@pytest.mark.parametrize("words", [("recover",), ("recover", "--salvage"), ("verify-index", "--rebuild")])
+@pytest.mark.parametrize("words", [("recover",), ("recover", "--salvage"), ("verify", "--rebuild")])
 def test_a_file_of_holes_is_moved_into_the_quarantine(partition, tmp_path, suffix, words):
     size = stretch(partition / f"{BASE}{suffix}")
     assert size > MAX_KEPT_SIZE
@@ -160,7 +160,7 @@ def test_a_file_of_holes_is_moved_into_the_quarantine(partition, tmp_path, suffi
     quarantine, = (path for path in tmp_path.iterdir() if ".quarantine-" in path.name)
     kept = {path: path.stat() for path in (quarantine / "files").iterdir()}
     assert [one.st_blocks < 100 for one in kept.values() if one.st_size == size] == [True]
-    assert run("verify-index", partition).returncode == 0
+    assert run("verify", partition).returncode == 0
     done = run("restore", quarantine)
     assert done.returncode == 0, done.stderr
     assert stamps(partition) == before
@@ -178,7 +178,7 @@ def test_a_file_of_holes_is_not_copied_to_another_file_system(partition, tmp_pat
     move, = advised(done)
     assert pasted(move, tmp_path).returncode == 0
     assert run("recover", partition).returncode in (0, 1)
-    assert run("verify-index", partition).returncode == 0
+    assert run("verify", partition).returncode == 0
 
 
 def test_a_batch_whose_first_bytes_lie_in_a_hole_is_found(partition):

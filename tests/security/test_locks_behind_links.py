@@ -21,7 +21,7 @@ COMMANDS = {
     "retain": ("retain", "--config", "retention.ms=1"),
     "roll": ("roll",),
     "truncate": ("truncate", "--to", "5"),
-    "verify-index": ("verify-index", "--rebuild"),
+    "verify": ("verify", "--rebuild"),
 }
 
 

@@ -271,7 +271,7 @@ def test_a_directory_is_exchanged_before_it_is_given_away(top, victim, by, monke
 
 
 @as_root
-@pytest.mark.parametrize("command", [("recover",), ("truncate", "--to", "5"), ("verify-index", "--rebuild"), ("roll",)])
+@pytest.mark.parametrize("command", [("recover",), ("truncate", "--to", "5"), ("verify", "--rebuild"), ("roll",)])
 def test_a_partition_is_exchanged_for_a_link_to_roots_directory(command, log_dir, victim, monkeypatch):
     """In the last moment before the log is opened: after everything was looked at."""
     from engine.files import locks

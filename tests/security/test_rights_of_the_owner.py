@@ -27,7 +27,7 @@ COMMANDS = {
     "retain": ("retain", "--config", "retention.ms=1"),
     "roll": ("roll",),
     "truncate": ("truncate", "--to", "5"),
-    "verify-index": ("verify-index", "--rebuild"),
+    "verify": ("verify", "--rebuild"),
 }
 KEEPING = ("delete-records", "recover", "truncate")  # with a quarantine, also if nobody asks for one
 
@@ -48,7 +48,7 @@ def not_theirs(top):
 def test_all_that_is_made_belongs_to_the_owner(command, log_dir, top):
     before, rights = state(log_dir), (os.geteuid(), os.getegid(), os.getgroups())
     partition = str(log_dir / "u-rolls-0")
-    done = kafkalog(*COMMANDS[command], *(() if command == "verify-index" else ("--now", NOW)), partition)
+    done = kafkalog(*COMMANDS[command], *(() if command == "verify" else ("--now", NOW)), partition)
     assert done.status in (0, 1, 4), done.err
     assert (os.geteuid(), os.getegid(), os.getgroups()) == rights
     assert acting_owner() is None
@@ -302,7 +302,7 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("words", [("recover", "--salvage"), ("verify-index", "--rebuild"), ("truncate", "--to", "3")])
+@pytest.mark.parametrize("words", [("recover", "--salvage"), ("verify", "--rebuild"), ("truncate", "--to", "3")])
 def test_nothing_is_imported_with_the_rights_of_the_owner(words, log_dir):
     """Who may not read root's Python would fail in the middle."""
     done = subprocess.run([sys.executable, "-c", SPY, *words, str(log_dir / "u-rolls-0")], capture_output=True, text=True, check=False)

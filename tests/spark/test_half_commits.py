@@ -65,7 +65,7 @@ def test_who_reads_it_is_told(root, caplog):
     with caplog.at_level(logging.WARNING, logger="kafkalog"):
         assert len(find_places([root])) == 3
     assert "did not come to the end" in caplog.text
-    said = kafkalog("verify-index", root)
+    said = kafkalog("verify", root)
     assert said.status == 4
     assert b"half-committed" in said.out + said.err.encode()
 

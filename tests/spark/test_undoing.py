@@ -78,7 +78,7 @@ def test_the_log_is_byte_for_byte_as_before(tmp_path):
         write(root, f"more-{number}", *rows, topic__segment__bytes="200", kafka__batch__size="1")
         assert kafkalog("restore", f"{root}/{MANIFEST}").status == 0
         assert {name: held for name, held in tree(logs).items() if name.endswith(".log")} == before
-        assert kafkalog("verify-index", f"{root}/t-0", f"{root}/u-0").status == 0
+        assert kafkalog("verify", f"{root}/t-0", f"{root}/u-0").status == 0
 
 
 def test_a_dry_run_changes_nothing(root, tmp_path):

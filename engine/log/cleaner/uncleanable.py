@@ -30,5 +30,5 @@ def untold_abort(path: str, position: int, offset: int) -> Uncleanable:
     """The marker at `position` aborts a transaction that no transaction index knows, so that its records would count."""
     what = ("this marker aborts a transaction that the transaction index does not know: its records would be taken for the "
             "last ones of their keys, and those that count would go")
-    do = f"kafkalog verify-index --rebuild {argument(parent_of(path))}    # makes the transaction index anew"
+    do = f"kafkalog verify --rebuild {argument(parent_of(path))}    # makes the transaction index anew"
     return Uncleanable(Finding("txnindex-incomplete", Where(path, position, offset), what), do)

@@ -231,7 +231,7 @@ def note_epochs(log: Loading, end: int, *, is_contradictory: bool) -> None:
             return
         what = found
     log.report.add(Action.KEPT, _EPOCHS, f"{what}: replicas may truncate at the wrong place, and a broker leaves it so - "
-                   "kafkalog verify-index --rebuild makes it anew", severity=Severity.WARNING)
+                   "kafkalog verify --rebuild makes it anew", severity=Severity.WARNING)
 
 
 def _contradictions(log: Loading, end: int) -> Iterator[str]:

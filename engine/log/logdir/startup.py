@@ -423,7 +423,7 @@ def _which(cluster: Cluster, first: Place, second: Place) -> str:
             identity = cluster.identities.get(keep.log_dir)
             if identity is not None and identity.directory_id == holder is not None:
                 return f"the metadata assign the partition to {keep.log_dir}: move {other.path} out of its log dir"
-    return f"compare both with `kafkalog verify-index`, then move one out of its log dir: {first.path} or {second.path}"
+    return f"compare both with `kafkalog verify`, then move one out of its log dir: {first.path} or {second.path}"
 
 
 def _metadata(cluster: Cluster) -> Iterator[Trouble]:

@@ -215,7 +215,7 @@ class Leftovers:
         if not name.endswith(_TXN_INDEX) or self._files.exists(path + SWAP) or not self._files.info(path).size:
             return
         self._report.add(Action.MISSING, name, "an interrupted replacement brought none with it, and a broker goes on without: "
-                         "consumers that read committed records get those of aborted transactions; verify-index --rebuild "
+                         "consumers that read committed records get those of aborted transactions; verify --rebuild "
                          "makes it again", severity=Severity.WARNING)
 
     def _complete_swaps(self) -> None:

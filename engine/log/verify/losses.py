@@ -1,6 +1,6 @@
 """Losses that the disk proves: what the files beside the batches of a log say of how far it reached, and where it began.
 
-`verify-index` and `recover` ask here, before anything of the log is read or changed. What the batches prove themselves,
+`verify` and `recover` ask here, before anything of the log is read or changed. What the batches prove themselves,
 gaps, is in `continuity`.
 """
 

@@ -1,4 +1,4 @@
-"""kafkalog verify-index: what it prints of real directories, and how it ends."""
+"""kafkalog verify: what it prints of real directories, and how it ends."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def partition(own_corpus, tmp_path):
 
 
 def objects(*words, cwd=None):
-    done = kafkalog("verify-index", "--format", "jsonl", *words, cwd=cwd)
+    done = kafkalog("verify", "--format", "jsonl", *words, cwd=cwd)
     return [json.loads(line) for line in done.out.splitlines()], done
 
 
 def test_a_sound_log_dir(own_corpus):
-    done = kafkalog("verify-index", "clean", cwd=own_corpus / "kafka-4.3.1/logs")
+    done = kafkalog("verify", "clean", cwd=own_corpus / "kafka-4.3.1/logs")
     assert done.status == 0
     *lines, total = done.out.decode().splitlines()
     assert len(lines) > 40
@@ -44,7 +44,7 @@ def test_a_sound_log_dir(own_corpus):
 def test_damage_ends_with_4_and_says_whether_it_does_harm(partition):
     index = partition / "00000000000000000000.index"
     index.write_bytes(index.read_bytes() + bytes([0, 0, 255, 0, 0, 0, 255, 0]))
-    done = kafkalog("verify-index", "topic-0", cwd=partition.parent)
+    done = kafkalog("verify", "topic-0", cwd=partition.parent)
     assert done.status == 4
     assert done.out.decode().startswith("topic-0: broken (2 segments, ")
     assert done.err.startswith("warning[index-beyond-log] topic-0/00000000000000000000.index at byte ")
@@ -65,7 +65,7 @@ def test_the_advice_makes_anew_what_is_missing(own_corpus, tmp_path, suffix):
     assert program == "kafkalog"
     assert kafkalog(*words).status == 1
     assert (partition / chosen.name).exists()
-    assert kafkalog("verify-index", str(partition)).status == 0
+    assert kafkalog("verify", str(partition)).status == 0
 
 
 def test_json_fits_the_schema(partition):
@@ -76,7 +76,7 @@ def test_json_fits_the_schema(partition):
     for one in (found[0], found[2]):
         Draft202012Validator(OTHERS).validate(one)
     assert (found[1]["verdict"], found[2]["exit_status"], done.status) == ("broken", 4, 4)
-    document = kafkalog("verify-index", "--format", "json", str(partition)).out
+    document = kafkalog("verify", "--format", "json", str(partition)).out
     assert json.loads(document) == {"schema": 1, "objects": found}
 
 
@@ -100,13 +100,13 @@ def test_each_partition_comes_once_however_it_is_spelled(partition):
 
 def test_what_is_no_partition_is_told(tmp_path):
     (tmp_path / "empty").mkdir()
-    assert kafkalog("verify-index", str(tmp_path / "empty")).status == 2
-    assert kafkalog("verify-index", str(tmp_path / "missing")).status == 8
-    assert kafkalog("verify-index").status == 2
+    assert kafkalog("verify", str(tmp_path / "empty")).status == 2
+    assert kafkalog("verify", str(tmp_path / "missing")).status == 8
+    assert kafkalog("verify").status == 2
 
 
 @pytest.mark.parametrize("words", [
-    ("verify-index",), ("recover",), ("retain",), ("roll",), ("truncate", "--to", "1"), ("delete-records", "--before", "1"),
+    ("verify",), ("recover",), ("retain",), ("roll",), ("truncate", "--to", "1"), ("delete-records", "--before", "1"),
     ("append", "--input", "/dev/null"), ("fetch",), ("compact",),
 ], ids=lambda words: words[0])  # fmt: skip
 def test_every_command_says_the_same_of_a_directory_that_is_none_of_kafkas(tmp_path, words):
@@ -121,16 +121,16 @@ def test_every_command_says_the_same_of_a_directory_that_is_none_of_kafkas(tmp_p
 
 def test_a_partition_without_a_file_is_one(tmp_path):
     (tmp_path / "orders-7").mkdir()
-    done = kafkalog("verify-index", str(tmp_path / "orders-7"))
+    done = kafkalog("verify", str(tmp_path / "orders-7"))
     assert (done.status, done.out.decode().partition(" (")[0]) == (0, f"{tmp_path}/orders-7: sound")
     (tmp_path / "file").write_text("x")
-    done = kafkalog("verify-index", str(tmp_path / "file"))
+    done = kafkalog("verify", str(tmp_path / "file"))
     assert (done.status, "file: no file of a partition, by its name" in done.err) == (2, True)
 
 
 def test_several_jobs_give_the_same_in_the_same_order(own_corpus):
     folder = own_corpus / "kafka-4.3.1/logs"
-    one, four = (kafkalog("verify-index", "--jobs", jobs, "unclean", cwd=folder) for jobs in ("1", "4"))
+    one, four = (kafkalog("verify", "--jobs", jobs, "unclean", cwd=folder) for jobs in ("1", "4"))
     assert (one.out.splitlines()[:-1], one.err, one.status) == (four.out.splitlines()[:-1], four.err, 0)
     assert one.out.splitlines()[-1].partition(b" in ")[0] == four.out.splitlines()[-1].partition(b" in ")[0]
 
@@ -141,7 +141,7 @@ def test_nothing_is_changed(partition):
 
     os.chmod(partition, 0o500)
     before = state()
-    assert kafkalog("verify-index", str(partition)).status == 0
+    assert kafkalog("verify", str(partition)).status == 0
     assert state() == before
     os.chmod(partition, 0o700)
 
@@ -152,10 +152,10 @@ def test_rebuild(partition):
     (partition / "00000000000000000000.index").unlink()
     (partition / "00000000000000000045.snapshot").write_bytes(b"garbage")
     broken = {path.name: path.read_bytes() for path in partition.iterdir()}
-    dry = kafkalog("verify-index", "--rebuild", "--no-quarantine", "--dry-run", *settings, "topic-0", cwd=partition.parent)
+    dry = kafkalog("verify", "--rebuild", "--no-quarantine", "--dry-run", *settings, "topic-0", cwd=partition.parent)
     assert dry.status == 1
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == broken
-    done = kafkalog("verify-index", "--rebuild", "--no-quarantine", *settings, "topic-0", cwd=partition.parent)
+    done = kafkalog("verify", "--rebuild", "--no-quarantine", *settings, "topic-0", cwd=partition.parent)
     assert (done.status, done.out + b"dry run: nothing was changed\n") == (1, dry.out)
     assert done.out.decode().splitlines()[0].startswith("topic-0: rebuilt 00000000000000000000.index, ")
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
@@ -179,7 +179,7 @@ def test_a_log_dir_that_can_not_be_looked_at_ends_a_rebuild_without_a_traceback(
     identity = partition.parent / "meta.properties"
     identity.write_text("version=1\n")
     with without_permission(identity):
-        done = kafkalog("verify-index", "--rebuild", "--format", form, str(partition))
+        done = kafkalog("verify", "--rebuild", "--format", form, str(partition))
     assert done.status == 8
     assert f"error[unreadable-file] {identity}: Permission denied" in done.err
     assert (b'"unreadable-file"' in done.out) is (form == "jsonl")
@@ -189,11 +189,11 @@ def test_what_can_not_be_rebuilt_stays(partition):
     log = partition / "00000000000000000045.log"
     log.write_bytes(log.read_bytes()[:-5])
     (partition / "00000000000000000000.index").unlink()
-    done = kafkalog("verify-index", "--rebuild", str(partition))
+    done = kafkalog("verify", "--rebuild", str(partition))
     assert done.status == 4
     assert "error[log-damaged]" in done.err
     assert not (partition / "00000000000000000000.index").exists()
-    assert kafkalog("verify-index", "--dry-run", str(partition)).status == 2
+    assert kafkalog("verify", "--dry-run", str(partition)).status == 2
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_rebuilt_with_the_settings_of_the_metadata_log(log_dirs, tmp_path):
 
     def rebuilt(*arguments):
         path.unlink()
-        kafkalog("verify-index", "--rebuild", *arguments)
+        kafkalog("verify", "--rebuild", *arguments)
         return path.read_bytes()
 
     properties = tmp_path / "server.properties"
@@ -231,7 +231,7 @@ def test_rebuilt_with_the_settings_of_the_metadata_log(log_dirs, tmp_path):
 ])  # fmt: skip
 def test_what_a_broker_would_trip_over_is_told_in_its_words(log_dirs, damage, code, words):
     damage(log_dirs)
-    done = kafkalog("verify-index", str(log_dirs))
+    done = kafkalog("verify", str(log_dirs))
     found = [line for line in done.err.splitlines() if f"[{code}]" in line]
     assert done.status == 4
     assert len(found) == 1
@@ -243,7 +243,7 @@ def test_a_damaged_metadata_log_is_the_loudest(log_dirs):
     data = bytearray(log.read_bytes())
     data[400] ^= 1
     log.write_bytes(data)
-    done = kafkalog("verify-index", str(log_dirs))
+    done = kafkalog("verify", str(log_dirs))
     assert done.err.startswith("error[metadata-loss] ")
     assert done.status == 4
 
@@ -265,11 +265,11 @@ def test_rebuild_looks_again_once_it_has_the_lock(own_corpus, tmp_path, monkeypa
         return lock(*arguments)
 
     monkeypatch.setattr(locking, "locked", locked)
-    done = kafkalog("verify-index", "--rebuild", str(partition))
+    done = kafkalog("verify", "--rebuild", str(partition))
     assert "00000000000000000042.timeindex" in done.out.decode()
     assert "00000000000000000022.timeindex" not in done.out.decode()
     assert first.read_bytes() == sound
-    assert kafkalog("verify-index", str(partition)).status == 0
+    assert kafkalog("verify", str(partition)).status == 0
 
 
 GAPS = {"offset-gap", "gaps-compacted"}
@@ -277,7 +277,7 @@ GAPS = {"offset-gap", "gaps-compacted"}
 
 @pytest.mark.parametrize("words", [[], ["--deep-iteration"]], ids=["shallow", "deep"])
 def test_what_real_cleaners_left_is_no_loss_without_anything_beside_it(own_corpus, tmp_path, words):
-    """Copies of partitions alone, by a name that tells nothing: dump-log and verify-index say the same of their gaps."""
+    """Copies of partitions alone, by a name that tells nothing: dump-log and verify say the same of their gaps."""
     told = set()
     for number, real in enumerate(sorted(own_corpus.glob("**/logs/clean/**/*-[0-9]*"))):
         if not list(real.glob("[0-9]*.log")):
@@ -287,7 +287,7 @@ def test_what_real_cleaners_left_is_no_loss_without_anything_beside_it(own_corpu
         logs = sorted(map(str, copy.glob("*.log")))
         said = [
             {(found["code"], found["file"]) for found in map(json.loads, kafkalog(*run).out.splitlines()) if found.get("code") in GAPS}
-            for run in (["dump-log", "--format", "jsonl", *words, *logs], ["verify-index", "--format", "jsonl", str(copy)])
+            for run in (["dump-log", "--format", "jsonl", *words, *logs], ["verify", "--format", "jsonl", str(copy)])
         ]
         assert said[0] == said[1] or (words and not said[0]), "records in old compressed sets show gaps that their headers do not"
         told |= {(code, real.name) for code, _ in said[0]}
@@ -307,7 +307,7 @@ def gaps(tmp_path):
 
 
 def test_the_same_in_very_many_segments_is_told_of_the_first_ones_and_counted(gaps):
-    done = kafkalog("verify-index", str(gaps))
+    done = kafkalog("verify", str(gaps))
     lines = [line for line in done.err.splitlines() if "[offset-gap]" in line]
     assert len(lines) == 21
     assert all(line.startswith("warning[offset-gap] ") for line in lines[:20])
@@ -321,7 +321,7 @@ def test_the_rest_of_a_file_and_of_other_files_is_counted_to_the_last(gaps, monk
     monkeypatch.setattr("kafkalog_cli.app.SHOWN_PER_CODE", 1)
     monkeypatch.setattr("kafkalog_cli.app.SHOWN_PER_DIRECTORY", 2)
     monkeypatch.setattr("engine.log.continuity.header_gaps.KEPT", 1)
-    lines = [line for line in kafkalog("verify-index", str(gaps)).err.splitlines() if "[offset-gap]" in line]
+    lines = [line for line in kafkalog("verify", str(gaps)).err.splitlines() if "[offset-gap]" in line]
     assert lines[2:] == [
         f"{gaps}/00000000000000000000.log: 1 more findings [offset-gap]",
         f"{gaps}/00000000000000000010.log: 1 more findings [offset-gap]",
@@ -338,8 +338,8 @@ def test_a_snapshot_inside_a_batch_is_rebuilt_once(tmp_path):
     (directory / "00000000000000000000.log").write_bytes(b"".join(batches))
     assert kafkalog("recover", "--no-quarantine", "--now", "5", str(directory)).status == 1
     (directory / "00000000000000000008.snapshot").rename(directory / "00000000000000000006.snapshot")
-    rebuild = ["verify-index", "--rebuild", "--now", "5", str(directory)]
-    assert "last offset 7, its last batch before ends at 3" in kafkalog("verify-index", str(directory)).err
+    rebuild = ["verify", "--rebuild", "--now", "5", str(directory)]
+    assert "last offset 7, its last batch before ends at 3" in kafkalog("verify", str(directory)).err
     assert [kafkalog(*rebuild).status for _ in range(2)] == [1, 0]
 
 
@@ -361,7 +361,7 @@ def test_a_segment_whose_link_leads_nowhere_is_told_once(partition, others):
 
 def test_what_does_not_exist_is_reported_once(tmp_path):
     (tmp_path / "server.properties").write_text("log.dirs=data\n")
-    done = kafkalog("verify-index", "--config-file", "server.properties", "data", cwd=tmp_path)
+    done = kafkalog("verify", "--config-file", "server.properties", "data", cwd=tmp_path)
     assert (done.status, done.err.count("error[")) == (8, 1), done.err
 
 

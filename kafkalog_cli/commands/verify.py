@@ -1,4 +1,4 @@
-"""kafkalog verify, and its other name verify-index."""
+"""kafkalog verify, also called verify-index."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def command(
     now: int | None, form: str, jobs: int | None, quarantine: str | None, no_quarantine: bool, yes: bool, quiet: bool,
     verbose: bool,
 ) -> int:
-    """Compare every index of a partition with its log.
+    """Check the indexes, snapshots and leader epochs of partitions against their logs.
 
     PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Every batch
     is read and its checksum is computed; every entry of the indexes, of producer snapshots and of the leader epochs is
@@ -119,7 +119,7 @@ def command(
 
         clock = now_ms() if now is None else now
         values = {"quarantine": quarantine, "no_quarantine": no_quarantine, "now": now, "form": form, "dry_run": dry_run}
-        asked = Rebuild(clock, quarantines_for("verify-index --rebuild", values), dry_run=dry_run, asks=not yes)
+        asked = Rebuild(clock, quarantines_for("verify --rebuild", values), dry_run=dry_run, asks=not yes)
     shows = Shows(quiet=quiet, verbose=verbose)
     return verify_all(paths_from(paths, known), form, jobs, known, asked, shows)
 
@@ -466,7 +466,7 @@ class Rebuild:
             if not is_log_file_name(name)
         )  # fmt: skip
         what = f"{names_of(log_dirs)}, {len(directories)} partitions, bytes to go: at most {size} (--dry-run tells)"
-        if not agreed(f"verify-index --rebuild: {what}{undo}"):
+        if not agreed(f"verify --rebuild: {what}{undo}"):
             raise Declined
 
     @contextmanager
