@@ -89,7 +89,7 @@ def command(
     now: int | None, form: str, jobs: int | None, quarantine: str | None, no_quarantine: bool, yes: bool, quiet: bool,
     verbose: bool,
 ) -> int:
-    """Check the indexes, snapshots and leader epochs of partitions against their logs.
+    """Check the indexes and snapshots of partitions against their logs.
 
     PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Every batch
     is read and its checksum is computed; every entry of the indexes, of producer snapshots and of the leader epochs is
