@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class KafkalogError(Exception):
-    """Work that can not be done: ends a command with status 8. The message is one complete line.
+    """Work that cannot be done: ends a command with status 8. The message is one complete line.
 
     `do` is what the user can do about it: a sentence or a command that works when pasted. `path` is the file or
     directory that it is about, as it was named; None: nothing in particular.
@@ -19,7 +19,7 @@ class KafkalogError(Exception):
         self.path = path
 
 
-EMPTY_PATH = "an empty path: is it a variable of the shell that is not set?"  # else "" would mean the root of the file system
+EMPTY_PATH = "an empty path: perhaps a shell variable is not set"  # else "" would mean the root of the file system
 
 
 class UsageError(KafkalogError):
@@ -61,14 +61,14 @@ class FileChangedWhileReading(KafkalogError):
 
 def too_little_memory(path: str) -> OutOfMemory:
     """The error for a log that memory did not suffice for."""
-    what = f"{path}: there is not enough memory for it"
-    return OutOfMemory(what, do="take fewer at a time with --jobs 1, or give the process more", path=path)
+    what = f"{path}: not enough memory to read it"
+    return OutOfMemory(what, do="use --jobs 1, or give the process more memory", path=path)
 
 
 def became_shorter(path: str, size: int) -> FileChangedWhileReading:
     """The error to raise where fewer bytes came than the `size` that the file at `path` had when its reading began."""
     what = f"{path}: became shorter than {size} bytes while it was read"
-    return FileChangedWhileReading(what, do="run it again, or on a copy", path=path)
+    return FileChangedWhileReading(what, do="run the command again, or on a copy", path=path)
 
 
 def argument(path: str) -> str:

@@ -69,8 +69,8 @@ _DAMAGED = ("compare with a replica of the partition; `kafkalog recover --full -
             "truncates, with --salvage what it keeps")
 _REBUILD = "kafkalog verify --rebuild {path}"
 _REBUILD_MISSING = "kafkalog verify --rebuild {directory}"
-_COMPARE_LOSS = "compare with a replica of the partition before a broker starts: it goes on without these records"
-_RECOVER = "look at what `kafkalog recover --dry-run` says of the log dir"
+_COMPARE_LOSS = "compare with a replica of the partition before a broker starts: a broker continues without these records"
+_RECOVER = "run `kafkalog recover --dry-run` on the log dir"
 
 # of these codes only offsets are missing: what is there is as it should be
 LOSSES = frozenset((
@@ -100,7 +100,7 @@ KINDS: dict[str, Kind] = {
     ),
     "zero-tail": Kind(
         Severity.WARNING,
-        "zeros behind the last batch: space that a crash left allocated but unwritten",
+        "zeros after the last batch: space that was allocated before a crash and never written",
         f"where records are missing: {_DAMAGED}",
     ),
     "skipped-bytes": Kind(
@@ -110,7 +110,7 @@ KINDS: dict[str, Kind] = {
     "search-cut-short": Kind(
         Severity.ERROR,
         "too many false batch headers after the damage; the search for the next valid batch stopped at its work limit",
-        "compare with a replica of the partition; the bytes from here on, in a file of their own, are searched anew",
+        "compare with a replica of the partition; to search the bytes from here on, copy them into a file of their own",
     ),
     "record-invalid": Kind(
         Severity.ERROR,
@@ -125,19 +125,20 @@ KINDS: dict[str, Kind] = {
         "compare with a replica of the partition",
     ),
     "unknown-codec": Kind(
-        Severity.ERROR, "the codec bits name no codec that Kafka knows", "compare with a replica of the partition",
+        Severity.ERROR, "the batch's compression codec is not one that Kafka knows", "compare with a replica of the partition",
     ),
     "unknown-magic": Kind(
-        Severity.ERROR, "the magic byte names no message format that Kafka 4.3.1 knows",
-        "was the file written by a newer version, or is it no log?",
+        Severity.ERROR, "the magic byte is not that of a message format of Kafka 4.3.1",
+        "check whether a newer version of Kafka wrote the file, or whether it is not a log",
     ),
     "over-limit": Kind(
-        Severity.WARNING, "the batch expands past the limit; none of its records is decoded, so that memory stays bounded",
+        Severity.WARNING, "the decompressed batch is larger than the limit; its records are not decoded, so that memory stays "
+                          "bounded",
         "raise --max-decompressed-bytes if the producer really sends such batches",
     ),
     "inflates-too-far": Kind(
-        Severity.WARNING, "the batch expands past what compact takes into memory for one; it may be sound all the same",
-        "let it: kafkalog compact --config max.message.bytes=N, with N the bytes that it becomes",
+        Severity.WARNING, "the decompressed batch is larger than compact's limit for one batch; the batch may be sound",
+        "raise the limit: kafkalog compact --config max.message.bytes=N (N = the decompressed size)",
     ),
     "batch-too-large": Kind(
         Severity.WARNING, "the batch is larger than any broker accepts by default; its records are not decoded",
@@ -148,38 +149,39 @@ KINDS: dict[str, Kind] = {
         "compare with a replica of the partition",
     ),
     "record-undecodable": Kind(
-        Severity.WARNING, "the decoder that was asked for does not fit this record", "choose another decoder",
+        Severity.WARNING, "the chosen decoder cannot read this record", "choose another decoder",
     ),
     "offset-gap": Kind(
-        Severity.WARNING, "records are missing and no compaction explains it",
+        Severity.WARNING, "records are missing, and compaction does not explain it",
         "compare with a replica of the partition",
     ),
     "offset-order": Kind(
         Severity.ERROR, "offsets must grow within a log", _DAMAGED,
     ),
     "half-committed": Kind(
-        Severity.WARNING, "partitions of the log dir may hold half of what was written, or be missing",
-        "where that write does not run any more: kafkalog restore on the log dir",
+        Severity.WARNING, "a write of Spark's sink did not finish: partitions of the log dir may hold only a part of it, or "
+                          "be missing",
+        "if that write is no longer running: kafkalog restore on the log dir",
     ),
     "no-offset-left": Kind(
-        Severity.ERROR, "there is no offset for the batch behind it: a broker that finds it at the end of the log takes the "
-        "log for ended before its start, and removes all of it", "kafkalog recover --dry-run {directory}",
+        Severity.ERROR, "no offset is left for a batch after it: a broker that finds it at the end of the log computes a "
+        "log end below the log start and deletes the whole log", "kafkalog recover --dry-run {directory}",
     ),
     "index-offset-mismatch": Kind(
-        Severity.WARNING, "the entry points to a batch that ends at another offset", _REBUILD,
+        Severity.WARNING, "the entry points to a batch with another last offset", _REBUILD,
     ),
     "index-beyond-log": Kind(
         Severity.WARNING, "the entry points outside the log, or to a place where no batch begins", _REBUILD,
     ),
     "index-size-invalid": Kind(
-        Severity.WARNING, "the file holds a part of an entry: its last write was cut off", _REBUILD,
+        Severity.WARNING, "the file ends with a part of an entry: its last write was not finished", _REBUILD,
     ),
     "index-too-large": Kind(
-        Severity.WARNING, "no index has that many bytes: it was not read, and a broker does not start with one of 2 GiB or "
+        Severity.WARNING, "an index is never that large, so it was not read; a broker does not start with one of 2 GiB or "
         "more", _REBUILD,
     ),
     "index-corrupt": Kind(
-        Severity.WARNING, "the broker's own sanity check refuses this index", _REBUILD,
+        Severity.WARNING, "the index fails the broker's own sanity check", _REBUILD,
     ),
     "index-out-of-order": Kind(
         Severity.WARNING, "offsets and positions must grow within an index and cannot be negative", _REBUILD,
@@ -194,7 +196,7 @@ KINDS: dict[str, Kind] = {
     "timeindex-out-of-order": Kind(Severity.WARNING, "timestamps must grow within a time index", _REBUILD),
     "timeindex-offset-not-found": Kind(Severity.WARNING, "no batch ends at the entry's offset", _REBUILD),
     "txnindex-invalid": Kind(
-        Severity.WARNING, "the entry's version or order makes no sense", _REBUILD,
+        Severity.WARNING, "the entry's version is unknown, or the entries are out of order", _REBUILD,
     ),
     "snapshot-corrupt": Kind(
         Severity.WARNING, "the producer snapshot's checksum, version or structure is wrong",
@@ -204,39 +206,41 @@ KINDS: dict[str, Kind] = {
         Severity.ERROR, "the file does not follow its format", "restore it from another log directory or delete it",
     ),
     "name-invalid": Kind(
-        Severity.WARNING, "the name does not say the offset that Kafka's naming demands",
-        "rename the file to 20 digits and its suffix",
+        Severity.WARNING, "the file name does not contain a valid offset",
+        "rename the file to its base offset in 20 digits and its suffix",
     ),
     "log-missing": Kind(
-        Severity.WARNING, "the index stands alone: there is no log to check it against",
+        Severity.WARNING, "the index has no .log file beside it to check it against",
         "restore the .log of the same name, or delete the index",
     ),
     "path-unreadable": Kind(
-        Severity.ERROR, "the operating system refuses it: nothing behind it was looked at",
-        "check its permissions and where it leads, then run again",
+        Severity.ERROR, "the operating system denied access: nothing in this path was checked",
+        "check its permissions, and the target if it is a link; then run the command again",
     ),
     "path-skipped": Kind(
-        Severity.WARNING, "the search goes down a limited number of directories from the path that was given",
+        Severity.WARNING, "the search descends only a limited number of directories below the given path",
         "name the directory itself",
     ),
     "index-missing": Kind(
-        Severity.WARNING, "lookups by offset and by time go through the offset index; a broker that finds none beside a log "
-        "recovers the segment when it starts", _REBUILD_MISSING,
+        Severity.WARNING, "lookups by offset and by time need the offset index; a broker that finds none recovers the "
+        "segment when it starts", _REBUILD_MISSING,
     ),
     "index-first-offsets": Kind(
-        Severity.INFO, "brokers before 2.0 indexed the first offset of an append, later ones the last: both are sound",
+        Severity.INFO, "brokers before 2.0 indexed the first offset of an append, later ones the last: both are valid",
         "nothing to do",
     ),
     "index-append-offsets": Kind(
-        Severity.INFO, "brokers from 2.0 to 4.0 indexed the last offset of an append, which may be several batches: sound too",
+        Severity.INFO, "brokers from 2.0 to 4.0 indexed the last offset of an append, which may be several batches: this is "
+                       "valid",
         "nothing to do",
     ),
     "index-untrimmed": Kind(
-        Severity.WARNING, "the broker does not check this index when it starts and takes its unused zeros for entries",
+        Severity.WARNING, "the broker does not check this index when it starts, and reads its unused zeros as entries",
         _REBUILD,
     ),
     "timeindex-record-offsets": Kind(
-        Severity.INFO, "older brokers wrote the offset of the latest record, later ones the last of its batch: both are sound",
+        Severity.INFO, "older brokers wrote the offset of the latest record, later ones the last offset of its batch: both "
+                       "are valid",
         "nothing to do",
     ),
     "timeindex-unverifiable": Kind(
@@ -244,113 +248,118 @@ KINDS: dict[str, Kind] = {
         "nothing to do",
     ),
     "timeindex-incomplete": Kind(
-        Severity.WARNING, "a rolled or closed segment ends its time index with its largest timestamp; without it lookups by "
-        "time pass the segment by, and retention takes it for older than it is", _REBUILD,
+        Severity.WARNING, "the last entry of the time index must be the segment's largest timestamp; without it lookups by "
+        "time skip the segment, and retention takes it to be older than it is", _REBUILD,
     ),
     "txnindex-mismatch": Kind(
-        Severity.WARNING, "the entry does not fit the batches and markers of its producer: consumers that read committed "
-        "records only may get others, or lose some", _REBUILD,
+        Severity.WARNING, "the entry does not match the batches and markers of its producer: a read_committed consumer "
+        "may get aborted records, or miss committed ones", _REBUILD,
     ),
     "txnindex-incomplete": Kind(
-        Severity.WARNING, "a transaction was aborted and the index does not say so: consumers that read committed records "
-        "only are handed its records", _REBUILD_MISSING,
+        Severity.WARNING, "an aborted transaction is not in the index: read_committed consumers get its "
+        "records", _REBUILD_MISSING,
     ),
     "snapshot-mismatch": Kind(
-        Severity.WARNING, "what the snapshot says of a producer does not fit its batches before that offset: after a clean "
-        "start the broker refuses or repeats batches, or holds the last stable offset back", _REBUILD,
+        Severity.WARNING, "the snapshot's state of a producer does not match its batches: after a clean start the broker "
+        "refuses valid batches, accepts duplicates, or holds the last stable offset back", _REBUILD,
     ),
     "snapshot-beyond-log": Kind(
-        Severity.WARNING, "the log once reached the snapshot's offset: records at its end were lost", _COMPARE_LOSS,
+        Severity.WARNING, "the log had reached the snapshot's offset: records at its end were lost", _COMPARE_LOSS,
     ),
     "snapshot-missing": Kind(
-        Severity.WARNING, "the log has producers, and no snapshot of them: after a clean stop a broker starts without their "
-        "state and accepts duplicates", "kafkalog recover {directory}    # it reads the batches and writes snapshots",
+        Severity.WARNING, "the log has batches of producers and no producer snapshot: after a clean stop a broker starts "
+        "without producer state and accepts duplicates", "kafkalog recover {directory}    # it reads the batches and writes "
+                                                         "snapshots",
     ),
     "epochs-mismatch": Kind(
-        Severity.WARNING, "the checkpoint gives offsets to another leader epoch than their batches: replicas that compare "
-        "epochs truncate at the wrong place", _REBUILD,
+        Severity.WARNING, "the leader epochs in the checkpoint do not match those of the batches: replicas that compare "
+        "epochs truncate at the wrong offset", _REBUILD,
     ),
     "epoch-order": Kind(
-        Severity.WARNING, "leader epochs never go back: the batch was changed, which no checksum shows. A broker that recovers "
-        "the segment may take the epoch over into leader-epoch-checkpoint",
-        "compare with a replica of the partition; `kafkalog recover --dry-run` says what becomes of the checkpoint",
+        Severity.WARNING, "leader epochs never decrease, so the batch was changed; its checksum does not cover the epoch. A "
+        "broker that recovers the segment may copy the epoch into leader-epoch-checkpoint",
+        "compare with a replica of the partition; `kafkalog recover --dry-run` shows what would happen to the checkpoint",
     ),
     "records-in-remote-storage": Kind(
         Severity.WARNING,
-        "the log starts before its first local segment, as logs with remote storage do: the broker copied the segments before "
-        "it and deleted them here. Of a check, which does not look for them, only an info",
+        "the log starts before its first local segment, as logs with remote storage do: the broker copied the earlier "
+        "segments and deleted them here. verify does not read remote storage and reports this as info",
         "read them with a consumer while a broker of the cluster runs; if the topic never had remote storage, compare with a "
         "replica of the partition",
     ),
     "open-transaction": Kind(
         Severity.WARNING,
-        "nothing says yet whether its records are committed: a consumer that reads committed records waits here",
-        "after the end of its broker: --open-transactions abort (Spark: openTransactions) reads the log as it will be then",
+        "the transaction is neither committed nor aborted: a read_committed consumer waits here",
+        "if the broker will not come back: --open-transactions abort (Spark: openTransactions) reads the log as if a "
+        "coordinator had ended the transaction",
     ),
     "open-transaction-ended": Kind(
         Severity.INFO,
-        "the log has no marker for it; a coordinator that starts writes one: a commit if that was decided, else an abort",
+        "the log has no marker for the transaction; the coordinator writes one when it starts: a commit if that was decided, "
+        "else an abort",
         "nothing to do",
     ),
     "epochs-start-late": Kind(
-        Severity.INFO, "records were deleted from the front of the log (the log start offset moved), or lines are lost",
-        "nothing to do where records were deleted",
+        Severity.INFO, "the log start offset has moved because records were deleted, or lines of the file were lost",
+        "nothing to do if records were deleted",
     ),
     "epochs-beyond-log": Kind(
-        Severity.WARNING, "the log once reached the epoch's first offset: records at its end were lost", _COMPARE_LOSS,
+        Severity.WARNING, "the log had reached the epoch's first offset: records at its end were lost", _COMPARE_LOSS,
     ),
     "epochs-before-log": Kind(
-        Severity.WARNING, "the first leader epoch begins before the first segment, and no log start offset explains it: "
-        "segments at the start of the log were lost", _COMPARE_LOSS,
+        Severity.WARNING, "the first leader epoch begins before the first segment, and the log start offset does not "
+        "explain it: segments at the start of the log were lost", _COMPARE_LOSS,
     ),
     "start-before-log": Kind(
-        Severity.WARNING, "log-start-offset-checkpoint has the log begin before its first segment, and no leader epoch tells "
-        "that segments were deleted: segments at the start of the log were lost", _COMPARE_LOSS,
+        Severity.WARNING, "the log start offset in log-start-offset-checkpoint is before the first segment, and the leader "
+        "epochs do not show that segments were deleted: segments at the start of the log were lost", _COMPARE_LOSS,
     ),
     "checkpoint-beyond-log": Kind(
-        Severity.WARNING, "the checkpoint counts records that the log does not have: it lost its end, or is an older copy",
+        Severity.WARNING, "the checkpoint's offset is after the end of the log: the log lost its end, or is an older copy",
         _COMPARE_LOSS,
     ),
     "leftover-file": Kind(
-        Severity.INFO, "a compaction or a split was interrupted; a broker that starts completes or undoes it", _RECOVER,
+        Severity.INFO, "a compaction or split was interrupted; a broker completes it or undoes it when it starts", _RECOVER,
     ),
     "swap-loses-records": Kind(
-        Severity.WARNING, "a broker that starts replaces segments by this file, which does not hold all that they hold",
+        Severity.WARNING, "a broker that starts replaces segments with this file, which does not hold all of their records",
         "kafkalog recover --salvage --dry-run {directory}    # before a broker starts",
     ),
     "broker-stops": Kind(
-        Severity.WARNING, "a broker that starts on this log dir gives up, in these words", _RECOVER,
+        Severity.WARNING, "a broker cannot start on this log dir; it stops with this message", _RECOVER,
     ),
     "log-dir-offline": Kind(
-        Severity.WARNING, "a broker takes the whole log dir offline, and with it every replica in it", _RECOVER,
+        Severity.WARNING, "a broker takes the whole log dir offline, with every replica in it", _RECOVER,
     ),
     "partition-stray": Kind(
-        Severity.WARNING, "a broker renames the directory to -stray, and the topic comes up empty", _RECOVER,
+        Severity.WARNING, "a broker renames the directory to -stray and starts with an empty partition", _RECOVER,
     ),
     "metadata-loss": Kind(
-        Severity.ERROR, "a broker starts, cuts the metadata log there, and renames every partition that it then does not know "
-        "to -stray: a cluster is lost, and nothing says so", "start no broker on it before the metadata log is restored",
+        Severity.ERROR, "a broker starts, truncates the metadata log there, and renames every partition that it then does not "
+        "know to -stray: the cluster is lost without an error message", "restore the metadata log before you start a broker "
+                                                                        "on it",
     ),
-    "broker-warns": Kind(Severity.WARNING, "a broker starts without this file, and says so", _RECOVER),
+    "broker-warns": Kind(Severity.WARNING, "a broker starts without this file and logs a warning", _RECOVER),
     "replica-divergence": Kind(
         Severity.ERROR, "two replicas hold different records at the same offsets: after an unclean leader election, or a crash "
         "that lost acknowledged records", "keep the copy with the latest leader epoch; the others fetch it again",
     ),
     "start-beyond-end": Kind(
         Severity.ERROR, "the checkpoint is wrong, or the log lost its end: records below the log start offset count as deleted",
-        "if the log is right, delete its line from the checkpoint before a broker starts; `kafkalog recover` asks what to do",
+        "if the log is right, delete its line from the checkpoint before a broker starts, or run `kafkalog recover "
+        "--start-beyond-end keep`",
     ),
-    "path-vanished": Kind(Severity.INFO, "a running broker removed it while it was looked for", "nothing to do"),
-    "file-ignored": Kind(Severity.INFO, "the name is none of Kafka's", "nothing to do"),
+    "path-vanished": Kind(Severity.INFO, "a running broker removed it during the check", "nothing to do"),
+    "file-ignored": Kind(Severity.INFO, "the name is not one of Kafka's", "nothing to do"),
     "gaps-compacted": Kind(
-        Severity.INFO, "offsets are missing between batches, and by the keys of the records the cleaner took them",
-        "nothing to do where the topic is compacted",
+        Severity.INFO, "offsets are missing between batches; the keys of the records show that compaction removed them",
+        "nothing to do if the topic is compacted",
     ),
     "rolled-ahead": Kind(
-        Severity.INFO, "the last segment is empty and begins behind the end of the one before: `roll --to` does so, and a "
-        "broker goes on at its base offset without a word", "nothing to do, unless somebody took files away",
+        Severity.INFO, "the last segment is empty and begins after the end of the previous one: `roll --to` creates such "
+        "a segment, and a broker continues at its base offset", "nothing to do, unless files were removed",
     ),
     "nothing-found": Kind(
-        Severity.INFO, "there is no file of Kafka's in the directory, nor below it", "was another directory meant?",
+        Severity.INFO, "neither the directory nor its subdirectories contain a file of Kafka's", "check the path",
     ),
 }

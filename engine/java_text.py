@@ -18,7 +18,7 @@ def java_utf8(data: bytes) -> bytes:
     try:
         data.decode()
     except UnicodeDecodeError:
-        # 0xFF can not be part of any sequence, so it stands for exactly one U+FFFD
+        # 0xFF cannot be part of any sequence, so it stands for exactly one U+FFFD
         return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace").encode()
     return data
 

@@ -32,7 +32,7 @@ def payload_decoder(name: str | None) -> Callable[[bytes], bytes] | None:
         return _KAFKAS[short]
     module, colon, function = name.partition(":")
     if not colon:
-        raise click.UsageError(f"no decoder {name}: there are {', '.join(_KAFKAS)}, or module:function of your own")
+        raise click.UsageError(f"unknown decoder {name}: use {', '.join(_KAFKAS)}, or your own as module:function")
     with suppress(OSError):  # the directory may be gone
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())  # a decoder of one's own often lies where one stands
@@ -41,9 +41,9 @@ def payload_decoder(name: str | None) -> Callable[[bytes], bytes] | None:
     except MemoryError:
         raise
     except (Exception, SystemExit) as error:  # whatever a module of the user's own raises
-        raise click.UsageError(f"decoder {name} can not be loaded: {type(error).__name__}: {error}") from error
+        raise click.UsageError(f"cannot load decoder {name}: {type(error).__name__}: {error}") from error
     if not callable(chosen):
-        raise click.UsageError(f"decoder {name} is no function")
+        raise click.UsageError(f"decoder {name} is not a function")
     return lambda data: _as_bytes(chosen(data))
 
 

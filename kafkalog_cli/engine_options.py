@@ -107,7 +107,7 @@ def engine_options(function: Command) -> Command:
 
 
 def one_log_options(function: Command) -> Command:
-    """The same for who works on one partition only, PATH, which log.dirs can not name."""
+    """The same for who works on one partition only, PATH, which log.dirs cannot name."""
     return _with(function, *_ONE_PATH, *_OPTIONS, _HIGH_WATERMARK)
 
 

@@ -50,7 +50,7 @@ class _Message(NamedTuple):
 
 
 def fetch_07(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcome) -> None:
-    """Show what is wanted of the log at `path`; without a renderer, its entries as they are. Nothing is changed.
+    """Show what is expected of the log at `path`; without a renderer, its entries as they are. Nothing is changed.
 
     An offset must be that of an entry. Raises UsageError, OffsetOutOfRange07, and Refused07 for a log that does not open.
     """
@@ -84,7 +84,7 @@ def _check(path: str, wanted: Wanted) -> None:
     }  # fmt: skip
     unknown = [option for option, is_given in given.items() if is_given]
     if unknown:
-        raise UsageError(f"{path}: a log of Kafka 0.7, which has nothing for {', '.join(unknown)}", path=path)
+        raise UsageError(f"{path}: a log of Kafka 0.7 does not support {', '.join(unknown)}", path=path)
 
 
 class _Reader:
@@ -117,7 +117,7 @@ class _Reader:
                 before, end = position, position + SIZE_FIELD + size
         if offset - segment.start not in (before, end):  # at the end no entry can be read, which is said when it is tried
             before += segment.start
-            what = f"no entry begins at offset {offset}: the one around it begins at {before}"
+            what = f"no entry begins at offset {offset}: the entry that contains it begins at {before}"
             raise UsageError(what, do=f"--offset {before}")
 
     def messages(self, start: int) -> Iterator[MessageAndOffset]:
@@ -158,7 +158,7 @@ class _Reader:
                     return
 
     def _ends(self, file: OpenFile, segment: Segment07, position: int) -> bool:
-        """Was that all, now that what is wanted of a segment ended at `position`? Damage there is a finding."""
+        """Was that all, now that what is expected of a segment ended at `position`? Damage there is a finding."""
         if self._left is not None and self._left <= 0:
             return True
         problem = tail_problem(file, position, segment.size)

@@ -135,7 +135,7 @@ class TextRecords:
         if letter in _PARTS:
             part = _PARTS[letter]
             return part if letter != "h" else lambda record: self._safe(part(record))
-        raise UsageError(f"%{letter}: no such letter; there are %s %S %R %k %K %o %T %h %t %p %%")
+        raise UsageError(f"%{letter}: unknown letter; use %s %S %R %k %K %o %T %h %t %p %%")
 
     def _payload(self, letter: str) -> Part:
         if letter == "s":
@@ -151,7 +151,7 @@ def _refuse_raw_bytes(tokens: list[re.Match[str]], constants: list[bytes | None]
     for match, constant in zip(tokens, constants, strict=True):
         text = "" if constant is None else constant.decode("utf-8", "surrogateescape").translate(_LINE_ENDS)
         if match[1] == "R" or terminal_safe(text) != text or (match[2] is not None and not text.isascii()):
-            what = f"{terminal_safe(match[0])} in the template writes bytes that a terminal would obey"
+            what = f"{terminal_safe(match[0])} in the template writes control characters to the terminal"
             raise UsageError(what, "write to a file or a pipe, or add --force")
 
 
@@ -232,7 +232,7 @@ class Template:
                     put_large(large)
                 record += 1
         if status != Status.END:
-            raise AssertionError("records, batches and bytes that do not fit each other")
+            raise AssertionError("records, batches and bytes do not match")
 
 
 class JsonRecords:

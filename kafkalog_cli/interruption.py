@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from engine.files import Buffer, FileInfo
 
-AS_A_CRASH = "; what was in work is as a crash would leave it, and opens: kafkalog recover, or a broker's start"
+AS_A_CRASH = "; unfinished files are as after a crash: run kafkalog recover, or start the broker"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _BAR_GONE = b"\r\x1b[K\x1b[?25h"  # what a terminal shows of a progress bar goes, and the cursor comes back
 

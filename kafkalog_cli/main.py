@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> Any:
         failure = getattr(sys.stdout, "failure", None)  # see outlive_output
         if failure is not None:
             why = failure.strerror or failure
-            _abandon("output-failed", f"the output can not be written: {why}; the work itself went on to its end", arguments)
+            _abandon("output-failed", f"cannot write the output: {why}; the command itself ran to its end", arguments)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(130)
@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> Any:
         _show(error)
         sys.exit(error.exit_code)
     except OSError as error:  # files fail with a KafkalogError: this is stdout or stderr
-        _abandon("output-failed", f"the output can not be written: {error.strerror or error}", arguments)
+        _abandon("output-failed", f"cannot write the output: {error.strerror or error}", arguments)
     except MemoryError:
         less = _less_memory(sys.argv[1:] if arguments is None else arguments)
         _abandon("out-of-memory", f"not enough memory: {less}", arguments)
@@ -147,7 +147,7 @@ def _less_memory(arguments: list[str]) -> str:
     """What may help a command that memory did not suffice for."""
     if "dump-log" in arguments[:1]:
         return "lower --max-batch-bytes or --max-decompressed-bytes"
-    return "name fewer partitions, take them one at a time with --jobs 1, or give the process more"
+    return "name fewer partitions, use --jobs 1, or give the process more memory"
 
 
 def _problem_of_kernels(error: ImportError | TypeError) -> tuple[str, str] | None:

@@ -28,7 +28,7 @@ _OFF = ("false", "no", "off", "0")
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 class _PathType(click.Path):
-    """A path that says something. What can not be opened is said by who opens it, with a status of its own."""
+    """A path that says something. What cannot be opened is said by who opens it, with a status of its own."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         if not value:
@@ -73,7 +73,7 @@ class Size(click.ParamType[int]):
         match = _SIZE.fullmatch(value.strip())
         number = None if match is None else whole_number(match[1])
         if match is None or number is None:
-            self.fail(f"{value!r} is not a size: write 1000, 64k or 16MiB", param, ctx)
+            self.fail(f"{value!r} is not a size: write 1000, 64kB or 16MiB", param, ctx)
         size = number * _SCALE[match[2].lower()]
         check_range(value, size, self._least, _LARGEST, param, ctx)
         return size
@@ -91,7 +91,7 @@ class Duration(click.ParamType[int]):
         match = _DURATION.fullmatch(value.strip())
         number = None if match is None else whole_number(match[1])
         if match is None or number is None:
-            self.fail(f"{value!r} is not a span of time: write 30d, 12h, 90m or 45s", param, ctx)
+            self.fail(f"{value!r} is not a duration: write 30d, 12h, 90m or 45s", param, ctx)
         span = number * _MS[match[2].lower()]
         check_range(value, span, 0, LONG_MAX, param, ctx)
         return span
@@ -196,7 +196,7 @@ class KafkaCommand(DocumentedCommand):
             if equals and name in flags & self._kafka_options:
                 rewritten[-1] = name
                 if value.lower() in _OFF:
-                    click.echo(f"{name}={value} sets {name}, as with kafka-dump-log: leave it out instead", err=True)
+                    click.echo(f"{name}={value} sets {name}, as with kafka-dump-log: remove it instead", err=True)
             if name == "--files" and name in seen:
                 raise click.UsageError("--files was given more than once; separate the files by commas", ctx)
             seen.add(name)

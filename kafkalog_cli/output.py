@@ -65,7 +65,7 @@ def raw_stdout() -> Callable[[memoryview], object]:
 
 
 def outlive_output() -> None:
-    """From now on output that can not be written, or that nobody reads (`| head`), ends the output, not the work on files.
+    """From now on output that cannot be written, or that nobody reads (`| head`), ends the output, not the work on files.
 
     See `output_failure`.
     """

@@ -74,7 +74,7 @@ def run(
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and operation in _ONE_BY_ONE:
             do = f"ls -d {argument(whole[0])}/*-*    # partitions: name the directories that are meant"
-            raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one", do=do)
+            raise UsageError(f"{whole[0]}: a log dir; {operation} needs partitions, named one by one", do=do)
         if meet is not None:
             meet(manager)
         yield from operate(manager, options, work, errors, progress.done, work_07)
@@ -178,7 +178,7 @@ def _say_how_far(tally: Tally, *, is_unchanged: bool) -> None:
 
 
 def check_metrics(values: dict[str, Any]) -> None:
-    """Raise KafkalogError if what --metrics-textfile asks for can not be written: before anything is locked or made."""
+    """Raise KafkalogError if what --metrics-textfile asks for cannot be written: before anything is locked or made."""
     if values["metrics_textfile"] is not None and not values["dry_run"]:
         check_textfile(Files(), values["metrics_textfile"])
 
@@ -235,7 +235,7 @@ class Tally:
         """One line."""
         paths = self._all()
         if not paths:
-            return "nothing was begun"
+            return "nothing was started"
         names = [file_name(path) for path in paths if path not in self._done]
         shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
         done = f"{len(paths) - len(names)} of {len(paths)} partitions are done"
@@ -253,8 +253,8 @@ def _held(manager: LogManager) -> Iterator[Report]:
     for path in lock_directories(Files(), [log_dir.path for log_dir in log_dirs], places):
         if is_locked(f"{path}/{FileKind.LOCK.value}"):
             report = Report(path, operation)
-            why = ("another process holds this lock, most likely a running broker: without --dry-run nothing would be done, "
-                   "and what it writes meanwhile may look like damage")
+            why = ("another process holds this lock, most likely a running broker: without --dry-run the command would stop "
+                   "here, and what the broker writes meanwhile may look like damage")
             report.add(Action.REFUSED, FileKind.LOCK.value, why, severity=Severity.WARNING)
             yield report
 
@@ -273,7 +273,7 @@ def _manager(
     paths: list[str], opening: Opening, quarantines: Quarantines | None, flushes: FlushStats | None,
     errors: list[KafkalogError], confirm: Callable[[Files, list[LogDir]], None] | None,
 ) -> Iterator[tuple[LogManager, Progress]]:
-    """The locked logs of `paths`. `errors` takes those of quarantines that can not be closed in the end.
+    """The locked logs of `paths`. `errors` takes those of quarantines that cannot be closed in the end.
 
     confirm  is called before anything is changed, and may raise
     """

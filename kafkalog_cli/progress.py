@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _WORTH_SHOWING = 64 << 20  # bytes: less is read before anyone could look
 _WORTH_WAITING = 2  # seconds, where the work is held back
 _ROOMY = 70  # columns of a terminal that take all of it
-_NOTHING_MOVES = ("dumb", "unknown")  # terminals that can not go back
+_NOTHING_MOVES = ("dumb", "unknown")  # terminals that cannot go back
 _OPENING = 0.25  # of the work on a log, at most: reading it twice after an unclean stop
 
 

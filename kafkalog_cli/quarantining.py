@@ -46,10 +46,10 @@ class Quarantines:
         return made
 
     def finish(self, errors: list[KafkalogError]) -> None:
-        """Note how everything was left. Where one of them can not, the others do, and why goes to `errors`."""
+        """Note how everything was left. Where one of them cannot, the others do, and why goes to `errors`."""
         for made in self._made:
             if self._dry_run and not may_write(parent_of(made.directory)):
-                what = f"{made.directory}: without --dry-run it could not be made, and nothing would be done"
+                what = f"{made.directory}: without --dry-run it could not be created, and the command would stop here"
                 errors.append(UnwritableFile(what, do=_elsewhere()))
             try:
                 made.finish()
@@ -84,7 +84,8 @@ class Quarantines:
         while inside != "/":
             inside = parent_of(inside)
             if files.exists(inside) and files.resolve(inside) == real:
-                what = f"{directory} lies inside the log dir {log_dir}: a directory that is not Kafka's stops a broker"
+                what = (f"{directory} lies inside the log dir {log_dir}: a broker does not start with a directory that is not "
+                        "Kafka's")
                 raise UsageError(what, do="choose a place outside with --quarantine DIR")
         return directory
 
@@ -105,13 +106,13 @@ def would_keep(quarantine: QuarantiningFiles) -> str:
 
 
 def _make(quarantine: QuarantiningFiles) -> None:
-    """Raise UnwritableFile if the quarantine can not be made: before anything is changed, not in the middle."""
+    """Raise UnwritableFile if the quarantine cannot be made: before anything is changed, not in the middle."""
     try:
         quarantine.make()
     except UnwritableFile as error:
-        raise UnwritableFile(f"{error}: what is cut is to be kept there", do=_elsewhere()) from error
+        raise UnwritableFile(f"{error}: the quarantine is to be written there", do=_elsewhere()) from error
 
 
 def _elsewhere() -> str:
     other = "--no-quarantine" in (option for one in click.get_current_context().command.params for option in one.opts)
-    return "--quarantine DIR keeps it elsewhere" + (", --no-quarantine does without" if other else "")
+    return "--quarantine DIR chooses another place" + (", --no-quarantine keeps nothing" if other else "")

@@ -82,7 +82,7 @@ def _standing(report: Report) -> str:
 
 def _failed(report: Report, shown: list[Event]) -> str:
     if shown:
-        return "not finished; the last of what is reported above may not be done, or only in part"
+        return "not finished; the last step above may be done only in part"
     is_in_the_middle = isinstance(report.failure, UnreadableFile | UnwritableFile | FileChangedWhileReading)
     return "not finished" if is_in_the_middle else "nothing was done"
 
@@ -97,15 +97,15 @@ def _unread(report: Report) -> str:
 
 def _verdict(report: Report) -> str:
     if report.is_refused:
-        return "not all of it was done" if _is_partly_done(report) else "not done"
+        return "done in part" if _is_partly_done(report) else "not done"
     if report.is_doubtful:
-        return "something is left that is wrong"
+        return "problems are left"
     if report.has_problems_left:
         return "records are missing"
     if report.worst is Severity.INFO and report.unread_below is not None:
-        return "nothing was wrong in what was read"
+        return "no problems in the part that was read"
     return {
-        Severity.INFO: "nothing was wrong", Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired, with loss",
+        Severity.INFO: "no problems", Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired, with loss",
     }[report.worst]
 
 

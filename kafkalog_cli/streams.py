@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 
 def prepare_streams() -> None:
-    """Text is UTF-8 whatever the locale says, and what can not be written to stderr ends nothing.
+    """Text is UTF-8 whatever the locale says, and what cannot be written to stderr ends nothing.
 
     Nothing to print to is an error, nobody to complain to is none.
     """
@@ -25,9 +25,9 @@ def prepare_streams() -> None:
 
 
 class Outliving:
-    """A text stream that goes on into nothing when it can not be written, or nobody reads it any more.
+    """A text stream that goes on into nothing when it cannot be written, or nobody reads it any more.
 
-    failure  why it can not be written
+    failure  why it cannot be written
     """
 
     def __init__(self, stream: TextIO) -> None:

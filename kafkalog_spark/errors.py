@@ -5,8 +5,8 @@ from __future__ import annotations
 PREFIX = "kafkalog: "
 
 # what can be done about it, by options of the data source
-GO_ON_WITHOUT = "; set failOnDataLoss to false to go on without"
-GO_ON_BEHIND_DAMAGE = "set onCorruption to skip or report to go on without what is damaged"
+GO_ON_WITHOUT = "; set failOnDataLoss to false to continue without them"
+GO_ON_BEHIND_DAMAGE = "set onCorruption to skip or report to continue without the damaged part"
 _GO_ON_WITH_LOSS = "If you do not want the query to fail on such cases, set the source option failOnDataLoss to false."
 
 
@@ -21,7 +21,7 @@ def escaped(text: str) -> str:
 
 
 class _Sentence(ValueError):
-    """In UTF-8: a worker that can not say what is wrong leaves Spark waiting for it."""
+    """In UTF-8: a worker that cannot say what is wrong leaves Spark waiting for it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(PREFIX + escaped(message))
@@ -32,7 +32,7 @@ class OptionError(_Sentence):
 
 
 class LogDirError(_Sentence):
-    """A path or a log that can not be read."""
+    """A path or a log that cannot be read."""
 
 
 class DataLossError(_Sentence):
@@ -50,6 +50,6 @@ def for_command(sentence: str) -> str:
     return (
         sentence.removeprefix(PREFIX)
         .replace(GO_ON_WITHOUT, "")
-        .replace(GO_ON_BEHIND_DAMAGE, "--on-corruption skip or report goes on without what is damaged")
-        .replace(_GO_ON_WITH_LOSS, "What is left can be read by running it again.")
+        .replace(GO_ON_BEHIND_DAMAGE, "--on-corruption skip or report continues without the damaged part")
+        .replace(_GO_ON_WITH_LOSS, "Run it again to read the remaining data.")
     )

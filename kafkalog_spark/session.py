@@ -37,7 +37,7 @@ _LOCAL = {
 }
 _NO_LOCAL_DIR = 53  # the exit status of Spark's ExecutorExitCode.DISK_STORE_FAILED_TO_CREATE_DIR
 _UNWRITABLE = (
-    "no Spark session: it can write in none of its directories for scratch files; name others in SPARK_LOCAL_DIRS, else with "
+    "no Spark session: none of its scratch directories is writable; name others in SPARK_LOCAL_DIRS, else with "
     "--conf spark.local.dir=DIR"
 )
 _ATTEMPTS = 4  # at each task, as on clusters: Spark by itself gives a local one none but the first

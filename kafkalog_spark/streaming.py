@@ -101,7 +101,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return False
 
     def _refuse_unknown_limits(self) -> None:
-        """Raise OptionError for limits that can not be held, as Spark does not say where a micro-batch begins.
+        """Raise OptionError for limits that cannot be held, as Spark does not say where a micro-batch begins.
 
         Not as soon as there is a reader: pyspark 4.1 would stumble over not having one.
         """

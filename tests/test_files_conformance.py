@@ -137,7 +137,7 @@ def test_rename_replaces_files_and_moves_directories(seam):
     put(files, f"{top}/a", b"a")
     put(files, f"{top}/b", b"b")
     with files.open(f"{top}/b") as held:
-        with pytest.raises(UnwritableFile, match="exists already"):
+        with pytest.raises(UnwritableFile, match="already exists"):
             files.rename(f"{top}/a", f"{top}/b")
         assert (files.list(top), contents(files, f"{top}/b")) == (["a", "b"], b"b")
         files.rename(f"{top}/a", f"{top}/b", replaces=True)

@@ -77,7 +77,7 @@ class BatchBuilder:
             last = min(run.end, first + self._rows - self._row)
             end, keys, values = fitting(chunk.records.table, first, last, self._room - self._bytes)
             if end == first:
-                raise BadColumns("a record that no array can hold")
+                raise BadColumns("a record too large for an array")
             headers = 0
             if self._headers is not None:
                 end, headers = self._headers.fitting(chunk, first, end, self._room - self._header_bytes)

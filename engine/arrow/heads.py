@@ -45,7 +45,7 @@ HEAD_TYPES: dict[str, pa.DataType] = {
     "magic": pa.int32(),
     "baseOffset": pa.int64(),  # of formats 0 and 1 the entry's own
     "lastOffset": pa.int64(),
-    "recordCount": pa.int32(),  # of a compressed set of formats 0 and 1 counted, null where it can not be read
+    "recordCount": pa.int32(),  # of a compressed set of formats 0 and 1 counted, null where it cannot be read
     "codec": pa.string(),
     "timestampType": pa.int32(),  # −1 in format 0
     "baseTimestamp": TIMESTAMP,

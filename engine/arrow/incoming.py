@@ -160,7 +160,7 @@ def groups(codes: pa.Array, count: int) -> Iterator[tuple[int, memoryview, int, 
     ends = memoryview(array("q", bytes(8 * (count + 1))))
     numbers = _view(codes.buffers()[1])[4 * codes.offset :][: 4 * rows].cast("i")
     if not group_rows(numbers, rows, ends, chosen):
-        raise BadRows("codes that are none")
+        raise BadRows("unknown type codes")
     first = 0
     for code in range(count):
         if ends[code] > first:

@@ -113,12 +113,12 @@ def decode_meta_properties(data: bytes, path: str) -> Decoded[MetaProperties]:
     node_text, cluster_id, directory_id = (values.pop(key, None) for key in (node_key, "cluster.id", "directory.id"))
     node_id = parse_int(node_text) if node_text is not None else None
     if node_text is not None and node_id is None:
-        faults.add(f"{node_key} is no number: {quoted(node_text)}")
+        faults.add(f"{node_key} is not a number: {quoted(node_text)}")
     for key, value in ((node_key, node_text), ("cluster.id", cluster_id)):
         if version == 1 and value is None:
             faults.add(f"{key} is missing")
     if directory_id is not None and not is_uuid(directory_id):
-        faults.add(f"directory.id is no id: {quoted(directory_id)}")
+        faults.add(f"directory.id is not an id: {quoted(directory_id)}")
     return Decoded(MetaProperties(version or 0, cluster_id, node_id, directory_id, values), faults.all())
 
 
@@ -152,7 +152,7 @@ def decode_quorum_state(data: bytes, path: str) -> Decoded[QuorumState]:
     voters = _voters(fields, faults) if version == 0 else None
     directory_id = _text(fields, "votedDirectoryId", faults) if version == 1 else None
     if directory_id is not None and not is_uuid(directory_id):
-        faults.add(f"votedDirectoryId is no id: {quoted(directory_id)}")
+        faults.add(f"votedDirectoryId is not an id: {quoted(directory_id)}")
     findings = faults.all()
     if findings or leader_id is None or leader_epoch is None or voted_id is None:
         return Decoded(None, findings)
@@ -177,7 +177,7 @@ def _json_object(data: bytes, faults: Faults) -> dict[str, object] | None:
 def _number(fields: dict[str, object], key: str, bits: int, faults: Faults) -> int | None:
     value = fields.get(key)
     if type(value) is not int or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-        faults.add(f"{key} is no number" if key in fields else f"{key} is missing")
+        faults.add(f"{key} is not a number" if key in fields else f"{key} is missing")
         return None
     return value
 
@@ -185,7 +185,7 @@ def _number(fields: dict[str, object], key: str, bits: int, faults: Faults) -> i
 def _text(fields: dict[str, object], key: str, faults: Faults) -> str | None:
     value = fields.get(key)
     if not isinstance(value, str):
-        faults.add(f"{key} is no text" if key in fields else f"{key} is missing")
+        faults.add(f"{key} is not a string" if key in fields else f"{key} is missing")
         return None
     return value
 
@@ -196,7 +196,7 @@ def _voters(fields: dict[str, object], faults: Faults) -> tuple[int, ...] | None
     if voters is None:
         return None
     if not isinstance(voters, list):
-        faults.add("currentVoters is no list" if "currentVoters" in fields else "currentVoters is missing")
+        faults.add("currentVoters is not a list" if "currentVoters" in fields else "currentVoters is missing")
         return None
     found = [_number(voter if isinstance(voter, dict) else {}, "voterId", 32, faults) for voter in voters]
     return tuple(voter for voter in found if voter is not None)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class MalformedCheckpoint(KafkalogError):
-    """A checkpoint file that Kafka can not read: a broker would not load the log (KafkaStorageException)."""
+    """A checkpoint file that Kafka cannot read: a broker would not load the log (KafkaStorageException)."""
 
     code = "malformed-checkpoint"
 
@@ -66,7 +66,7 @@ def _doubt(entries: list[EpochEntry], faults: Faults) -> None:
     for entry in entries:
         what = f"epoch {entry.epoch} at offset {entry.start_offset}"
         if entry.epoch < 0 or entry.start_offset < 0:
-            faults.add(f"{what}: neither can be negative", offset=entry.start_offset)
+            faults.add(f"{what}: neither may be negative", offset=entry.start_offset)
         elif last and (entry.epoch <= last.epoch or entry.start_offset <= last.start_offset):
             faults.add(f"{what} after epoch {last.epoch} at {last.start_offset}: both must grow", offset=entry.start_offset)
         last = entry

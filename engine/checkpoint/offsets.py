@@ -44,7 +44,7 @@ def decode_offset_checkpoint(data: bytes, path: str) -> Checkpoint[PartitionOffs
 
 
 def known_offsets(files: ReadOnlyFiles, path: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
-    """The offset of each partition, and why Kafka can not read the file at `path`: None where it can. Raises UnreadableFile.
+    """The offset of each partition, and why Kafka cannot read the file at `path`: None where it can. Raises UnreadableFile.
 
     A log dir may have ten thousand partitions, of which each asks: while its bytes are the same the file is parsed once.
     """
@@ -70,7 +70,7 @@ def _doubt(entries: list[PartitionOffset], faults: Faults) -> None:
         if not topic:
             faults.add(f"partition {partition}, offset {offset}: the topic is missing")
         elif partition < 0 or offset < 0:
-            faults.add(f"{topic} {partition} {offset}: neither can be negative")
+            faults.add(f"{topic} {partition} {offset}: neither may be negative")
         elif (topic, partition) in seen:
             faults.add(f"{topic} {partition} is there twice: the broker takes the last one")
         seen.add((topic, partition))
@@ -87,5 +87,5 @@ def encode_offset_checkpoint(entries: Iterable[PartitionOffset]) -> bytes:
 
 
 def checkpoint_fault(files: ReadOnlyFiles, path: str) -> str | None:
-    """Why Kafka can not read the offset checkpoint at `path`; None where it can."""
+    """Why Kafka cannot read the offset checkpoint at `path`; None where it can."""
     return read_offset_checkpoint(files, path).fault

@@ -106,7 +106,7 @@ class ProducerSnapshot:
         Kafka then takes nothing from the file. Mirrors ProducerStateManager.readSnapshot.
         """
         if self.is_too_large:
-            return f"{self.size} bytes, more than the {_MAX_SIZE} that Kafka reads: it was not read"
+            return f"{self.size} bytes, more than the {_MAX_SIZE} that Kafka reads: the file was not read"
         reason = self._schema_error()
         if reason is not None:
             return f"Snapshot failed schema validation: {reason}"
@@ -142,13 +142,13 @@ class ProducerSnapshot:
         if self.version != VERSION:
             return f"version {self.version}, only {VERSION} exists"
         if self.is_too_large:
-            return f"{self.size} bytes, more than the {_MAX_SIZE} that Kafka reads: it was not read"
+            return f"{self.size} bytes, more than the {_MAX_SIZE} that Kafka reads: the file was not read"
         if self.stored_crc != self.computed_crc:
             return f"stored CRC-32C {self.stored_crc:08x}, computed {self.computed_crc:08x}"
         if self.count < 0 or self.count > len(self):
-            return f"{self.count} producers are announced, {len(self)} are there"
+            return f"the header says {self.count} producers, the file has {len(self)}"
         rest = self._room - self.count * PRODUCER_SNAPSHOT_ENTRY.size
-        return f"{rest} bytes behind the last producer" if rest else None
+        return f"{rest} bytes after the last producer" if rest else None
 
 
 def write_producer_snapshot(file: WritableFile, count: int, pieces: Iterable[Buffer]) -> None:

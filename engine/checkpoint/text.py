@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 
 
 class Decoded(NamedTuple, Generic[Value]):
-    """What a small file says, None where it can not be understood, and what is wrong with it."""
+    """What a small file says, None where it cannot be understood, and what is wrong with it."""
 
     value: Value | None
     findings: list[Finding]
@@ -137,7 +137,7 @@ def decode_checkpoint(
         faults.add(f"not a number of entries: {quoted(second.text)}", second)
     entries = _entries(lines, parse, faults)
     if count is not None and count != len(entries):
-        faults.add(f"{count} entries are announced, {len(entries)} are there", second)
+        faults.add(f"line 2 says {count} entries, the file has {len(entries)}", second)
     fault = faults.first
     doubt(entries, faults)
     return Checkpoint(found_version, count, entries, faults.all(), fault)
@@ -147,7 +147,7 @@ def _entries(lines: Iterator[Line], parse: Callable[[list[str]], Entry | None], 
     entries: list[Entry] = []
     for at, line in enumerate(lines):
         if at == MAX_ENTRIES:
-            faults.add(f"more than {MAX_ENTRIES} lines, the rest is not read", line)
+            faults.add(f"more than {MAX_ENTRIES} lines: the rest was not read", line)
             break
         entry = None if line.text is None else parse(words(line.text))
         if entry is None:

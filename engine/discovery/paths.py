@@ -61,9 +61,9 @@ def discover(files: ReadOnlyFiles, path: str, max_depth: int = MAX_DEPTH) -> Dis
     """The files that a user means by `path`: a file itself, or all of Kafka's files in and below a directory.
 
     Directories may be a partition's, a log dir, or a tree of log dirs. Partitions come by topic and number, files in
-    the order of `file_order`; the empty `.lock` is left out. Directories below that can not be read, lie too deep or
+    the order of `file_order`; the empty `.lock` is left out. Directories below that cannot be read, lie too deep or
     are foreign are findings; each directory is visited once, however many symbolic links lead there.
-    Raises UnreadableFile if `path` itself can not be read.
+    Raises UnreadableFile if `path` itself cannot be read.
     """
     if not files.info(path).is_directory:
         return Discovery([path], [])
@@ -74,7 +74,7 @@ def discover(files: ReadOnlyFiles, path: str, max_depth: int = MAX_DEPTH) -> Dis
 
 def nothing_found(path: str) -> Finding:
     """What to say of a directory in which `discover` found no file."""
-    return Finding("nothing-found", Where(path), "holds no files of Kafka's")
+    return Finding("nothing-found", Where(path), "contains no files of Kafka's")
 
 
 def _visit(files: ReadOnlyFiles, directory: str, names: list[str], depth: int, seen: set[str], found: Discovery) -> None:
@@ -85,7 +85,7 @@ def _visit(files: ReadOnlyFiles, directory: str, names: list[str], depth: int, s
         parsed = parse_file_name(name)
         if parsed is None or _lacks_offset(parsed):
             if parsed is not None and kind is DirectoryKind.PARTITION:
-                what = "the name holds no offset: not read"
+                what = "the file name contains no offset: not read"
                 found.findings.append(Finding("name-invalid", Where(prefix + name), what))
             elif kind is not DirectoryKind.OTHER:
                 found.findings.append(Finding("file-ignored", Where(prefix + name), "not one of Kafka's files"))
@@ -95,7 +95,7 @@ def _visit(files: ReadOnlyFiles, directory: str, names: list[str], depth: int, s
         if _is_foreign(name, kind):
             found.findings.append(_about_foreign(files, directory, prefix + name))
         elif depth == 0:
-            found.findings.append(Finding("path-skipped", Where(prefix + name), "lies too deep to be searched"))
+            found.findings.append(Finding("path-skipped", Where(prefix + name), "is nested too deeply to be searched"))
         else:
             _enter(files, prefix, name, depth - 1, seen, found)
 
@@ -126,7 +126,7 @@ def _about_foreign(files: ReadOnlyFiles, parent: str, path: str) -> Finding:
     journal = half_commit(files, parent) if file_name(path) == STAGING else None
     if journal is None:
         return Finding("file-ignored", Where(path), "not one of Kafka's directories")
-    return Finding("half-committed", Where(journal), f"{WHAT}, or is still under way")
+    return Finding("half-committed", Where(journal), f"{WHAT}, or is still running")
 
 
 def _enter(files: ReadOnlyFiles, prefix: str, name: str, depth: int, seen: set[str], found: Discovery) -> None:
@@ -138,7 +138,7 @@ def _enter(files: ReadOnlyFiles, prefix: str, name: str, depth: int, seen: set[s
         _refused(files, prefix, name, error, found)
         return
     if real in seen:
-        what = f"leads to {real}, which is searched already"
+        what = f"leads to {real}, which is already searched"
         found.findings.append(Finding("file-ignored", Where(directory), what))
         return
     seen.add(real)

@@ -53,7 +53,7 @@ def _stands(files: ReadOnlyFiles, path: str, *, unknown: bool) -> bool:
 
 
 def _is_closed(files: ReadOnlyFiles, path: str) -> bool:
-    """Is `path`, which can not be listed, a directory as far as one can tell, and no file in which nothing fits?"""
+    """Is `path`, which cannot be listed, a directory as far as one can tell, and no file in which nothing fits?"""
     try:
         return files.exists(path) and files.info(path).is_directory
     except UnreadableFile:

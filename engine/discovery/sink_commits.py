@@ -20,7 +20,7 @@ MANIFEST = ".kafkalog-sink.json"  # what was committed last
 MAX_KEPT_SIZE = 128 << 20  # bytes of a journal or manifest
 _HEAD_SIZE = 1024  # bytes of it that say which commit it is about
 _HEAD = re.compile(rb'\{"version": [0-9]+, "(?:commit|last)": "([^"\\]+)"')
-WHAT = "a write of Spark's sink to this log dir did not come to the end of its commit"
+WHAT = "a write of Spark's sink to this log dir did not finish its commit"
 
 
 class HalfCommitted(KafkalogError):
@@ -53,7 +53,7 @@ def undoable_since(files: ReadOnlyFiles, log_dir: str) -> int | None:
 
 def undo_advice(log_dir: str) -> str:
     """What to do about such a commit."""
-    return f"kafkalog restore {argument(log_dir)}; the sink's next write does it too"
+    return f"kafkalog restore {argument(log_dir)}; the sink's next write does the same"
 
 
 def refuse_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
@@ -70,7 +70,7 @@ def _holds(files: ReadOnlyFiles, journal: str, manifest: str) -> bool:
 
 
 def _commit(files: ReadOnlyFiles, path: str) -> bytes | None:
-    """Which commit a journal or manifest is about, by its beginning, however large it is; None where it can not be told."""
+    """Which commit a journal or manifest is about, by its beginning, however large it is; None where it cannot be told."""
     if not files.exists(path):
         return None
     with files.open(path) as file:

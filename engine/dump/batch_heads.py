@@ -43,7 +43,7 @@ class BatchHeads:
             return f"byte {position} lies outside the log, which has {self.size} bytes"
         end = self.size if limit is None else min(self.size, position + limit)
         if end - position <= HEADER_SIZE_UP_TO_MAGIC:
-            return f"no batch begins at byte {position}: the log ends there"
+            return f"no batch begins at byte {position}: that is the end of the log"
         at = self._load(position, BATCH_HEADER.size)
         head = self._block[at : at + BATCH_HEADER.size]
         if len(head) < min(BATCH_HEADER.size, self.size - position):
@@ -52,7 +52,7 @@ class BatchHeads:
         if length < MIN_RECORD_SIZE:
             return f"no batch begins at byte {position}: its size field would be {length}"
         if length > end - position - LOG_OVERHEAD:
-            return f"no batch begins at byte {position}: it would need {length + LOG_OVERHEAD} bytes"
+            return f"no batch begins at byte {position}: the batch would need {length + LOG_OVERHEAD} bytes"
         base_offset = BATCH_HEADER.field("base_offset", head)
         last_offset = base_offset
         if BATCH_HEADER.field("magic", head) >= MAGIC_V2:

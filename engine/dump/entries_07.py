@@ -256,7 +256,7 @@ class _Text:
         self._write(b"".join(text))
 
     def _put_alone(self, message: MessageAndOffset) -> None:
-        """Write an entry that can not be read, or that a window does not hold."""
+        """Write an entry that cannot be read, or that a window does not hold."""
         if message.payload_position is None:
             self._write(b"offset: %d isvalid: false payloadsize: -1 magic: %d compresscodec: %b\n" % (
                 message.offset, message.magic or 0, self._codec_of_short(message)))  # fmt: skip

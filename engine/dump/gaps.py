@@ -159,7 +159,7 @@ def report_gaps(
     if gaps.disorder_count > len(gaps.disorders):
         more = gaps.disorder_count - len(gaps.disorders)
         reports.more_gaps(absolute, more)
-        report(Finding("offset-order", Where(path), f"{more} more offsets that do not follow the one before", more))
+        report(Finding("offset-order", Where(path), f"{more} more offsets that do not follow the previous one", more))
     losses = gaps.losses()
     if not losses:
         return

@@ -86,7 +86,7 @@ class IndexDump:
         absolute = self._files.absolute(path)
         for number, offset, batch in wrong.kept:
             self._reports.index_mismatch(absolute, offset, batch.last_offset)
-            what = f"entry {number} says offset {offset}, the batch at byte {batch.position} ends at {batch.last_offset}"
+            what = f"entry {number} has offset {offset}, the batch at byte {batch.position} ends at {batch.last_offset}"
             self._report(Finding("index-offset-mismatch", Where(path, number * index.entry_size, offset), what))
         more = wrong.count - len(wrong.kept)
         if more:

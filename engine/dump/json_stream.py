@@ -80,7 +80,7 @@ class JsonStream:
 
 
 def json_text(value: object, *, ascii: bool = False) -> bytes:  # noqa: A002  # json's own word
-    """`value` as compact JSON. Lone surrogates, which UTF-8 can not hold, make it all ASCII."""
+    """`value` as compact JSON. Lone surrogates, which UTF-8 cannot hold, make it all ASCII."""
     if not ascii:
         try:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

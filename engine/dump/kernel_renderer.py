@@ -44,7 +44,7 @@ def put_records(
                 record += 1
                 status = int(Status.FULL if record < last_record or row < last_row else Status.END)
     if status != Status.END:
-        raise AssertionError("records, batches and bytes that do not fit each other")
+        raise AssertionError("records, batches and bytes do not match")
     return row
 
 
@@ -121,7 +121,7 @@ class Form(NamedTuple):
     kernel       writes them: print_records or record_objects
     headers      what it writes in front of the first header of a record
     end          behind a record
-    bad_control  the end of the line of a control record that can not be read, without \n
+    bad_control  the end of the line of a control record that cannot be read, without \n
     """
 
     kernel: Callable[..., Any]
@@ -197,7 +197,7 @@ class KernelRenderer:
             self._out.put(self._form.end)
 
     def _one_by_one(self, chunk: Chunk, base: int, flags: int, ending: Ending) -> None:
-        """Records whose lines the kernel can not end. What is found wrong stands in front of the record, behind its batch."""
+        """Records whose lines the kernel cannot end. What is found wrong stands in front of the record, behind its batch."""
         row, table = chunk.first_row, chunk.records.table
         for record in range(chunk.first, chunk.end):
             behind = table[RecordField.BATCH, record] + 1

@@ -85,17 +85,17 @@ class DecoderEnded(KafkalogError):
 def decoder_failure(error: Exception | SystemExit) -> str:
     """What to say of a decoder that raised `error`. Raises MemoryError, and DecoderEnded where it was SystemExit.
 
-    A decoder is the user's own: it may raise anything, also what can not say why.
+    A decoder is the user's own: it may raise anything, also what cannot say why.
     """
     if isinstance(error, MemoryError):
         raise error
     if isinstance(error, SystemExit):
-        do = "let it raise an exception for what it can not decode"
+        do = "make it raise an exception for data that it cannot decode"
         raise DecoderEnded(f"the decoder ended the program: SystemExit({error.code!r})", do) from error
     try:
         why = str(error)
     except Exception as second:  # noqa: BLE001  # what it is does not matter: it is no text
-        why = f"its text can not be had: {type(second).__name__}"
+        why = f"its message is not available: {type(second).__name__}"
     return f"the decoder failed: {type(error).__name__}: {why}"
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 FIRST, END = LONG_MIN, LONG_MAX + 1  # half-open, as all ranges here
-_AGREEING = 3  # batches in a row that lie behind a selection before the walk believes it: an offset may be damaged
+_AGREEING = 3  # batches in a row that lie behind a selection before the walk trusts it: an offset may be damaged
 
 
 class Selection(NamedTuple):
@@ -208,7 +208,7 @@ class Selector:
             max(wanted.to_ms - 1, FIRST), wanted.producer_id, wanted.leader_epoch, wanted.transactional, keep,
         )
         if fitting < 0:
-            raise AssertionError("records and batches that do not fit each other")
+            raise AssertionError("records and batches do not match")
         if wanted.by_content:
             for record in range(chunk.end):
                 if keep[record]:

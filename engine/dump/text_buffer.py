@@ -50,6 +50,6 @@ class TextBuffer:
             self.flush()
         elif len(self.data) >= _LARGEST:
             what = "the headers of one record need more than 1 GiB of text"
-            raise KafkalogError(what, do="a lower --max-decompressed-bytes leaves its batch out")
+            raise KafkalogError(what, do="a lower --max-decompressed-bytes skips its batch")
         else:
             self.data = memoryview(bytearray(max(2 * len(self.data), len(self._other))))

@@ -49,16 +49,18 @@ def take_lock(path: str) -> Lock:
 
 def _take(path: str) -> Lock:
     if _identity(path) in _HELD:  # to open and close it once more would drop the lock
-        raise LogDirLocked(f"{path}: this process holds the lock already", do="wait until its other work there is done")
+        raise LogDirLocked(f"{path}: this process already holds the lock", do="wait until the other operation of this process "
+                                                                              "is done")
     try:
         descriptor = open_below(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except (OSError, ValueError) as error:
         target = link_target(path)
         if target is not None:
-            what = f"{path}: a symbolic link to {target}, not a file: a lock there keeps nobody out who takes it here"
-            do = f"stop the broker that uses this log dir, then: rm {argument(path)}    # a broker makes the file again"
+            what = (f"{path}: a symbolic link to {target}, not a file: a lock on the target does not stop a process that locks "
+                    "this path")
+            do = f"stop the broker that uses this log dir, then: rm {argument(path)}    # a broker creates the file again"
             raise UnwritableFile(what, do=do) from error
-        raise unwritable(path, error, "run it as the user whom the log dir belongs to, as the broker does") from error
+        raise unwritable(path, error, "run the command as the user that owns the log dir, as the broker does") from error
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

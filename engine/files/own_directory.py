@@ -183,7 +183,7 @@ def _make_in(place: _Place, path: str, now: Acting) -> int:
 def _remove(place: _Place, path: str, held: int) -> None:
     """Remove the empty directory `held` from the directory around it. Raises OSError, also if another one has its name."""
     if not os.path.samestat(os.fstat(held), os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)):
-        raise FileNotFoundError(errno.ENOENT, "somebody exchanged it for something else", path)
+        raise FileNotFoundError(errno.ENOENT, "another process replaced it", path)
     os.rmdir(place.name, dir_fd=place.parent)
 
 
@@ -192,4 +192,4 @@ def _check_new(place: _Place, path: str, made: int, user: int) -> None:
     found, named = os.fstat(made), os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
     is_ours = found.st_uid == user and stat.S_IMODE(found.st_mode) & ~stat.S_ISGID == PRIVATE and not os.listdir(made)
     if not (is_ours and os.path.samestat(found, named) and found.st_dev == os.fstat(place.parent).st_dev):
-        raise UnwritableFile(f"{path}: somebody exchanged the new directory for something else")
+        raise UnwritableFile(f"{path}: another process replaced the new directory")

@@ -26,7 +26,7 @@ _NOBODY = 65534  # a group without rights
 
 
 class NotAllowed(KafkalogError):
-    """Root can not take the rights of the owner of a log dir, or the owner lacks rights that the work needs."""
+    """Root cannot take the rights of the owner of a log dir, or the owner lacks rights that the work needs."""
 
     code = "owner-not-allowed"
 
@@ -191,12 +191,12 @@ def _member_of(owner: Owner) -> Iterator[None]:
 
 
 def _refused(user: int, error: OSError) -> NotAllowed:
-    what = f"user {user_name(user)} owns what is to be changed, and root can not take that user's rights: {error.strerror}"
+    what = f"user {user_name(user)} owns what is to be changed, and root cannot take that user's rights: {error.strerror}"
     if not _is_mapped(user):
-        do = ("this user namespace (a container, unshare) maps no such user, and shows another number for it: run kafkalog "
-              "outside of it, as the user whom the files belong to there")
+        do = ("this user namespace (a container, unshare) does not map that user and shows another number for it: run "
+              "kafkalog outside of it, as the user that owns the files there")
         return NotAllowed(what, do=do)
-    return NotAllowed(what, do=f"run it as that user: {_as(user)} kafkalog …")
+    return NotAllowed(what, do=f"run the command as that user: {_as(user)} kafkalog …")
 
 
 def _is_mapped(user: int) -> bool:
@@ -232,7 +232,7 @@ def _opened(path: str, owners: tuple[int, ...], stack: ExitStack) -> Opened:
         raise unreadable(path, error) from error
     stack.callback(os.close, descriptor)
     if os.fstat(descriptor).st_uid not in owners:
-        raise NotAllowed(f"{path}: belongs to another user than {user_name(owners[0])} now")
+        raise NotAllowed(f"{path}: its owner changed: it no longer belongs to user {user_name(owners[0])}")
     return Opened(path, real, descriptor, directories_around(path, real))
 
 
@@ -246,7 +246,7 @@ def directories_around(*paths: str) -> dict[str, os.stat_result]:
 
 
 def pin(now: Acting, directory: Opened) -> None:
-    """Reach a directory through its descriptor, if its owner can not walk there."""
+    """Reach a directory through its descriptor, if its owner cannot walk there."""
     try:
         if os.path.samestat(status_of(directory.path), os.fstat(directory.descriptor)):
             return
@@ -263,7 +263,7 @@ HARD_LINK = "find / -xdev -samefile"  # shows the other names of a file
 
 
 class Fault(NamedTuple):
-    """Why the owner can not change what is at a path, and what to do.
+    """Why the owner cannot change what is at a path, and what to do.
 
     The owner may exchange the path for a link before root runs a command that was advised: such a command has the rights of the
     owner, or changes a directory that is none of a link.
@@ -274,7 +274,7 @@ class Fault(NamedTuple):
 
 
 def ownership_fault(path: str) -> Fault | None:
-    """Why the user whose rights root has taken can not change the file or directory at `path`; None: nothing forbids it.
+    """Why the user whose rights root has taken cannot change the file or directory at `path`; None: nothing forbids it.
 
     A symbolic link has no rights of its own. Raises UnreadableFile.
     """
@@ -288,26 +288,28 @@ def ownership_fault(path: str) -> Fault | None:
     except FileNotFoundError:
         return None
     except PermissionError:
-        return Fault(f"{path}: user {user_name(owner.user)} may not walk there", f"namei -l {argument(path)}")
+        what = f"{path}: user {user_name(owner.user)} has no permission to search this path"
+        return Fault(what, f"namei -l {argument(path)}")
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     if is_allowed or stat.S_ISLNK(status.st_mode):
         return None
     if status.st_uid != owner.user:
         mine, theirs = user_name(owner.user), user_name(status.st_uid)
-        what = f"{path}: belongs to user {theirs}; root works here with the rights of user {mine}, who may not change it"
+        what = (f"{path}: belongs to user {theirs}; root works here with the rights of user {mine}, which do not allow "
+                "changing it")
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
-            what += "; it is a hard link: what is done to it is done to the same file elsewhere"
+            what += "; it is a hard link: changes also affect the other names of the file"
             return Fault(what, f"{HARD_LINK} {argument(path)}")
         if stat.S_ISDIR(status.st_mode):
             return Fault(what, f"chown -h {owner.user}:{owner.group} {argument(path)}")
         own = argument(f"{path}.own")
         return Fault(what, f"{_as(owner.user)} cp -p {argument(path)} {own} && {_as(owner.user)} mv {own} {argument(path)}"
-                     "    # a copy that belongs to the owner takes its place")
+                     "    # replaces it with a copy that belongs to the owner")
     wanted = stat.S_IRWXU if stat.S_ISDIR(status.st_mode) else stat.S_IRUSR | stat.S_IWUSR
     if status.st_mode & wanted == wanted:
         return None  # the file system is read-only: who changes something there learns it from the system
-    return Fault(f"{path}: its owner, user {user_name(owner.user)}, may not read and change it",
+    return Fault(f"{path}: its owner, user {user_name(owner.user)}, has no permission to read and change it",
                  f"{_as(owner.user)} chmod -R u+rwX {argument(path)}")
 
 

@@ -1,6 +1,6 @@
 """Directories that are held open: what lies below them is reached through their descriptors, not through the names above.
 
-A name can be exchanged for a symbolic link while we work, a descriptor can not. And a directory that only root can reach is
+A name can be exchanged for a symbolic link while we work, a descriptor cannot. And a directory that only root can reach is
 open to a process that gave up root's rights.
 """
 
@@ -100,7 +100,7 @@ def real_path(path: str) -> str:
         return os.path.realpath(path, strict=True)
     if sys.platform != "linux":
         return spelled(path)
-    found = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=descriptor)  # who may not walk there still learns where it is
+    found = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=descriptor)  # needs no permission to search the path
     try:
         return os.readlink(f"/proc/self/fd/{found}")
     finally:

@@ -18,7 +18,7 @@ def unreadable(path: str, error: OSError | ValueError) -> UnreadableFile:
     """The error to raise for what the operating system said about `path`."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, FileNotFoundError) and os.path.islink(path):
-        reason = f"{reason}: {LINK} that leads nowhere"
+        reason = f"{reason}: {LINK} to a target that does not exist"
     return UnreadableFile(f"{path}: {reason}", path=path)
 
 
@@ -30,7 +30,7 @@ def unwritable(path: str, error: OSError | ValueError | OverflowError, do: str |
 
 def taken(path: str) -> UnwritableFile:
     """The error to raise where a step that does not replace files would replace one; `path` names both."""
-    cause = FileExistsError(errno.EEXIST, "a file of this name exists already and would be replaced")
+    cause = FileExistsError(errno.EEXIST, "a file of this name already exists and would be replaced")
     error = unwritable(path, cause)
     error.__cause__ = cause
     return error

@@ -172,7 +172,7 @@ class ReadOnlyFiles:
         with self.open(path) as file:
             size = file.size()
             if size > limit:
-                what = f"{path}: {size} bytes, more than the {limit} that such a file may have"
+                what = f"{path}: {size} bytes, more than the {limit} allowed for such a file"
                 raise UnreadableFile(what, path=path)
             return file.read(0, size)
 
@@ -432,7 +432,7 @@ def remove_tree(files: Files, top: str, *, but: str | None = None) -> int:
 
 def _remove_tree(files: Files, directory: str, but: str | None, depth: int) -> int:
     if depth == _DEEPEST:
-        raise UnwritableFile(f"{directory}: more than {_DEEPEST} directories within one another: remove it by hand")
+        raise UnwritableFile(f"{directory}: more than {_DEEPEST} nested directories: remove it by hand")
     size = 0
     with files.held_open(directory):
         special = files.special(directory)

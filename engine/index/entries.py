@@ -48,7 +48,7 @@ class InvalidTimestamp(KafkalogError):
 
 
 class IndexOffsetOverflow(KafkalogError):
-    """An offset that 31 bits behind the base offset can not hold (IndexOffsetOverflowException)."""
+    """An offset that 31 bits behind the base offset cannot hold (IndexOffsetOverflowException)."""
 
     code = "index-offset-overflow"
 
@@ -203,7 +203,7 @@ class IndexFile:
 
 
 def _too_large(path: str, size: int) -> str:
-    return f"{path}: {size} bytes, more than the {MAX_INDEX_SIZE} that the entries of an index may take"
+    return f"{path}: {size} bytes, more than the {MAX_INDEX_SIZE} allowed for the entries of an index"
 
 
 def _used_bytes(file: OpenFile, size: int) -> int:

@@ -113,7 +113,7 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
     def _check_first(self, entries: Buffer) -> None:
         first = self.absolute(_OFFSET.unpack_from(entries)[0])
         if len(self) and first <= self.last_offset:
-            raise InvalidOffset(f"{self.path}: Attempt to append an offset {first} behind {self.last_offset}")
+            raise InvalidOffset(f"{self.path}: Attempt to append an offset {first} after {self.last_offset}")
 
     def _offset_at(self, number: int) -> int:
         return self.absolute(_OFFSET.unpack_from(self.data, number * self.entry_size)[0])

@@ -21,7 +21,7 @@ _LAST_OFFSET = AbortedTxn._fields.index("last_offset")
 
 
 class AbortedTxns(NamedTuple):
-    """Aborted transactions that a fetch must know. `is_complete`: later segments can not add any."""
+    """Aborted transactions that a fetch must know. `is_complete`: later segments cannot add any."""
 
     transactions: list[AbortedTxn]
     is_complete: bool
@@ -163,7 +163,7 @@ class TransactionIndex(IndexFile):
             elif what:
                 more += 1
         if more:
-            findings.append(Finding("txnindex-invalid", Where(self.path), f"{more} more entries make no sense", more))
+            findings.append(Finding("txnindex-invalid", Where(self.path), f"{more} more invalid entries", more))
         return findings
 
     def read_error(self, absolute_path: str) -> str | None:

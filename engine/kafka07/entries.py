@@ -82,14 +82,14 @@ class Stopped(NamedTuple):
 
 
 def header_problem(magic: int | None, size: int) -> Problem | None:
-    """Why the fields of an entry with this (signed) magic and size can not be read, if so. Mirrors Message.isValid."""
+    """Why the fields of an entry with this (signed) magic and size cannot be read, if so. Mirrors Message.isValid."""
     if magic is None:
-        return Problem("batch-size-invalid", "size 0: no room for a magic byte", INDEX_OUT_OF_BOUNDS)
+        return Problem("batch-size-invalid", "size 0: too small for a magic byte", INDEX_OUT_OF_BOUNDS)
     if magic not in (0, 1):
         message = f"Magic byte value of {magic} is unknown"
         return Problem("unknown-magic", f"magic {magic}, 0.7 knows 0 and 1", UNKNOWN_MAGIC, message)
     if size < (HEADER_V1 if magic else HEADER_V0):
-        return Problem("batch-size-invalid", f"size {size}: no room for a header of magic {magic}", INDEX_OUT_OF_BOUNDS)
+        return Problem("batch-size-invalid", f"size {size}: too small for a header of magic {magic}", INDEX_OUT_OF_BOUNDS)
     return None
 
 
@@ -231,7 +231,7 @@ def _inside(wrapper: MessageAndOffset, budget: _Budget, depth: int) -> Iterator[
     from engine.record.codecs.codecs import InflateStatus, inflate
 
     if depth == 0:
-        yield wrapper._replace(error=Problem("over-limit", "compressed sets are nested too deep"))
+        yield wrapper._replace(error=Problem("over-limit", "compressed sets are nested too deeply"))
         return
     over_limit = Problem("over-limit", f"the compressed sets of one entry hold more than {budget.limit} bytes together")
     if budget.left < 0:
@@ -243,7 +243,7 @@ def _inside(wrapper: MessageAndOffset, budget: _Budget, depth: int) -> Iterator[
         yield wrapper._replace(error=over_limit)
         return
     if inflated.status != InflateStatus.OK:
-        what = inflated.problem or "the compressed set can not be inflated"
+        what = inflated.problem or "the compressed set cannot be decompressed"
         yield _stopped_at(wrapper, Problem("decompression-failed", what, IO_EXCEPTION))
         return
     held: MessageAndOffset | None = None

@@ -88,13 +88,13 @@ def tail_problem(file: OpenFile, position: int, end: int) -> Problem | None:
     if left == 0:
         return None
     if left < SIZE_FIELD:
-        return Problem("torn-tail", f"{left} bytes are left, no room for a size")
+        return Problem("torn-tail", f"{left} bytes are left, too few for a size field")
     size = size_at(file.read_exactly(position, SIZE_FIELD), 0)
     if size >= MIN_SIZE:
         return Problem("torn-tail", f"size {size}, but {left - SIZE_FIELD} bytes are left")
     if size == 0 and only_zeros(file, position, end):
-        return Problem("zero-tail", f"{left} zero bytes behind the last entry")
-    return Problem("batch-size-invalid", f"size {size}, below {MIN_SIZE}; {left} bytes from here are not read")
+        return Problem("zero-tail", f"{left} zero bytes after the last entry")
+    return Problem("batch-size-invalid", f"size {size}, below {MIN_SIZE}; {left} bytes from here on were not read")
 
 
 def iterate_file(

@@ -304,7 +304,7 @@ def _segment(files: Files, directory: str, name: str) -> Segment07:
     path = f"{directory}/{name}"
     if not (number.isascii() and number.isdigit() and len(number) <= 4096) or not LONG_MIN <= int(sign + number) <= LONG_MAX:
         raise Refused07(NUMBER_FORMAT, f'For input string: "{digits}"', f"{path}: its name is not an offset",
-                        do="rename it so that it does not end in .kafka")  # fmt: skip
+                        do="give it a name that does not end in .kafka")  # fmt: skip
     return Segment07(files, path, int(sign + number))
 
 

@@ -151,7 +151,7 @@ def measure_records(data: cython.const[cython.uchar][::1], records: cython.longl
     data, records   see the module; rows first … first + count − 1        magic   0, 1 or 2
     base_offset, base_timestamp   of the batch, magic 2 only
     sizes    out, one row per record: whole size, its own length or entry header included
-    status   END · FULL (`sizes` used up) · BAD_RECORD (the next record can not be written: a position or size outside
+    status   END · FULL (`sizes` used up) · BAD_RECORD (the next record cannot be written: a position or size outside
              `data`, headers that are none, headers before magic 2, an offset below the base or 2^31 beyond it)
              · BAD_START (columns or magic that do not exist)
     """

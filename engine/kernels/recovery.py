@@ -111,7 +111,7 @@ def flush_producers(slots: cython.longlong[:, ::1], state: cython.longlong[::1],
 @cython.exceptval(check=False)
 @cython.returns((cython.longlong, cython.int))
 def _size_of(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, flags: cython.int):
-    """(whole size of the batch at `at`, END), or why its header can not be read."""
+    """(whole size of the batch at `at`, END), or why its header cannot be read."""
     size: cython.longlong
     if end - at <= fields.UP_TO_MAGIC: return 0, walk.W_TORN
     size = i32(data, at + fields.V2_BATCH_LENGTH_AT)

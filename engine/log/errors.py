@@ -86,8 +86,8 @@ def refuse_too_large(files: ReadOnlyFiles, path: str, size: int) -> None:
         is_hole = file.next_data(INT_MAX, size) == size
     what, place = f"{path}: {size} bytes, the largest segment has {INT_MAX}", argument(path)
     if is_hole:
-        what += "; what follows is a hole of the file"
-        do = f"truncate -s {INT_MAX} {place}    # removes only the hole; then: kafkalog recover {argument(parent_of(path))}"
+        what += "; the rest is a hole in the file"
+        do = f"truncate -s {INT_MAX} {place}    # removes the hole only; then: kafkalog recover {argument(parent_of(path))}"
     else:
         do = f"du -h {place}    # its size on the disk; such a file is not a log: move it out of the partition"
     raise SegmentTooLarge(what, do=do)
@@ -106,7 +106,7 @@ def no_such_size(path: str, position: int) -> CorruptRecord:
 
 def no_offset_left(path: str, position: int, offset: int) -> CorruptRecord:
     """Of the log at `path`: behind the batch at byte `position`, which begins at `offset`, no offset is left."""
-    what = f"{path}: the batch at byte {position}, from offset {offset} on, leaves no offset for what follows"
+    what = f"{path}: the batch at byte {position}, from offset {offset} on, leaves no offset for the next batch"
     return CorruptRecord(what, do=whole_recovery(parent_of(path)))
 
 
@@ -137,6 +137,6 @@ class RecordsInRemoteStorage(KafkalogError):
 
 
 class SplitFailed(KafkalogError):
-    """A segment whose offsets do not fit its index can not be split either (IllegalStateException)."""
+    """A segment whose offsets do not fit its index cannot be split either (IllegalStateException)."""
 
     code = "split-failed"

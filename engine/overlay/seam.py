@@ -293,7 +293,7 @@ class OverlayFiles(Files):
         return found
 
     def _must_be_plain(self, path: str, source: str) -> None:
-        """Refuse what the real seam refuses to open for writing: links, devices, what can not be read."""
+        """Refuse what the real seam refuses to open for writing: links, devices, what cannot be read."""
         parent, _, name = source.rpartition("/")
         if self._special_on_disk(parent).get(name) == LINK:
             raise UnwritableFile(f"{path}: Too many levels of symbolic links")

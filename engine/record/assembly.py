@@ -103,7 +103,7 @@ class BatchSpec(NamedTuple):
 def check_spec(spec: BatchSpec) -> None:
     """Raise UnbuildableBatch where the format lacks something, as MemoryRecordsBuilder and its close() do."""
     if spec.magic not in (MAGIC_V0, MAGIC_V1, MAGIC_V2):
-        raise UnbuildableBatch(f"there is no message format {spec.magic}")
+        raise UnbuildableBatch(f"message format {spec.magic} does not exist")
     for value in (spec.base_offset, spec.log_append_time, spec.delete_horizon_ms):
         if not LONG_MIN <= value <= LONG_MAX:
             raise UnbuildableBatch(f"{value} has more than 64 bits")
@@ -144,7 +144,7 @@ def encode_batch(
     last = columns.table[RecordField.OFFSET, first + count - 1]
     if last_offset is not None:
         if not last <= last_offset <= spec.base_offset + INT_MAX:
-            raise UnbuildableBatch(f"{last_offset} can not be the last offset of a batch that ends with offset {last}")
+            raise UnbuildableBatch(f"{last_offset} cannot be the last offset of a batch that ends with offset {last}")
         last = last_offset
     largest = spec.log_append_time
     if spec.timestamp_type != LOG_APPEND_TIME:
@@ -213,7 +213,7 @@ class _Rows(NamedTuple):
         return self.columns.field(field)[self.first : self.first + self.length]
 
     def measure(self, magic: int, base_offset: int, base_timestamp: int) -> int:
-        """Bytes that the records will take. Raises UnbuildableBatch where one can not be written."""
+        """Bytes that the records will take. Raises UnbuildableBatch where one cannot be written."""
         sizes = memoryview(array("q", bytes(8 * self.length)))
         done, size, status = measure_records(
             self.data, self.columns.table, self.first, self.length, magic, base_offset, base_timestamp, sizes,

@@ -100,7 +100,7 @@ def check_records(spec: BatchSpec, records: Sequence[NewRecord]) -> None:
             raise UnbuildableBatch(f"offset {record.offset}: message format {spec.magic} has no headers")
         last_offset = record.offset
     if last_offset - spec.base_offset > INT_MAX:
-        raise UnbuildableBatch(f"offset {last_offset} is more than 2^31 - 1 behind base offset {spec.base_offset}")
+        raise UnbuildableBatch(f"offset {last_offset} is more than 2^31 - 1 after base offset {spec.base_offset}")
 
 
 def stage(records: Sequence[NewRecord]) -> tuple[bytes, RecordColumns]:
@@ -200,7 +200,7 @@ class BatchBuilder:
         following = self.spec._replace(base_offset=self.next_offset)
         check_records(following, [record])
         if record.offset - self.spec.base_offset > INT_MAX:
-            raise UnbuildableBatch(f"offset {record.offset} is more than 2^31 - 1 behind {self.spec.base_offset}")
+            raise UnbuildableBatch(f"offset {record.offset} is more than 2^31 - 1 after {self.spec.base_offset}")
         self._written += self._size_of(record)
         self.records.append(record)
 

@@ -28,7 +28,7 @@ def control_type(key: bytes | memoryview | None) -> int:
     if key is None:
         raise ControlRecordInvalid("the control record has no key")
     if len(key) < CONTROL_KEY.size:
-        raise ControlRecordInvalid(f"the control record's key has {len(key)} bytes, {CONTROL_KEY.size} are needed")
+        raise ControlRecordInvalid(f"the control record's key has {len(key)} bytes, expected {CONTROL_KEY.size}")
     version, kind = CONTROL_KEY.read(key)
     if version < 0:
         raise ControlRecordInvalid(f"the control record's key has version {version}")
@@ -55,7 +55,7 @@ def end_txn_marker(value: bytes | memoryview | None) -> int:
         raise ControlRecordInvalid("the transaction marker has no value")
     if len(value) < END_TXN_MARKER.size:
         size = END_TXN_MARKER.size
-        raise ControlRecordInvalid(f"the transaction marker's value has {len(value)} bytes, {size} are needed")
+        raise ControlRecordInvalid(f"the transaction marker's value has {len(value)} bytes, expected {size}")
     version, coordinator_epoch = END_TXN_MARKER.read(value)
     if version < 0:
         raise ControlRecordInvalid(f"the transaction marker's value has version {version}")

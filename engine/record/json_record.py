@@ -66,7 +66,7 @@ def parse_json_line(line: bytes, *, ignore_unknown: bool = False) -> ParsedLine 
     try:
         members = _members(text, ignore_unknown=ignore_unknown)
     except RecursionError:
-        raise LineInvalid("JSON within JSON, too deep") from None
+        raise LineInvalid("JSON nested too deeply") from None
     if "type" in members and members["type"] not in _RECORDS:
         return None
     if members.get("control", "null") != "null":
@@ -74,7 +74,7 @@ def parse_json_line(line: bytes, *, ignore_unknown: bool = False) -> ParsedLine 
     if not ignore_unknown:
         _check_names(members, _MEMBERS, "a record has no member")
     if _CONTENT.isdisjoint(members):
-        raise LineInvalid("neither key nor value: write null for an empty one")
+        raise LineInvalid("neither key nor value: write null for an absent one")
     headers, count = _headers(members.get("headers", "[]"), ignore_unknown=ignore_unknown)
     return ParsedLine(_content(members, "key"), _content(members, "value"), _timestamp(members), headers, count)
 
@@ -83,7 +83,7 @@ def _check_names(members: Iterable[str], known: Collection[str], what: str) -> N
     """Raise LineInvalid for the first of `members` that is not `known`."""
     unknown = next((name for name in members if name not in known), None)
     if unknown is not None:
-        raise LineInvalid(f"{what} {unknown!r}; --ignore-unknown passes over such members")
+        raise LineInvalid(f"{what} {unknown!r}; --ignore-unknown skips such members")
 
 
 def _refuse_twice(name: str, before: Collection[str], meaningful: Collection[str], *, ignore_unknown: bool) -> None:
@@ -97,7 +97,7 @@ def _members(text: str, *, ignore_unknown: bool) -> dict[str, str]:
     members: dict[str, str] = {}
     at = _blanks(text, 0)
     if text[at : at + 1] != "{":
-        raise LineInvalid("a JSON object is wanted")
+        raise LineInvalid("expected a JSON object")
     at = _blanks(text, at + 1)
     while text[at : at + 1] != "}" or members:
         name, end = _decode(text, at)
@@ -115,7 +115,7 @@ def _members(text: str, *, ignore_unknown: bool) -> dict[str, str]:
             break
         at = _blanks(text, at + 1)
     if text[at : at + 1] != "}" or _blanks(text, at + 1) != len(text):
-        raise LineInvalid("no JSON object: a comma or a brace is missing, or something follows it")
+        raise LineInvalid("not a JSON object: a comma or a brace is missing, or other text follows it")
     return members
 
 
@@ -125,7 +125,7 @@ def _blanks(text: str, at: int) -> int:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise LineInvalid(f"{name} is no JSON")
+    raise LineInvalid(f"{name} is not JSON")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
@@ -163,7 +163,7 @@ def _base64(text: Any, name: str) -> bytes | None:
     try:
         return a2b_base64(text, strict_mode=True)
     except (Base64Error, TypeError, ValueError):
-        raise LineInvalid(f"{name}_b64 is no base64") from None
+        raise LineInvalid(f"{name}_b64 is not base64") from None
 
 
 def _timestamp(members: dict[str, str]) -> int | None:
@@ -171,7 +171,7 @@ def _timestamp(members: dict[str, str]) -> int | None:
     if timestamp is None:
         return None
     if type(timestamp) is not int or not -1 <= timestamp <= LONG_MAX:
-        raise LineInvalid(f"{members['timestamp']} is no timestamp: milliseconds since 1970 are wanted")
+        raise LineInvalid(f"{members['timestamp']} is not a timestamp: expected milliseconds since 1970")
     return timestamp
 
 
@@ -189,11 +189,11 @@ def _headers(text: str, *, ignore_unknown: bool) -> tuple[bytes, int]:
 
     headers = json.loads(text, object_pairs_hook=header_of)
     if not isinstance(headers, list):
-        raise LineInvalid("headers: a list is wanted")
+        raise LineInvalid("headers: expected a list")
     parts: list[bytes] = []
     for header in headers:
         if not isinstance(header, dict):
-            raise LineInvalid('headers: {"key": …, "value": …} is wanted')
+            raise LineInvalid('headers: {"key": …, "value": …} is expected')
         if not ignore_unknown:
             _check_names(header, _CONTENT, "headers: a header has no member")
         key = _header_field(header, "key")

@@ -51,7 +51,7 @@ _WHAT = {
 class RemarkKind(Enum):
     """What is wrong with an inner set although Kafka reads over it in silence."""
 
-    CUT_OFF = "the last message is not all there"
+    CUT_OFF = "the last message is incomplete"
     OFFSET = "the wrapper has the offset of another message"
 
 

@@ -107,7 +107,7 @@ class JsonLines:
 
 def _filled(count: int, at: int, status: int) -> Filled:
     if status == Parsed.BAD_START:
-        raise AssertionError("lines, bytes and columns that do not fit each other")
+        raise AssertionError("lines, bytes and columns do not match")
     return Filled(count, at, status == Parsed.END)
 
 

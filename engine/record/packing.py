@@ -65,7 +65,7 @@ class Packer:
         base_offset, timestamp = (records.field(field)[first] for field in (RecordField.OFFSET, RecordField.TIMESTAMP))
         done, _, _ = measure_records(data, records.table, first, filled - first, MAGIC_V2, base_offset, timestamp, sizes)
         if not done:
-            raise UnbuildableBatch(f"offset {base_offset} can not be written: a key, value or header is too large")
+            raise UnbuildableBatch(f"offset {base_offset} cannot be written: a key, value or header is too large")
         return list(accumulate(sizes[:done]))
 
     def _ends(self, data: memoryview, records: RecordColumns, filled: int) -> list[int]:
@@ -74,5 +74,5 @@ class Packer:
         base = records.field(RecordField.TIMESTAMP)[0] if filled else 0
         done, _, status = measure_records(data, records.table, 0, filled, MAGIC_V2, 0, base, sizes)
         if status != Status.END:
-            raise UnbuildableBatch(f"record {done} of the input can not be written: a key, value or header is too large")
+            raise UnbuildableBatch(f"record {done} of the input cannot be written: a key, value or header is too large")
         return list(accumulate(sizes))

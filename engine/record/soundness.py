@@ -49,7 +49,7 @@ def _bad_checksum(where: Where, table: memoryview, row: int) -> Finding:
     if magic >= MAGIC_V2 and size < BATCH_HEADER.size:
         return Finding("batch-size-invalid", where, f"{size} bytes, a batch has at least {BATCH_HEADER.size}")
     name = "CRC-32C" if magic >= MAGIC_V2 else "CRC-32"
-    what = f"stored {name} {table[BatchField.CRC, row]:08x} does not fit the {size} bytes of the batch"
+    what = f"stored {name} {table[BatchField.CRC, row]:08x} does not match the {size} bytes of the batch"
     return Finding("crc-mismatch", where, what)
 
 
@@ -71,11 +71,11 @@ def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) 
     where = Where(path, position)
     if only_zeros(file, position, end):
         is_hole = end - position > _BLOCK and file.next_data(position + _BLOCK, end) == end
-        hole = ", in a hole of the file: nobody wrote them" if is_hole else ""
-        return Finding("zero-tail", where, f"{end - position} zero bytes behind the last batch{hole}")
+        hole = ", in a hole of the file: never written" if is_hole else ""
+        return Finding("zero-tail", where, f"{end - position} zero bytes after the last batch{hole}")
     if stop is Stop.TORN:
-        return Finding("torn-tail", where, f"{end - position} bytes at the end are no whole batch")
-    what = f"size field {_size_field(file, position)}, the smallest legal one is {MIN_RECORD_SIZE}"
+        return Finding("torn-tail", where, f"{end - position} bytes at the end are not a whole batch")
+    what = f"size field {_size_field(file, position)}, the minimum is {MIN_RECORD_SIZE}"
     return Finding("batch-size-invalid", where, what)
 
 
@@ -120,13 +120,14 @@ def go_on(
 
 def search_ended(position: int, end: int) -> Problem:
     """What to say of a search for sound batches or entries that gave up at `position`."""
-    what = f"the search for what is sound was cut short: nothing was looked at in the {end - position} bytes from here on"
+    what = f"the search for sound batches stopped at its work limit: the {end - position} bytes from here on were not checked"
     return Problem("search-cut-short", what)
 
 
 def searched_up_to(position: int | None) -> str:
     """What to add where it was said how much is sound behind damage; None: all was looked at."""
-    return "" if position is None else f"; the search for what is sound was cut short at byte {position}: there may be more"
+    return "" if position is None else (f"; the search for sound batches stopped at its work limit at byte {position}: there "
+                                        "may be more")
 
 
 def _size_field(file: OpenFile, position: int) -> int:

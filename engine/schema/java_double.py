@@ -77,7 +77,7 @@ def _five_bits(power: int) -> int:
 
 
 def _integer_digits(fraction: int, exponent: int, significant: int) -> tuple[str, int]:
-    """A whole number below 2^63: exact but for the digits that its bits can not tell."""
+    """A whole number below 2^63: exact but for the digits that its bits cannot tell."""
     shift = exponent - _FRACTION_BITS
     value = fraction << shift if shift >= 0 else fraction >> -shift
     unsure = exponent - significant - 1

@@ -66,7 +66,7 @@ _EXAMPLES = (
 @click.option("--input-format", "form_in", type=click.Choice(["json", "text", "raw"]), default="json", show_default=True,
               help="A JSON object a line; or key, separator and value; or batches as they lie in a .log.")
 @click.option("--ignore-unknown", is_flag=True,
-              help="Pass over members of JSON objects that a record does not have. Default: such a line is refused.")
+              help="Skip unknown members of JSON objects. Default: refuse the line.")
 @click.option("--separator", default=":", show_default=True, metavar="TEXT",
               help="Between key and value. A line without it, or an empty one: the line is a value without a key.")
 @click.option("--null", default="", metavar="TEXT", help="In text, a key or value that is TEXT is null.")
@@ -166,14 +166,14 @@ def _append_07(log: Log07, report: Report, values: dict[str, Any], descriptor: i
 
 
 def _once(work: Callable[[UnifiedLog], None]) -> Callable[[UnifiedLog], None]:
-    """`work`, which reads its input and can not be done again on the log that was recovered meanwhile."""
+    """`work`, which reads its input and cannot be done again on the log that was recovered meanwhile."""
     begun = False
 
     def guarded(log: UnifiedLog) -> None:
         nonlocal begun
         if begun:
-            what = f"{log.directory}: had to be recovered while records were appended; it holds those acknowledged above"
-            raise KafkalogError(what, "append what comes behind them again")
+            what = f"{log.directory}: was recovered while records were appended; it contains the records acknowledged above"
+            raise KafkalogError(what, "append the records after them again")
         begun = True
         work(log)
 
@@ -188,16 +188,16 @@ def _check(values: dict[str, Any]) -> None:
     if values["topic_id"] is not None:
         check_topic_id(values["topic_id"])
     if values["follower"] and values["form_in"] != "raw":
-        raise UsageError("--follower is for raw batches, which have offsets of their own", "add --input-format raw")
+        raise UsageError("--follower needs raw batches, which have their own offsets", "add --input-format raw")
     if values["transaction"] and values["producer_id"] < 0:
-        raise UsageError("a transaction needs a producer", "add --producer-id N")
+        raise UsageError("--transaction needs a producer id", "add --producer-id N")
     for name in ("sequence", "producer_epoch"):
         if values[name] is not None and values["producer_id"] < 0:
-            raise UsageError(f"--{name.replace('_', '-')} is a producer's", "add --producer-id N")
+            raise UsageError(f"--{name.replace('_', '-')} needs a producer id", "add --producer-id N")
     if values["ignore_unknown"] and values["form_in"] != "json":
-        raise UsageError("--ignore-unknown is about members of JSON objects", "leave it out")
+        raise UsageError("--ignore-unknown needs JSON input", "remove it")
     if values["producer_id"] >= 0 and values["form_in"] == "raw":
-        raise UsageError("raw batches name their own producers", "leave --producer-id out")
+        raise UsageError("raw batches contain their producer ids", "remove --producer-id")
     if values["flush_messages"] is not None:
         values["settings"] = (*values["settings"], ("flush.messages", str(values["flush_messages"])))
 
@@ -230,7 +230,7 @@ def _open(source: str) -> Iterator[int]:
 
 
 class _InputFailed(KafkalogError):
-    """The input can not be read any further."""
+    """The input cannot be read any further."""
 
     code = "unreadable-file"
 
@@ -245,7 +245,7 @@ class Session:
         from engine.record.lines import JsonLines
 
         if values["magic"] is not None:
-            raise UsageError(f"{log.directory}: --magic is for logs of Kafka 0.7, and this is none", path=log.directory)
+            raise UsageError(f"{log.directory}: --magic needs a log of Kafka 0.7, and this is not one", path=log.directory)
         self._log = log
         self._json = JsonLines(ignore_unknown=values["ignore_unknown"])
         self._begin(values, descriptor, log.directory)
@@ -283,7 +283,7 @@ class Session:
         except (AppendRefused, LineInvalid, UnbuildableBatch, Refused07, _InputFailed) as error:
             refusal = f"{_text(error)}; {{}} {self._unit} before it are in the log"
         except Interrupted as error:
-            refusal = f"{error}: {{}} {self._unit} of the input are in the log, and on the disk"
+            refusal = f"{error}: {{}} {self._unit} of the input are in the log and flushed to disk"
         if refusal is not None:
             done = self._intake.appended.amount
             self._report().add(Action.REFUSED, "", refusal.format(done), records=done)
@@ -293,7 +293,7 @@ class Session:
             self._end_transaction(kind)
         self._flush()
         if self._json.skipped:
-            click.echo(f"{self._json.skipped} lines of the input are no records of data: passed over", err=True)
+            click.echo(f"{self._json.skipped} lines of the input are not data records: skipped", err=True)
 
     def _note_unfinished(self) -> None:
         """Say how far it came. Nothing is synced once more: behind a sync that failed the next one may lie."""
@@ -303,7 +303,7 @@ class Session:
         outcome = self._intake.appended
         where = "" if outcome.last is None else f" (up to offset {outcome.last.last_offset})"
         there = f"{outcome.amount} {self._unit} of the input are in the log{where}"
-        what = f"it ended in the middle: {there}, {outcome.told} of them on the disk"
+        what = f"it ended in the middle: {there}, {outcome.told} of them flushed to disk"
         self._report().add(Action.REFUSED, "", what, records=outcome.amount)
 
     def _note_cut_off(self) -> None:
@@ -316,12 +316,12 @@ class Session:
             return
         if self._values["follower"]:
             at = f"offset {first.last_offset}"
-            what = (f"{count} batches of the input can not be read to their end, the first one ends at {at}: {first.cut_off}"
-                    "; a follower takes them as they are, and so they are in the log")
+            what = (f"{count} batches of the input are cut off, the first one ends at {at}: {first.cut_off}"
+                    "; a follower appends them unchanged, so they are in the log")
         else:
             at = f"offsets {first.first_offset} to {first.last_offset}"
             what = (f"{count} compressed sets of the input end inside a message, the first one is at {at}: {first.cut_off}"
-                    "; a broker leaves out what is cut off, and so it is not in the log")
+                    "; a broker skips the incomplete message, so it is not in the log")
         self._report().add(Action.EXPLAINED, "", what, severity=Severity.ERROR)
 
     # ---- what depends on the kind of log; see Session07 -----------------------------------------------
@@ -361,7 +361,7 @@ class Session:
             return latest or 0
         if latest is not None and wanted < latest:
             what = f"{self._log.directory}: the log has records of leader epoch {latest}: a leader of epoch {wanted} is fenced"
-            raise UsageError(what, do=f"--leader-epoch {latest} or higher, or leave it out")
+            raise UsageError(what, do=f"--leader-epoch {latest} or higher, or remove it")
         return int(wanted)
 
     def _make_intake(self) -> Intake:
@@ -476,7 +476,7 @@ class Session:
     def _say_run(self, run: Appended) -> None:
         first, last = run.first_offset, run.last_offset
         event = "duplicate" if run.is_duplicate else "appended"
-        there = ", there already" if run.is_duplicate else ""
+        there = ", already in the log" if run.is_duplicate else ""
         values = {"event": event, "firstOffset": first, "lastOffset": last, self._unit: run.amount}
         self._say(values, f"offsets {first} to {last} ({run.amount} {self._unit}{there})")
 
@@ -544,9 +544,9 @@ def _check_07(directory: str, values: dict[str, Any]) -> None:
     """Raise UsageError for what a log of 0.7 has nothing for."""
     given = [option for option, (name, default) in _UNKNOWN.items() if values[name] != default]
     if given:
-        raise UsageError(f"{directory}: a log of Kafka 0.7, which has nothing for {', '.join(given)}", path=directory)
+        raise UsageError(f"{directory}: a log of Kafka 0.7 does not support {', '.join(given)}", path=directory)
     if CODEC_NAMES.index(values["compression"]) >= len(CODEC_NAMES_07):
-        what = f"{directory}: a log of Kafka 0.7, which knows none, gzip and snappy, not {values['compression']}"
+        what = f"{directory}: a log of Kafka 0.7 supports none, gzip and snappy, not {values['compression']}"
         raise UsageError(what, path=directory)
 
 
@@ -561,12 +561,12 @@ def make_partition(path: str, *, create: bool, dry_run: bool) -> bool:
     if named is None:
         if files.exists(directory):
             find_log_dirs(files, [directory])  # which knows what to say of a place that is none of Kafka's
-        raise UsageError(f"{directory}: no partition directory, which has a name such as orders-7")
+        raise UsageError(f"{directory}: not a partition directory, which has a name such as orders-7")
     if files.exists(directory):
         return create and not files.list(directory)  # left by one that came no further
     if not create or dry_run:
-        what = f"{directory}: there is no such partition directory"
-        raise UsageError(what, "a dry run does not make it" if create else "--create makes it")
+        what = f"{directory}: the partition directory does not exist"
+        raise UsageError(what, "a dry run does not create it" if create else "--create creates it")
     refuse_topic_name(directory, named.topic)
     refuse_metadata_log(directory, named.topic)
     around = directory.rpartition("/")[0] or "."

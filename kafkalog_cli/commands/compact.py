@@ -76,7 +76,7 @@ def command(**values: Any) -> int:
     """Delete records whose key has a later value, as the broker's log cleaner does.
 
     When: while the broker is stopped, after an outage in which compacted topics grew; where its cleaner has given a partition
-    up or died, which --explain tells the reason of; where the disk is nearly full; before a directory is copied. Beside a
+    up or died, which --explain shows why the reason of; where the disk is nearly full; before a directory is copied. Beside a
     running broker only --dry-run and --explain work.
 
     Of a log dir the logs of compacted topics are taken that need it, the dirtiest first, up to the offsets that replicas are
@@ -125,7 +125,7 @@ def run(values: dict[str, Any]) -> int:
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and values["first_dirty_offset"] is not None:
-            what = f"{whole[0]}: a log dir; --first-dirty-offset wants partitions, named one by one: no offset is that of all"
+            what = f"{whole[0]}: a log dir; --first-dirty-offset needs partitions, named one by one"
             raise UsageError(what)
         source = click.get_current_context().get_parameter_source("dedupe_buffer_size")
         noted = opening.settings.server.dedupe_buffer_size if source is ParameterSource.DEFAULT else None

@@ -195,13 +195,13 @@ def selection_from(values: dict[str, Any]) -> Selection | None:
     if given["limit"] is not None and given["tail"] is not None:
         raise click.UsageError("--limit and --tail exclude each other")
     if given["count"] and (given["limit"] is not None or given["tail"] is not None):
-        raise click.UsageError("--count counts every match: leave out --limit and --tail")
+        raise click.UsageError("--count counts every match: remove --limit and --tail")
     if all(value is None or value is False or value == () for value in given.values()):
         return None
     for option in ("verify_index_only", "index_sanity_check"):
         if values[option]:
             what = f"--{option.replace('_', '-')} checks indexes as a whole, a selection shows records of logs"
-            raise click.UsageError(f"{what}: leave one of them out")
+            raise click.UsageError(f"{what}: remove one of them")
     from engine.dump.selection import Selection
 
     selection = Selection(**given)
@@ -290,7 +290,7 @@ def _dump(
             break
         if target.name is None:
             if not target.is_listed:
-                outcome.error(UsageError(f"{target.path}: not one of Kafka's files, by its name", path=target.path))
+                outcome.error(UsageError(f"{target.path}: its name is not that of a file of Kafka", path=target.path))
                 continue
             renderer.file(target.path, None)
             renderer.flush()
@@ -347,7 +347,7 @@ def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome
 def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection, outcome: Outcome) -> list[Target]:
     """A selection is about records: it leaves out every file that can hold none that fits.
 
-    Files that it can not look into are an error where the user named them, and logs of 0.7 always.
+    Files that it cannot look into are an error where the user named them, and logs of 0.7 always.
     """
     from engine.dump.selection import may_hold_matches
 
@@ -358,12 +358,12 @@ def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection, o
             if may_hold_matches(files, target.path, target.name, selection):
                 wanted.append(target)
         elif kind is FileKind.LOG_07:
-            what = f"messages of Kafka 0.7 have only an offset, which leaves nothing for {', '.join(unknown_to_07)} to look at"
+            what = f"messages of Kafka 0.7 have only an offset: {', '.join(unknown_to_07)} cannot select them"
             do = "select by --offset, --limit or --tail"
             outcome.error(UsageError(f"{target.path}: {what}", do, path=target.path))
         elif target.is_named:
             what = "--count counts" if selection.count else "a selection shows"
-            what += " records of logs, and this is none"
+            what += " records of logs, and this file is not a log"
             outcome.error(UsageError(f"{target.path}: {what}", path=target.path))
     return wanted
 

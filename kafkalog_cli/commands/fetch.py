@@ -90,15 +90,15 @@ def command(path: str, **values: Any) -> int:
     if values["offset"] is not None and values["timestamp"] is not None:
         raise click.UsageError("--offset and --timestamp exclude each other")
     if values["raw"] and (values["template"] is not None or values["form"] != "text" or values["limit"] is not None):
-        raise click.UsageError("--raw knows no records: leave out --template, --format and --limit")
+        raise click.UsageError("--raw writes batches, not records: remove --template, --format and --limit")
     if values["open_transactions"] is not None and values["isolation"] != "read_committed":
-        raise click.UsageError("--open-transactions is for --isolation read_committed")
+        raise click.UsageError("--open-transactions needs --isolation read_committed")
     if values["open_transactions"] == "abort" and values["follow"]:
-        raise click.UsageError("--open-transactions abort is for the log of a dead broker, which nobody follows")
+        raise click.UsageError("--open-transactions abort is for the log of a dead broker, which --follow cannot follow")
     if values["log_dirs"] and values["open_transactions"] != "abort":
-        raise click.UsageError("--log-dir is for --open-transactions abort")
+        raise click.UsageError("--log-dir needs --open-transactions abort")
     if values["form"] != "text" and values["template"] is not None:
-        raise click.UsageError("--template is for --format text")
+        raise click.UsageError("--template needs --format text")
     return fetch(path, Wanted(**values))
 
 
@@ -109,7 +109,7 @@ _LARGEST_FETCH = INT_MAX
 
 
 def fetch(path: str, wanted: Wanted) -> int:
-    """Read and show what is wanted of the partition at `path` → exit status."""
+    """Read and show what is expected of the partition at `path` → exit status."""
     with BackgroundWriter(raw_stdout()) as output:
         write = raw_stdout() if wanted.follow else output.write  # --follow ends as soon as its reader does
         status = _show(path, wanted, write)
@@ -122,7 +122,7 @@ def _show(path: str, wanted: Wanted, write: Callable[[memoryview], object]) -> i
     outcome = Outcome()
     try:
         if wanted.raw and not wanted.force and sys.stdout.isatty():
-            raise UsageError("--raw writes bytes that a terminal would obey", "write to a file or a pipe, or add --force")
+            raise UsageError("--raw writes control characters to the terminal", "write to a file or a pipe, or add --force")
         if not wanted.raw:
             renderer, outcome = renderer_for(path, wanted, write)
         if is_log_07(ReadOnlyFiles(), path):

@@ -74,7 +74,7 @@ def command(**values: Any) -> int:
 def run(values: dict[str, Any]) -> int:
     """Recover what PATHS name → exit status."""
     if values["mark_clean"] and values["clean_start"]:
-        raise click.UsageError("--mark-clean needs a full check, which --clean-start leaves out")
+        raise click.UsageError("--mark-clean needs a full check; remove --clean-start")
     if values["full"] and (values["clean_start"] or values["recovery_point"] is not None):
         raise click.UsageError("--full excludes --clean-start and --recovery-point")
     if values["full"]:
@@ -85,7 +85,7 @@ def run(values: dict[str, Any]) -> int:
 
         part = next((log_dir for log_dir in manager.cluster.log_dirs if not log_dir.is_whole), None)
         if part is not None and values["mark_clean"]:
-            what = f"{part.places[0].path}: a partition; --mark-clean is said of a log dir, when all its logs are proven"
+            what = f"{part.places[0].path}: a partition; --mark-clean marks a whole log dir"
             raise UsageError(what, do=f"name the log dir: kafkalog recover --mark-clean {argument(part.path)}")
         options = RecoverOptions(
             opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.keep_deleted, values["salvage"],

@@ -80,7 +80,7 @@ def command(
     if lists and prunes:
         raise click.UsageError("--list and --prune exclude each other")
     if (lists or prunes) and (force or salvage):
-        raise click.UsageError("--force and --salvage are for restoring")
+        raise click.UsageError("--force and --salvage are not for --list and --prune")
     if prunes != (older_than_ms is not None):
         raise click.UsageError("--prune and --older-than belong together: --prune --older-than 30d")
     if lists:
@@ -95,7 +95,7 @@ def run(paths: tuple[str, ...], *, force: bool, salvage: bool, dry_run: bool, ye
     outlive_output()
     files = _files(dry_run=dry_run)
     if not paths:
-        raise click.UsageError("name quarantines; kafkalog restore --list shows which there are")
+        raise click.UsageError("name quarantines; kafkalog restore --list DIR lists them")
     directories = [path.rstrip("/") or path for path in paths]
     status = 0
     try:
@@ -174,7 +174,7 @@ def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False
 def _not_undone(error: KafkalogError | Interrupted, form: str) -> int:
     """Say why a commit of Spark's sink was not undone, → exit status."""
     if isinstance(error, Interrupted):
-        say_interrupted("the commit is not undone yet: call it again to go on")
+        say_interrupted("the commit is not undone yet: run the command again to continue")
         return INTERRUPTION.status
     if form == "json":
         click.echo(stopped_line(error))
@@ -319,7 +319,8 @@ def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: boo
     before_ms = now_ms() - older_than_ms
     for path in paths:
         if as_partition(files, path) is not None:
-            raise click.UsageError(f"{path}: a partition; a quarantine may keep several: name the log dir, or the quarantine")
+            raise click.UsageError(f"{path}: a partition; a quarantine may hold several partitions: name the log dir or the "
+                                   "quarantine")
     gone, verb = 0, "would delete" if dry_run else "deleted"
     try:
         old = [one for one in _found(files, paths, outcome) if can_go(one, before_ms)]
@@ -340,7 +341,7 @@ def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: boo
     except KafkalogError as error:
         outcome.error(error)
     except Interrupted:
-        say_interrupted("what is left of the quarantine in work is deleted by the same command")
+        say_interrupted("one quarantine is deleted in part: run the same command again")
         return INTERRUPTION.status
     if form == "text":
         click.echo(f"{gone} bytes would be deleted" if dry_run else f"{gone} bytes deleted")
@@ -350,7 +351,7 @@ def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: boo
 
 
 def _found(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> list[Kept]:
-    """What can be undone; a place that can not be looked into is a finding, and hides nothing else."""
+    """What can be undone; a place that cannot be looked into is a finding, and hides nothing else."""
     from engine.findings import Finding, Where
     from engine.log.quarantine.kept import find_kept
 
@@ -374,13 +375,13 @@ def _kept_fields(kept: Kept) -> dict[str, object]:
 
 def _half_way(done: list[tuple[int, int]]) -> str:
     if not done:
-        return "nothing was put back yet"
-    return f"{done[-1][0]} of {done[-1][1]} steps back are done: call it again to go on"
+        return "nothing has been restored yet"
+    return f"{done[-1][0]} of {done[-1][1]} steps are undone: run the command again to continue"
 
 
 def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
     if restored.complete_before and restored.is_as_before:
-        return ["everything was put back already: nothing to do"]
+        return ["everything has already been restored: nothing to do"]
     steps = _by_file(restored.steps)
     lines = [f"  {step.what} {printable(step.path)}{_amount(step)}" for step in steps]
     lines += [f"  not put back: {printable(what)}" for what in restored.skipped]
@@ -389,11 +390,11 @@ def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
     would = "would be " if dry_run else ""
     command = printable(restored.manifest.command)
     if restored.complete_before:
-        return [*lines, f"nothing is left that could be undone; it is not as before `{command}`"]
+        return [*lines, f"everything possible is undone, but the files are not as before `{command}`"]
     if restored.differences:
         verdict = f"not as before `{command}`: {len(restored.differences)} files differ"
     elif restored.skipped:
-        verdict = f"what can be undone of `{command}` is undone"
+        verdict = f"everything possible of `{command}` is undone"
     else:
         verdict = f"as before `{command}`"
     return [*lines, f"{len(steps)} changes {would}undone, {count} bytes put back: {verdict}"]

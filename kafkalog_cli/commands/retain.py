@@ -68,20 +68,20 @@ def command(wanted: int | None, explain: bool, as_much_as_possible: bool, **valu
     `kafkalog restore` puts it back: that frees space only where DIR lies on another file system.
     """
     if as_much_as_possible and wanted is None:
-        raise click.UsageError("--as-much-as-possible is for --free")
+        raise click.UsageError("--as-much-as-possible needs --free")
     values["dry_run"] = values["dry_run"] or explain
     return retain(values, wanted, explain=explain, as_much_as_possible=as_much_as_possible)
 
 
 _INTERNAL = "__"
-_WHY_NOT_MORE = ("the rest is in active segments, above the high watermark, of compacted or internal topics, of topics with "
-                 "remote storage, or of no partition")
+_WHY_NOT_MORE = ("the rest is in active segments, above the high watermark, in compacted or internal topics, in topics with "
+                 "remote storage, or does not belong to a partition")
 
 
 def retain(values: dict[str, Any], wanted: int | None, *, explain: bool, as_much_as_possible: bool = False) -> int:
     """Delete what retention allows, or whatever it allows until `wanted` bytes of each disk are free → exit status.
 
-    as_much_as_possible  also where so many bytes can not become free; else nothing is deleted then
+    as_much_as_possible  also where so many bytes cannot become free; else nothing is deleted then
     """
     errors: list[KafkalogError] = []
 
@@ -113,7 +113,7 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool, as_much
 
         def work_07(log: Log07, report: Report) -> None:
             if wanted is not None:
-                raise UsageError(f"{log.directory}: a log of Kafka 0.7, which --free does not know", path=log.directory)
+                raise UsageError(f"{log.directory}: a log of Kafka 0.7, which --free does not support", path=log.directory)
             retain_07(log, report, manager.now)
             if explain:
                 explain_retention_07(log, report, manager.now)
@@ -131,8 +131,8 @@ def _refuse_quarantine_there(manager: LogManager, quarantine: str) -> None:
         files = manager.files_of(log_dir.path)
         around = parent_of(files.absolute(quarantine.rstrip("/")))
         if files.exists(around) and files.space(around).disk == files.space(log_dir.path).disk:
-            what = f"{quarantine}: on the file system of {log_dir.path}: what is moved there frees nothing"
-            raise UsageError(what, do="choose another file system with --quarantine DIR, or leave it out")
+            what = f"{quarantine}: on the file system of {log_dir.path}: moving files there frees no space"
+            raise UsageError(what, do="choose another file system with --quarantine DIR, or remove it")
 
 
 def _purge(manager: LogManager, errors: list[KafkalogError]) -> Iterator[Report]:
@@ -167,7 +167,7 @@ class _Disk:
         self._plan: FreePlan | None = None
 
     def refusal(self) -> Report | None:
-        """Why so many bytes can not become free, found before anything is deleted; None: they can."""
+        """Why so many bytes cannot become free, found before anything is deleted; None: they can."""
         whole = [] if self._opening.keep_deleted else [log_dir for log_dir in self._log_dirs if log_dir.is_whole]
         deleted = self._size([place for log_dir in whole for place in log_dir.partitions(PartitionKind.DELETE)])
         plan = self._planned(self._wanted - self._free - deleted)
@@ -220,17 +220,18 @@ class _Disk:
         assert plan is not None, "plans come before"
         free = self._free + freed
         report = Report(self._log_dirs[0].path, "retain")
-        planned = f"{plan.segments} segments of {len(plan.end_offsets)} partitions and {plan.leftovers} bytes of left-overs"
+        planned = f"{plan.segments} segments of {len(plan.end_offsets)} partitions and {plan.leftovers} bytes of leftover files"
         done = f"{self._free} before and {freed} by this: {planned} were to go"
         if free >= wanted:
             report.add(Action.EXPLAINED, "", f"{free} bytes of the disk are free, {wanted} were wanted; {done}")
             return report
         if failed:
-            why = "a partition could not be worked on"
+            why = "a partition failed"
         elif plan.size >= self._missing:
-            why = "the rest stays: above the high watermark, or still there as .deleted"
+            why = "the rest is above the high watermark, or still exists as .deleted"
         else:
-            why = "nothing else may go: the rest is in active segments, or compacted or internal, or no partition's"
+            why = ("nothing else can be deleted: the rest is in active segments, in compacted or internal topics, or does not "
+                   "belong to a partition")
         text = f"{wanted} bytes of the disk were to be free, {free} are; {done}; {why}"
         report.add(Action.REFUSED, "", text, size=max(0, freed), severity=Severity.ERROR)
         return report

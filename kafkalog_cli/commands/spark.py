@@ -66,7 +66,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
     for parameter in context.command.params:
         name, jobs = parameter.name or "", _OF_JOBS.get(parameter.name or "", (job,))
         if job not in jobs and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{job} takes no {parameter.opts[0]}, which is of {', '.join(jobs)}")
+            raise click.UsageError(f"{job} has no option {parameter.opts[0]}; it belongs to {', '.join(jobs)}")
 
 
 @click.command("spark", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
@@ -77,7 +77,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @size_option("--split-bytes", default=None, least=1,
              help="Bytes of segments to a task, such as 64m. Default: 128m; of stats by topic, codec or producer 1g.")
 @click.option("--on-corruption", type=click.Choice(["fail", "skip", "report"]), default="fail", show_default=True,
-              help="stats, export: give up at damage, leave it out, or leave it out and write it to the executors' logs.")
+              help="stats, export: give up at damage, remove it, or remove it and write it to the executors' logs.")
 @click.option("--by", type=click.Choice(["topic", "codec", "producer", "hour", "header", "key"]), default="topic",
               show_default=True, help="stats: what records and bytes are added up by.")
 @click.option("--top", type=Whole(1), default=20, show_default=True, metavar="N", help="stats by key: so many of the largest.")
@@ -312,7 +312,7 @@ def _import(spark: SparkSession, given: Given) -> int:
         spark, *given.paths, to=given.to, mode=given.mode, table=given.table, config=given.config, topics=given.topics
     )
     for topic in left_out:
-        click.echo(f"left out: {topic}, which only controllers write", err=True)
+        click.echo(f"not written: {topic}, which only controllers write", err=True)
     click.echo(f"written to {printable(given.to)}", err=True)
     return 0
 

@@ -105,7 +105,7 @@ def command(
     """
     given = (context.get_parameter_source(name) for name in ("dry_run", "now", "quarantine", "no_quarantine"))
     if not rebuild and ParameterSource.COMMANDLINE in given:
-        raise click.UsageError("--dry-run, --now, --quarantine and --no-quarantine are for --rebuild")
+        raise click.UsageError("--dry-run, --now, --quarantine and --no-quarantine need --rebuild")
     try:
         known = settings_from(config_file, settings)
     except KafkalogError as error:
@@ -255,12 +255,12 @@ class _Tally:
     def text(self) -> str:
         """One line."""
         if not self.directories:
-            return "nothing was begun"
+            return "nothing was started"
         done = f"{self.done} of {len(self.directories)} partitions are done"
         if self.done == len(self.directories):
             return done
-        return (f"{done}, the next one is {printable(self.directories[self.done])}; files in work are as a crash would leave "
-                "them: call it again to go on")
+        return (f"{done}, the next one is {printable(self.directories[self.done])}; unfinished files are as after a crash: "
+                "run the command again to continue")
 
 
 def _results(
@@ -352,7 +352,7 @@ def _without_files(files: ReadOnlyFiles, path: str, places: Iterable[str]) -> li
     Raises UsageError where other commands find nothing to work on either, and for a file.
     """
     if not any(files.info(place).is_directory for place in places):
-        raise UsageError(f"{path}: no file of a partition, by its name", path=path)
+        raise UsageError(f"{path}: its name is not that of a file of a partition", path=path)
     log_dirs = find_log_dirs(files, [place for place in places if files.info(place).is_directory])
     return [place.path for log_dir in log_dirs if not log_dir.is_whole for place in log_dir.places]
 
@@ -369,7 +369,7 @@ def _is_told_with_its_partition(finding: Finding) -> bool:
 
 
 def _is_lost_segment(files: ReadOnlyFiles, path: str) -> bool:
-    """Is it the name of a segment's log, and a link that leads nowhere?"""
+    """Is it the name of a segment's log, and a link to a target that does not exist?"""
     name = parse_file_name(file_name(path))
     is_log = name is not None and name.kind is FileKind.LOG and name.base_offset is not None and not name.suffix
     return is_log and not files.exists(path)
@@ -465,7 +465,8 @@ class Rebuild:
             stamp.size for directory in directories for name, stamp in list_files(files, directory).items()
             if not is_log_file_name(name)
         )  # fmt: skip
-        what = f"{names_of(log_dirs)}, {len(directories)} partitions, bytes to go: at most {size} (--dry-run tells)"
+        what = (f"{names_of(log_dirs)}, {len(directories)} partitions, deletes or replaces at most {size} (--dry-run shows how "
+                "much)")
         if not agreed(f"verify --rebuild: {what}{undo}"):
             raise Declined
 
@@ -476,7 +477,7 @@ class Rebuild:
         """Hold the log dirs of the partitions in `directories`, and rebuild in here.
 
         disk    None in a dry run
-        errors  takes those of quarantines that can not be closed
+        errors  takes those of quarantines that cannot be closed
         Raises LogDirLocked, UnwritableFile.
         """
         from engine.log.logdir.log_dirs import locked, not_permitted

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 DEDUPE_BUFFER_SIZE = 96 << 20  # bytes: a broker's 128 MiB would make a worker larger than 300 MB
 _OTHER_WORDS = {
-    "--explain tells": "kafkalog compact --explain tells",
+    "--explain shows why": "kafkalog compact --explain shows why",
     "--min-dirty-ratio sets another": "--config min.cleanable.dirty.ratio=… sets another",
 }
 _TASK_BYTES = 64 << 20  # of logs: a partition larger than that has a task of its own

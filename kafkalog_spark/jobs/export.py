@@ -58,7 +58,8 @@ def bring_back(
     rows = _rows(spark, tables, table)
     missing = {"value", "topic", "partition"} - set(rows.columns)
     if missing:
-        raise OptionError(f"{', '.join(tables)}: without the column {', '.join(sorted(missing))} it is no export of records")
+        raise OptionError(f"{', '.join(tables)}: without the column {', '.join(sorted(missing))} it is not an export of "
+                          "records")
     if mode == "error":
         _refuse_what_is_there(to)
     kept = rows.select(*(name for name in _BACK if name in rows.columns))
@@ -82,7 +83,7 @@ def bring_back(
 
 def _check(table: str) -> None:
     if table not in FORMATS:
-        raise OptionError(f"table is '{table}', which is none of {', '.join(FORMATS)}")
+        raise OptionError(f"table is '{table}', expected one of {', '.join(FORMATS)}")
 
 
 def _rows(spark: SparkSession, tables: tuple[str, ...], table: str) -> DataFrame:
@@ -97,7 +98,7 @@ def _rows(spark: SparkSession, tables: tuple[str, ...], table: str) -> DataFrame
         except AnalysisException as error:
             if _NO_TABLE not in str(error):
                 raise
-            raise OptionError(f"{one}: no table of {table} lies there, as `export` writes them") from None
+            raise OptionError(f"{one}: it contains no {table} table written by `export`") from None
         if table == "parquet":
             fields = [StructField("topic", StringType()) if field.name == "topic" else field for field in rows.schema.fields]
             rows = spark.read.schema(StructType(fields)).parquet(one)
@@ -117,6 +118,6 @@ def _refuse_what_is_there(to: str) -> None:
     files, path = ReadOnlyFiles(), local_path(to)
     try:
         if files.exists(path) and any(not name.startswith(".") for name in files.list(path)):
-            raise LogDirError(f"{to}: something is there; set the mode to append or overwrite")
+            raise LogDirError(f"{to}: already exists; set the mode to append or overwrite")
     except KafkalogError as error:
         raise LogDirError(str(error)) from None

@@ -56,7 +56,7 @@ class Hold(NamedTuple):
         if self.process == _this_process():  # asking for it would let it go
             return
         if not files.exists(path) or (sys.platform == "linux" and not is_locked(path)):
-            raise JobIsOver(f"{log_dir}: the job that this task belongs to has ended; nothing more is done", path=log_dir)
+            raise JobIsOver(f"{log_dir}: the job that this task belongs to has ended; the task stops", path=log_dir)
 
 
 def _this_process() -> tuple[str, int]:
@@ -100,8 +100,8 @@ def _let_go(files: Files, log_dirs: list[str], mine: list[Lock]) -> None:
                 files.remove(f"{log_dir}/{FileKind.CLEAN_SHUTDOWN.value}")
             named = ", ".join(path.replace(TASK_LOCK, "") for path in at_work)
             raise StillAtWork(
-                f"{named}: an attempt that Spark gave up is still at work there. Start no broker on it before: end the Python "
-                "process that holds the lock of that name (.kafkalog-task-…) on its executor, then do the job again"
+                f"{named}: a task attempt that Spark gave up is still running there. Do not start a broker on it yet: end the "
+                "Python process that holds the lock of that name (.kafkalog-task-…) on its executor, then run the job again"
             )
         time.sleep(_AGAIN)
 

@@ -43,7 +43,7 @@ def recover(
     """Recover every partition below `paths`; what was done, as a table of events.
 
     Each log dir has a quarantine beside it, each task a part of that: `kafkalog restore` takes them one by one. The small
-    files of a log dir are mended first; what of them can not be mended is refused, and partitions are recovered all the same. A
+    files of a log dir are mended first; what of them cannot be mended is refused, and partitions are recovered all the same. A
     damaged metadata log stops everything, as it does there.
     config   topic settings over those of the metadata log        options  see RecoverOptions; mark_clean has no effect
     topics   only their partitions, as if these were the paths: what else is in a log dir stays as it is, its checkpoints too

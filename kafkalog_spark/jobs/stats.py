@@ -44,7 +44,7 @@ def stats(spark: SparkSession, *paths: str, by: str = "topic", top: int = 20, **
     Raises OptionError, LogDirError.
     """
     if by not in BY:
-        raise OptionError(f"by is '{by}', which is none of {', '.join(BY)}")
+        raise OptionError(f"by is '{by}', expected one of {', '.join(BY)}")
     from pyspark.sql import functions as f
 
     frame = _BY[by](spark, paths, options)

@@ -36,7 +36,7 @@ def verify(spark: SparkSession, *paths: str, config: Mapping[str, str] | None = 
 
     Replicas of a partition, in whatever dirs, are compared with the copy that a leader would have.
     config  topic settings over those of the metadata logs, which decide whether gaps are losses
-    Raises OptionError, LogDirError; a directory that can not be read is a finding.
+    Raises OptionError, LogDirError; a directory that cannot be read is a finding.
     """
     return run(spark, splits_of(options_of(paths, options), config), SCHEMA, check_split)
 
@@ -66,7 +66,7 @@ def _verify_replicas(replicas: list[Piece]) -> Iterator[dict[str, object]]:
 
 
 def _check(piece: Piece, leading: str, report: Callable[[Finding], None]) -> None:
-    """One copy by itself, then against the leading one. What can not be read is a finding: it does not end the job."""
+    """One copy by itself, then against the leading one. What cannot be read is a finding: it does not end the job."""
     files, directory = ReadOnlyFiles(), piece.directory
     try:
         verify_partition(files, directory, report, policy=lambda: piece.policy)

@@ -165,7 +165,7 @@ class _Commit:
                     staging.undo(files, job, self._now)
             except Exception as failure:  # noqa: BLE001  # whichever: it is the second one
                 what = f"{error or type(error).__name__}; it could not be undone: {failure or type(failure).__name__}"
-                do = "the next job that writes there undoes it first: until then nothing else may write or read there"
+                do = "the next job that writes there undoes it first; until then nothing else may write or read there"
                 raise NotUndone(f"{job.root}: {what}; {do}") from error
             raise
 
@@ -200,7 +200,7 @@ class _Commit:
         for place in self._appended:
             first, end = self._pieces[place.key][0].first_offset, ends[_name(place)]
             if self._options.keep_offsets and first < end:
-                what = f"{_name(place)} ends before offset {end}: a row with offset {first} can not be appended to it"
+                what = f"{_name(place)} ends before offset {end}: a row with offset {first} cannot be appended to it"
                 raise OffsetsOverlap(what)
         return ends
 
@@ -272,7 +272,7 @@ class _Commit:
         epoch = log.leader_epoch_cache.latest_epoch or 0
         try:
             self._append_pieces(log, self._pieces[name.topic, name.partition], epoch)
-        except REPAIRABLE as error:  # elsewhere the log is recovered and the work done again: this can not be done twice
+        except REPAIRABLE as error:  # elsewhere the log is recovered and the work done again: this cannot be done twice
             raise NotAppended(str(error), do=f"kafkalog recover --dry-run {argument(log.directory)}") from error
         log.flush()
 

@@ -84,9 +84,9 @@ def read_kept(files: ReadOnlyFiles, path: str, kind: type[T]) -> T | None:
     try:
         found = json.loads(files.read(path, MAX_KEPT_SIZE))
     except (ValueError, RecursionError):
-        raise UnknownFormat(f"{path}: no JSON, though the sink writes nothing else there: {_ADVICE}", path=path) from None
+        raise UnknownFormat(f"{path}: no JSON, but the sink writes nothing else there: {_ADVICE}", path=path) from None
     if not isinstance(found, dict):
-        raise UnknownFormat(f"{path}: no object of JSON, though the sink writes nothing else there: {_ADVICE}", path=path)
+        raise UnknownFormat(f"{path}: no object of JSON, but the sink writes nothing else there: {_ADVICE}", path=path)
     version = found.pop("version", None)
     if version != _VERSION:
         said = json.dumps(version)
@@ -94,7 +94,7 @@ def read_kept(files: ReadOnlyFiles, path: str, kind: type[T]) -> T | None:
     types = get_type_hints(kind)
     needed = {one.name for one in fields(kind) if one.metadata != _LATER}
     if names := ", ".join(sorted((needed - found.keys()) | (found.keys() - types.keys()))):
-        raise UnknownFormat(f"{path}: {names}: fields that are not known here, or are missing: {_ADVICE}", path=path)
+        raise UnknownFormat(f"{path}: {names}: unknown or missing fields: {_ADVICE}", path=path)
     for name, value in found.items():
         if not _fits(value, types[name]):
             raise UnknownFormat(f"{path}: {name} is not what this version writes: {_ADVICE}", path=path)

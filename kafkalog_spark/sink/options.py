@@ -67,7 +67,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
             known = ", ".join(sorted((*_OURS, "kafka.compression.type", "kafka.batch.size", "topic.<setting of a topic>")))
             raise OptionError(f"unknown option '{name}': the options are {known}")
     if not options.get("path"):
-        raise OptionError("no path: give save() or start() the directory that the partition directories go to")
+        raise OptionError("no path: give save() or start() the directory for the partition directories")
     topic = options.get("topic")
     if topic is not None:
         check_topic(topic)
@@ -89,7 +89,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
 def _compression(options: Mapping[str, str]) -> tuple[Codec, int | None]:
     name = options.get("kafka.compression.type", "none").strip().lower()
     if name not in CODEC_NAMES:
-        raise OptionError(f"kafka.compression.type is '{name}', which is none of {', '.join(CODEC_NAMES)}")
+        raise OptionError(f"kafka.compression.type is '{name}', expected one of {', '.join(CODEC_NAMES)}")
     codec = Codec(CODEC_NAMES.index(name))
     levels = {one: _level(options, one) for one in LEVELS}  # all are checked, as producers do
     return codec, levels.get(codec)
@@ -106,12 +106,12 @@ def _level(options: Mapping[str, str], codec: Codec) -> int | None:
     except ValueError:
         level = largest + 1
     if not smallest <= level <= largest and level != default:
-        raise OptionError(f"{name} is '{text}', which is no number from {smallest} to {largest}")
+        raise OptionError(f"{name} is '{text}', expected a number from {smallest} to {largest}")
     return level
 
 
 def check_topic(name: str) -> None:
-    """Raise OptionError for what can not be the name of a topic (Topic.validate)."""
+    """Raise OptionError for what cannot be the name of a topic (Topic.validate)."""
     if not name:
         raise OptionError("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):

@@ -104,7 +104,7 @@ def is_alive(files: Files, directory: str, now: int) -> bool:
     try:
         owned = read_kept(files, f"{directory}/{OWNER}", Owned)
     except KafkalogError as error:
-        _LOG.warning("nobody can tell whose %s is: %s", directory, error)
+        _LOG.warning("cannot find the owner of %s: %s", directory, error)
         owned = None
     is_running = None if owned is None else _is_running(owned.owner)
     if is_running is not None:

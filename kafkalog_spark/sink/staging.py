@@ -134,13 +134,13 @@ def clear_leftovers(files: Files, root: str, now: int, keep: Container[str] = ()
 
 
 def drop(files: Files, job: StagedJob, now: int) -> None:
-    """Remove what a job staged; a commit that did not come to its end is undone first, one that did is left alone."""
+    """Remove what a job staged; a commit that did not finish is undone first, one that did is left alone."""
     undo(files, job, now)
     clean_up(files, job)
 
 
 def undo(files: Files, job: StagedJob, now: int) -> None:
-    """Undo a commit that did not come to its end, if there is one."""
+    """Undo a commit that did not finish, if there is one."""
     journal = read_kept(files, f"{job.directory}/{JOURNAL}", Journal)
     if journal is not None:
         if read_manifest(files, job.root).last != journal.commit:
@@ -203,7 +203,7 @@ def _put_back(files: Files, path: str, kept: str | None) -> None:
 def _cut(files: Files, directory: str, end: int, config: LogConfig, now: int) -> None:
     """Make a log end at `end` again, whatever of the commit came to the disk."""
     if not files.exists(directory):
-        _LOG.warning("%s, which a commit that is undone had appended to, is gone", directory)
+        _LOG.warning("%s, which a commit that is undone had appended to, was deleted", directory)
         return
     for name in files.list(directory):
         parsed = parse_file_name(name)
@@ -217,7 +217,7 @@ def _cut(files: Files, directory: str, end: int, config: LogConfig, now: int) ->
             files.remove(f"{directory}/{name}")
     log = open_log(files, directory, config, now=now, clean_shutdown=False, recovery_point=end)
     try:
-        log.truncate_to(end, "a commit that did not come to its end")
+        log.truncate_to(end, "a commit that did not finish")
     except BaseException:
         log.close_handlers()
         raise

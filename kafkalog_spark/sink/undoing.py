@@ -1,7 +1,7 @@
 """Undoing the last commit of a log dir after it came to its end, as long as nobody wrote to its partitions since.
 
 Records that were appended are truncated, partitions that came are removed. What a commit replaced was deleted with it: such a
-commit can not be undone.
+commit cannot be undone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_NAME = 255  # bytes of a file name
 
 
 class NotUndoable(KafkalogError):
-    """A commit that can not be undone without the loss of what it did not write."""
+    """A commit that cannot be undone without the loss of what it did not write."""
 
     code = "not-undoable"
 
@@ -87,13 +87,13 @@ def last_commit(files: ReadOnlyFiles, root: str) -> LastCommit | None:
     manifest = read_manifest(files, root)
     if manifest.replaced:
         what = f"the last commit replaced {manifest.replaced[0]} and {len(manifest.replaced) - 1} more partitions"
-        raise NotUndoable(f"{root}/{MANIFEST}: {what}: the records that they had were deleted, so nothing can be put back")
+        raise NotUndoable(f"{root}/{MANIFEST}: {what}: their previous records were deleted, so nothing can be restored")
     if not manifest.written:
         return None
     steps = []
     for name, numbers in sorted(manifest.written.items()):
         if "/" in name or parse_partition_dir(name) is None or len(numbers) != _NUMBERS:
-            raise NotUndoable(f"{root}/{MANIFEST}: {name!r}: makes no sense")
+            raise NotUndoable(f"{root}/{MANIFEST}: {name!r}: is invalid")
         before, after, mark = numbers
         end = _end_to_undo(files, f"{root}/{name}", before, after, None if manifest.undoing else mark)
         if end is not None:
@@ -109,7 +109,7 @@ def _end_to_undo(files: ReadOnlyFiles, directory: str, before: int, after: int, 
     if not files.exists(directory):
         if before < 0:
             return None
-        raise NotUndoable(f"{directory}: not there any more, and the commit appended to it", path=directory)
+        raise NotUndoable(f"{directory}: the commit appended to it, and it no longer exists", path=directory)
     end, found = log_end(files, directory, is_sound=mark is not None)
     if end == before and mark is not None:
         return None
@@ -124,7 +124,7 @@ def _end_to_undo(files: ReadOnlyFiles, directory: str, before: int, after: int, 
         raise NotUndoable(f"{first}, and its last batch is another one: it was rewritten since", do=look, path=directory)
     start = _start(files, directory)
     if start > max(before, 0):
-        what = f"{first}, and records before offset {start} were deleted since: a log can not end at offset {before} then"
+        what = f"{first}, and records before offset {start} were deleted since: a log cannot end at offset {before} then"
         raise NotUndoable(what, path=directory)
     return end
 

@@ -53,9 +53,9 @@ class Sink:
         self.job = staging.StagedJob(root, _job_name(options), this_owner())
         try:
             if files.exists(root) and not files.info(root).is_directory:
-                raise LogDirError(f"{root}: a file; name the directory that the partition directories go to")
+                raise LogDirError(f"{root}: a file; name the directory for the partition directories")
             if files.exists(root) and directory_kind(files.list(root)) is DirectoryKind.PARTITION:
-                raise LogDirError(f"{root}: a partition directory; name the directory that such directories go to")
+                raise LogDirError(f"{root}: a partition directory; name the directory that contains such directories")
             _refuse_other_owner(files, root)
             staging.make_directories(files, root)
             _clear_leftovers(files, root)
@@ -99,7 +99,7 @@ class Sink:
             raise LogDirError(str(error)) from None
 
     def forget(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks wrote, unless it was committed; undo a commit that did not come to its end.
+        """Remove what the tasks wrote, unless it was committed; undo a commit that did not finish.
 
         messages  of the tasks: where one is None others may run on for a moment, and begin to stage only now
         """

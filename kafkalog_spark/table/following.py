@@ -74,7 +74,7 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
                 if options.fail_on_data_loss:
                     there = f"[{view.log_start_offset}, {view.log_end_offset})"
                     remote = Around(options.paths).said_of_remote(view)
-                    raise DataLossError(f"{key[0]}-{key[1]}: offset {begin} is due and {there} are there{remote}.")
+                    raise DataLossError(f"{key[0]}-{key[1]}: offset {begin} is due, but the log has {there}{remote}.")
                 begin = min(max(begin, view.log_start_offset), end)
             begins[key], ends[key] = begin, max(begin, end)
     return ends, begins
@@ -140,7 +140,7 @@ def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[lis
                     there = f"[{view.log_start_offset}, {view.log_end_offset})"
                     remote = Around(options.paths).said_of_remote(view)
                     asked = f"offsets [{begin}, {end[key]})"
-                    raise DataLossError(f"{key[0]}-{key[1]}: {asked} are due and {there} are there{remote}.")
+                    raise DataLossError(f"{key[0]}-{key[1]}: {asked} are due, but the log has {there}{remote}.")
                 begin = max(begin, view.log_start_offset)
             stop = min(end[key], view.log_end_offset)
             if stop == view.log_end_offset:

@@ -49,7 +49,7 @@ def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
 
 
 def with_policies(options: ReadOptions, pieces: list[Piece], config: Mapping[str, str] | None = None) -> list[Piece]:
-    """The pieces with what is known of their topics; nothing where a metadata log can not be read. Raises LogDirError.
+    """The pieces with what is known of their topics; nothing where a metadata log cannot be read. Raises LogDirError.
 
     config  settings of all topics, over those of the metadata logs
     """

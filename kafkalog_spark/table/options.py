@@ -182,7 +182,7 @@ def _listed(text: str) -> list[str]:
     except ValueError:
         paths = None
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-        raise OptionError(f"paths is '{text}', which is no list of paths in JSON: give load() one path or a list of them")
+        raise OptionError(f"paths is '{text}', expected a JSON list of paths: give load() one path or a list of them")
     return paths
 
 
@@ -207,14 +207,14 @@ def _columns(options: Mapping[str, str], level: str) -> tuple[str, ...]:
     more = _names("extraColumns", options.get("extracolumns", ""), known)
     columns += [name for name in dict.fromkeys(more) if name not in columns]
     if not columns:
-        raise OptionError(f"columns names no column: there are {', '.join(known.values())}")
+        raise OptionError(f"columns names no column: the columns are {', '.join(known.values())}")
     return tuple(columns)
 
 
 def _names(option: str, text: str, known: Mapping[str, str]) -> Iterable[str]:
     for name in filter(None, (one.strip() for one in text.split(","))):
         if name.lower() not in known:
-            raise OptionError(f"{option}: no column '{name}': there are {', '.join(known.values())}")
+            raise OptionError(f"{option}: no column '{name}': the columns are {', '.join(known.values())}")
         yield known[name.lower()]
 
 
@@ -245,13 +245,13 @@ def _pattern(options: Mapping[str, str]) -> re.Pattern[str] | None:
             warnings.simplefilter("error")  # of brackets in brackets, which are no sets of sets here
             return re.compile(text)
     except (re.error, Warning) as error:
-        raise OptionError(f"subscribePattern: '{text}' is no pattern: {error}") from None
+        raise OptionError(f"subscribePattern: '{text}' is not a pattern: {error}") from None
 
 
 def _one_of(options: Mapping[str, str], name: str, values: tuple[str, ...], default: str) -> str:
     value = options.get(name.lower(), default).strip().lower()
     if value not in values:
-        raise OptionError(f"{name} is '{value}', which is none of {', '.join(values)}")
+        raise OptionError(f"{name} is '{value}', expected one of {', '.join(values)}")
     return value
 
 
@@ -273,7 +273,7 @@ def _seconds(options: Mapping[str, str], name: str, default: str) -> float:
     text = options.get(name.lower(), default)
     parts = _DURATION.fullmatch(text.strip().lower())
     if parts is None:
-        raise OptionError(f"{name} is '{text}', which is no time such as 15m")
+        raise OptionError(f"{name} is '{text}', expected a time such as 15m")
     return int(parts[1]) * _MICROSECONDS[parts[2]] / 10**6
 
 
@@ -294,7 +294,7 @@ def number_option(
     except ValueError:
         value = 0
     if value <= 0:
-        raise OptionError(f"{name} is '{text}', which is no positive number")
+        raise OptionError(f"{name} is '{text}', expected a positive number")
     if value > largest:
         raise OptionError(f"{name} is '{text}', which is more than {largest}")
     return value

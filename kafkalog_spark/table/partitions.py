@@ -62,11 +62,11 @@ def _tell_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
     """It may be under way, and then is over soon: what is there is read."""
     journal = half_commit(files, log_dir)
     if journal is not None:
-        _LOG.warning("%s: %s, or is still under way: %s", journal, WHAT, undo_advice(log_dir))
+        _LOG.warning("%s: %s, or is still running: %s", journal, WHAT, undo_advice(log_dir))
 
 
 def speakable(log_dirs: list[LogDir]) -> list[LogDir]:
-    """The same. Raises LogDirError where Spark can not be told the path of one of them, nor tell it: its strings are UTF-8."""
+    """The same. Raises LogDirError where Spark cannot be told the path of one of them, nor tell it: its strings are UTF-8."""
     for log_dir in log_dirs:
         try:
             log_dir.path.encode()

@@ -172,7 +172,7 @@ def check_names(options: ReadOptions, there: set[TopicPartition]) -> None:
     missing = [f"{topic}-{partition}" for topic, partition in sorted((options.partitions or frozenset()) - there)]
     names = missing + sorted((options.topics or frozenset()) - {topic for topic, _ in there})
     if names and options.fail_on_data_loss:
-        raise OptionError(f"not there: {', '.join(names)}{GO_ON_WITHOUT}")
+        raise OptionError(f"does not exist: {', '.join(names)}{GO_ON_WITHOUT}")
 
 
 def _shown(partitions: Mapping[TopicPartition, int] | set[TopicPartition]) -> str:
@@ -191,7 +191,7 @@ def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: Partiti
     if start < view.log_start_offset or start > view.log_end_offset or end > view.log_end_offset:
         if options.fail_on_data_loss:
             asked, has = f"[{start}, {end})", f"[{view.log_start_offset}, {view.log_end_offset})"
-            what = f"{source.topic}-{source.partition}: offsets {asked} are asked for and {has} are there"
+            what = f"{source.topic}-{source.partition}: offsets {asked} are requested, but the log has {has}"
             raise DataLossError(f"{what}{around.said_of_remote(view)}.")
         start = max(start, view.log_start_offset)
     if max(start, bounds.first_offset) <= view.log_start_offset or options.start.is_by_time:

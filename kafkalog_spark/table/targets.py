@@ -21,7 +21,7 @@ def check_target(to: str, mode: str, sources: Iterable[str]) -> None:
 
     mode     error, append or overwrite, as Spark means them: the last one removes whatever is there
     sources  what is to be read, patterns included
-    Raises LogDirError for what can not be looked into.
+    Raises LogDirError for what cannot be looked into.
     """
     try:
         path = local_path(to)
@@ -38,7 +38,7 @@ def check_target(to: str, mode: str, sources: Iterable[str]) -> None:
                 _check_sources(files, to, path, sources)
             around = path.rpartition("/")[0] or "/"
         if files.exists(around) and (is_brokers_log_dir(files, around) or _is_partition(files, around)):
-            raise OptionError(f"{to}: lies in {around}, a directory of a broker's: name one elsewhere")
+            raise OptionError(f"{to}: lies in {around}, a log dir of a broker: name another directory")
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
 
@@ -46,7 +46,7 @@ def check_target(to: str, mode: str, sources: Iterable[str]) -> None:
 def _check_room(files: ReadOnlyFiles, to: str, path: str, mode: str) -> None:
     """Raise OptionError where `path`, which is there, has logs that would go or be buried."""
     if not files.info(path).is_directory:
-        raise OptionError(f"{to}: a file; name the directory that the table goes to")
+        raise OptionError(f"{to}: a file; name the directory for the table")
     try:
         found = find_log_dirs(files, [path])
     except UsageError:  # there is none
@@ -56,16 +56,16 @@ def _check_room(files: ReadOnlyFiles, to: str, path: str, mode: str) -> None:
         if not (log_dir.is_whole or _is_partition(files, place)):
             continue  # a name like that of a partition, no more
         if mode == "overwrite":
-            raise OptionError(f"{to}: logs lie there ({place}), which overwriting would remove: name another directory")
+            raise OptionError(f"{to}: it contains logs ({place}), which overwriting would delete: name another directory")
         if mode == "append" and place == path:
-            raise OptionError(f"{to}: logs lie there: name another directory")
+            raise OptionError(f"{to}: it contains logs: name another directory")
 
 
 def _check_sources(files: ReadOnlyFiles, to: str, path: str, sources: Iterable[str]) -> None:
     """Raise OptionError where something that is to be read lies in `path`, however deep."""
     for source in (one for pattern in sources for one in expand(files, pattern)):
         if f"{files.resolve(source)}/".startswith(f"{path.rstrip('/')}/"):
-            raise OptionError(f"{to}: {source} lies there, which overwriting would remove: name another directory")
+            raise OptionError(f"{to}: {source} is in it, and overwriting would delete it: name another directory")
 
 
 def _is_partition(files: ReadOnlyFiles, path: str) -> bool:

@@ -74,7 +74,7 @@ def compare(java: list[str], kafkalog: list[str], home: Path, source: Path, work
 
 
 def two_at_once(java: list[str], kafkalog: list[str], home: Path, codec: str, records: int, runs: int) -> Result:
-    """Two partitions side by side against the same two one after the other. One processor can not show it.
+    """Two partitions side by side against the same two one after the other. One processor cannot show it.
 
     The row tells too what two whole processes gain, which share nothing: more than that no machine gives to threads.
     """

@@ -38,7 +38,7 @@ _BEGIN, _END = "<!-- bench-spark:begin -->", "<!-- bench-spark:end -->"
 _NOT_LINEAR = 1.5  # times as long per record as at a quarter of the size
 _SMALL_TARGET = 60.0  # seconds for 10,000 small partitions
 _CORES = 2
-_MOST_OF_IT = 0.5  # of the job's time is wanted to be what it is for
+_MOST_OF_IT = 0.5  # of the job's time is expected to be what it is for
 _PEAK_LIMIT = 300_000_000  # bytes of a Python worker
 _MANY = 20  # partitions that are counted
 _VERIFIED = (2, 16)  # partitions whose check is timed on one core and on two: half a gigabyte each
@@ -64,7 +64,7 @@ class Row(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Is everything that is wanted true?"""
+        """Is everything that is expected true?"""
         share = None if self.rival_seconds is None else self.seconds / self.rival_seconds
         times = share is None or (self.least or 0.0) <= share <= (self.most or float("inf"))
         rate = self.least_rate is None or self.records is None or self.records / self.seconds >= self.least_rate

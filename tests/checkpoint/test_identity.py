@@ -55,7 +55,7 @@ def test_bad_meta_properties():
     assert whats(decode_meta_properties(b"version=2", "x")) == ["version '2', only 0 and 1 exist"]
     assert whats(decode_meta_properties(b"version=1", "x")) == ["node.id is missing", "cluster.id is missing"]
     assert whats(decode_meta_properties(b"broker.id=x\ndirectory.id=y\n\\u12=3", "x")) == [
-        "line 3: malformed \\uxxxx encoding", "broker.id is no number: 'x'", "directory.id is no id: 'y'",
+        "line 3: malformed \\uxxxx encoding", "broker.id is not a number: 'x'", "directory.id is not an id: 'y'",
     ]
 
 

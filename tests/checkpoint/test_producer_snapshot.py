@@ -85,7 +85,7 @@ def test_errors(it, error):
 def test_bytes_at_the_end_are_accepted_by_kafka():
     it = snapshot(body(ENTRY) + bytes(5))
     assert it.error() is None
-    assert [finding.what for finding in it.sanity()] == ["5 bytes behind the last producer"]
+    assert [finding.what for finding in it.sanity()] == ["5 bytes after the last producer"]
 
 
 @pytest.mark.parametrize("entries", [0, 1, 2, 3, 7])

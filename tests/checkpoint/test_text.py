@@ -66,7 +66,7 @@ def test_entries_and_findings_are_bounded(monkeypatch):
     checkpoint = decode(b"0\n1000\n" + b"a\n" * 1000)
     assert len(checkpoint.entries) == 500
     assert [finding.what for finding in checkpoint.findings] == [
-        "line 503: more than 500 lines, the rest is not read", "line 2: 1000 entries are announced, 500 are there",
+        "line 503: more than 500 lines: the rest was not read", "line 2: 1000 entries are announced, 500 are there",
     ]
     checkpoint = decode(b"0\n1000\n" + b"\n" * 400)
     assert len(checkpoint.findings) == text.MAX_FINDINGS + 1

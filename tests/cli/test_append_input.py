@@ -97,7 +97,7 @@ def test_a_line_that_is_too_long_is_not_read_to_its_end(tmp_path, taken, options
     assert status == 4
     assert left > 4 << 20
     assert "line 3: " in out
-    assert f"bytes came and it has not ended; with max.message.bytes at 1000 lines of up to {LONGEST} bytes are read" in out
+    assert f"bytes without a line end; with max.message.bytes at 1000 lines of up to {LONGEST} bytes are read" in out
     assert "; 2 records before it are in the log" in out
     assert sum(taken) < 1 << 18
 
@@ -163,7 +163,7 @@ def test_many_runs_are_flushed_and_told_before_the_end(tmp_path, monkeypatch):
     words = ("--create", *CLOCK, "--input", str(tmp_path / "in"), "--input-format", "raw", str(tmp_path / "t-0"))
     done = kafkalog("append", *words)
     lines = [line.split(": ")[1] for line in done.out.decode().splitlines() if "records" in line]
-    assert lines == ["offsets 0 to 0 (1 records)"] + ["offsets 0 to 0 (1 records, there already)"] * 29
+    assert lines == ["offsets 0 to 0 (1 records)"] + ["offsets 0 to 0 (1 records, already in the log)"] * 29
     assert len(flushes) == 2  # one more than that of the end
 
 

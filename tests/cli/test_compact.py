@@ -78,7 +78,7 @@ def test_a_log_dir_gives_the_dirtiest_first_and_leaves_the_clean_alone(log_dir):
     [said] = reports(compact(log_dir))
     assert (said["partition"], said["status"]) == (str(log_dir), 0)
     assert [event["reason"].partition("; ")[0] for event in said["events"]] == [
-        "nothing to compact: 3 of 3 partitions are of compacted topics, and none is dirty enough"
+        "nothing to compact: 3 of 3 partitions belong to compacted topics, and none is dirty enough"
     ]
 
 
@@ -129,7 +129,7 @@ def test_what_was_aborted_stays_aborted_where_a_segment_is_split(log_dir):
     first.write_bytes(first.read_bytes() + far)
     before = logs(partition)
     done = compact("--force", partition)
-    assert "a round begins anew: " in done.out.decode()
+    assert "the round starts again: " in done.out.decode()
     assert lost_keys(before, logs(partition)) == []
     assert {key: last.value for key, last in last_records(logs(partition)).items()} == {b"a": b"committed", b"b": b"2", b"z": b"z"}
 
@@ -323,7 +323,7 @@ def test_explain_on_a_log_dir_tells_of_every_log_of_a_compacted_topic(log_dir):
     told = {report["partition"].rpartition("/")[2]: report["events"][-1]["reason"] for report in reports(compact("--explain", log_dir))}
     assert list(told) == ["dirty-0", "active-0", "clean-0"]
     assert told["dirty-0"].startswith("of 2 records 0 would go")
-    assert told["clean-0"] == told["active-0"] == "nothing would go: there is no dirty segment that may be cleaned"
+    assert told["clean-0"] == told["active-0"] == "nothing would be deleted: no dirty segment can be cleaned"
     assert compact(log_dir).status == 0
     [said] = reports(compact("--force", log_dir))
     assert said["events"][0]["reason"].endswith("none has anything dirty besides its active segment")
@@ -332,7 +332,7 @@ def test_explain_on_a_log_dir_tells_of_every_log_of_a_compacted_topic(log_dir):
 def test_of_an_empty_log_dir_it_is_said(log_dir):
     done = kafkalog("compact", str(log_dir))
     assert done.status == 0
-    assert b"nothing to compact: there is no partition in it\n" in done.out
+    assert b"nothing to compact: it contains no partition\n" in done.out
 
 
 def test_why_a_log_that_is_named_is_not_compacted_and_what_to_do(log_dir):
@@ -427,7 +427,7 @@ def test_damage_in_what_is_clean_is_met_before_anything_changes(option, checksum
     before = logs(log_dir / "a-0")
     done = compact(*SEGMENT_EACH, *option, log_dir / "a-0")
     assert done.status == 4
-    assert "not compacted, left as it is: " in done.out.decode()
+    assert "not compacted, unchanged: " in done.out.decode()
     assert logs(log_dir / "a-0") == before
 
 
@@ -441,7 +441,7 @@ def test_a_marker_without_sense_is_met_before_anything_changes(log_dir):
     before = logs(log_dir / "a-0")
     done = compact(*SEGMENT_EACH, "--clean-start", log_dir / "a-0")
     assert done.status == 4
-    assert "not compacted, left as it is: " in done.out.decode()
+    assert "not compacted, unchanged: " in done.out.decode()
     assert logs(log_dir / "a-0") == before
 
 
@@ -453,7 +453,7 @@ def test_damage_that_nobody_foresaw_says_what_was_cleaned_before_it(log_dir, mon
     monkeypatch.setattr(Cleaner, "_read_ahead", lambda *_: None)
     done = compact(*SEGMENT_EACH, log_dir / "a-0")
     assert done.status == 4
-    assert "not compacted from offset 2 on, where it is as before this round: " in done.out.decode()
+    assert "not compacted from offset 2 on; that part is unchanged: " in done.out.decode()
     after = logs(log_dir / "a-0")
     assert sorted(int(name[:20]) for name in before if before[name] != after[name]) == [0, 1]
 
@@ -466,7 +466,7 @@ def test_damage_that_a_later_round_would_meet_is_met_before_the_first(checksum, 
     small = (*SEGMENT_EACH, "--dedupe-buffer-size", "96")
     done = compact(*small, log_dir / "a-0")
     assert done.status == 4
-    assert "not compacted, left as it is: " in done.out.decode()
+    assert "not compacted, unchanged: " in done.out.decode()
     assert "a round would fail" in compact(*small, "--explain", log_dir / "a-0").out.decode()
     assert logs(log_dir / "a-0") == before
     one = compact(*small, "--rounds", "1", log_dir / "a-0")  # who asks for one round gets it
@@ -483,7 +483,7 @@ def test_damage_behind_what_the_first_rounds_reached_says_that_the_rest_is_left(
     [report] = reports(done)
     [*rounds, refused] = [event for event in report["events"] if event["action"] in ("compacted", "refused")]
     assert [event["action"] for event in rounds] == ["compacted"]
-    assert refused["reason"].startswith("not compacted further, left as it is: ")
+    assert refused["reason"].startswith("not compacted further, the rest is unchanged: ")
     after = logs(log_dir / "a-0")
     assert {name: after[name] for name in before if int(name[:20]) >= rounds[-1]["endOffset"]} == {
         name: before[name] for name in before if int(name[:20]) >= rounds[-1]["endOffset"]}
@@ -510,7 +510,7 @@ def test_an_overflowed_segment_is_split_and_the_rounds_go_on(log_dir):
     tried, done = compact("--force", "--dry-run", partition), compact("--force", partition)
     assert done.status == 1, done.out
     assert tried.out.replace(b'"dryRun": true', b'"dryRun": false') == done.out
-    assert "a round begins anew: " in done.out.decode()
+    assert "the round starts again: " in done.out.decode()
     assert offsets() == wanted
     assert sum(map(len, logs(partition).values())) < size
 
@@ -632,7 +632,7 @@ def test_of_a_checkpoint_that_a_broker_can_not_read_no_line_counts(content, log_
     append(log_dir, "a-0", ["a", "b", "a", "b", "a"])
     (log_dir / "cleaner-offset-checkpoint").write_text(content)
     explained = compact("--explain", log_dir / "a-0")
-    assert "cleaner-offset-checkpoint of the log dir can not be read" in explained.out.decode()
+    assert "cleaner-offset-checkpoint of the log dir cannot be read" in explained.out.decode()
     assert explained.status == 1
     done = compact(log_dir)
     assert done.status == 1, "it was wrong, and is mended"
@@ -739,7 +739,7 @@ def test_one_first_dirty_offset_is_not_that_of_all_logs(log_dir):
     before = tree(ReadOnlyFiles(), str(log_dir))
     done = compact("--force", "--first-dirty-offset", "2", log_dir)
     assert done.status == 2
-    assert "--first-dirty-offset wants partitions, named one by one" in done.err
+    assert "--first-dirty-offset needs partitions, named one by one" in done.err
     assert tree(ReadOnlyFiles(), str(log_dir)) == before
     assert compact("--force", "--first-dirty-offset", "2", log_dir / "a-0", log_dir / "b-0").status == 0
 

@@ -15,7 +15,7 @@ NAME = "leader-epoch-checkpoint"
 # what stands in the file → what Kafka's recovery of all segments leaves in it (seen with 4.3.1), what is told of that
 CONTRADICTED = {
     "0\n2\n0 0\n2 40\n": ("0\n2\n0 0\n2 40\n", "epoch 2 would begin at offset 40, where a batch has epoch 0"),
-    "0\n1\n2 0\n": ("0\n1\n2 0\n", "offset 0 would be of epoch 2, its batch has epoch 0"),
+    "0\n1\n2 0\n": ("0\n1\n2 0\n", "offset 0 would have epoch 2, its batch has epoch 0"),
     "0\n3\n0 0\n1 7\n2 7\n": ("0\n2\n0 0\n2 7\n", "epoch 2 would begin at offset 7, where a batch has epoch 0"),
     "0\n2\n1 7\n2 7\n": ("0\n2\n1 7\n2 7\n", "both epochs and offsets must grow"),
 }
@@ -58,7 +58,7 @@ def test_a_log_dir_is_proven_once_it_is_made_anew(text, log_dir):
     (log_dir / PARTITION / NAME).write_text(text)
     told = events_of("--mark-clean", log_dir, status=1)
     assert told[-1][0] == "rebuilt"
-    assert told[-1][1].startswith("made anew from the batches")
+    assert told[-1][1].startswith("rebuilt from the batches")
     assert (log_dir / ".kafka_cleanshutdown").exists()
     assert (log_dir / PARTITION / NAME).read_text() == "0\n2\n0 0\n2 88\n"
     assert events_of("--mark-clean", log_dir, status=0) == []

@@ -59,7 +59,7 @@ def followed(tmp_path, data):
     words = ("--create", "--now", NOW, "--input-format", "raw", "--follower", "--input", str(tmp_path / "in"))
     done = kafkalog("append", "--format", "json", *words, str(tmp_path / "t-0"))
     *appended, report = map(json.loads, done.out.splitlines())
-    told = [event for event in report["events"] if "can not be read to their end" in event["reason"]]
+    told = [event for event in report["events"] if "cannot be read to their end" in event["reason"]]
     assert done.status == (1 if told else 0), done.err
     assert [(event["action"], event["severity"]) for event in told] == [("explained", "error")] * len(told)
     assert (tmp_path / "t-0/00000000000000000000.log").read_bytes() == data
@@ -71,8 +71,8 @@ def test_a_follower_takes_sets_as_they_are_and_says_so(tmp_path, magic):
     data = cut_set(0, magic, cut=0) + cut_set(3, magic) + cut_set(6, magic) + cut_set(9, magic, cut=0)
     appended, told = followed(tmp_path, data)
     assert [(one["firstOffset"], one["lastOffset"]) for one in appended] == [(2, 11)]
-    assert told == ("2 batches of the input can not be read to their end, the first one ends at offset 5: message 2 is cut off; "
-                    "a follower takes them as they are, and so they are in the log")
+    assert told == ("2 batches of the input are cut off, the first one ends at offset 5: message 2 is cut off; "
+                    "a follower appends them unchanged, so they are in the log")
 
 
 @pytest.mark.parametrize("codec", [0, 1, 3])
@@ -80,7 +80,7 @@ def test_a_follower_says_so_of_batches_of_format_2(tmp_path, codec):
     whole, broken = (batch_of(first, codec, cut) for first, cut in ((0, 0), (3, 1)))
     appended, told = followed(tmp_path, whole + broken)
     assert [(one["firstOffset"], one["lastOffset"]) for one in appended] == [(0, 5)]
-    assert told.startswith("1 batches of the input can not be read to their end, the first one ends at offset 5: ")
+    assert told.startswith("1 batches of the input are cut off, the first one ends at offset 5: ")
 
 
 @pytest.mark.parametrize("magic", [0, 1])

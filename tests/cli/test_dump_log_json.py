@@ -183,7 +183,7 @@ def test_the_records_can_be_built_again(tree):
                 assert data[16:] == rebuilt_message(records[0], batch)
                 checked += 1
             continue
-        if batch["timestamp_type"] == "LogAppendTime":  # the records' own timestamps can not be seen by anyone
+        if batch["timestamp_type"] == "LogAppendTime":  # the records' own timestamps cannot be seen by anyone
             continue
         body = data[BATCH_HEADER.size :]
         if batch["compression"] != "none" and batch["count"]:

@@ -85,7 +85,7 @@ def wild(tmp_path_factory):
 
 
 def runs(directory, isolation=FetchIsolation.HIGH_WATERMARK):
-    """The runs of a log; of one that can not be read none."""
+    """The runs of a log; of one that cannot be read none."""
     try:
         view = PartitionView(ReadOnlyFiles(), str(directory), lambda _finding: None)
         yield from RecordFetcher(view, view.log_start_offset, isolation, lambda _finding: None).runs()

@@ -89,7 +89,7 @@ def test_restoring_that_needs_room_goes_on_when_there_is_some(small_disk, log_di
     stopped = kafkalog("restore", str(kept))
     if stopped.status:
         assert stopped.status == 8
-        assert f"make room on the disk, then call it again: kafkalog restore {kept}" in stopped.err
+        assert f"free some disk space, then run it again: kafkalog restore {kept}" in stopped.err
         lost = [name for name in before if name.endswith(".log") and not (log_dir / name).exists()]
         assert not lost, "files are moved back before bytes are copied"
         (small_disk / "ballast").unlink()

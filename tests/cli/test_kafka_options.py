@@ -27,7 +27,7 @@ def test_a_flag_may_have_a_value_that_means_nothing(logs, flag, value):
 def test_a_value_does_not_switch_a_flag_off_and_that_is_said(logs, value):
     done = kafkalog("dump-log", "--files", LOG, f"--deep-iteration={value}", cwd=logs)
     assert done.out == kafkalog("dump-log", "--files", LOG, "--deep-iteration", cwd=logs).out
-    assert done.err == f"--deep-iteration={value} sets --deep-iteration, as with kafka-dump-log: leave it out instead\n"
+    assert done.err == f"--deep-iteration={value} sets --deep-iteration, as with kafka-dump-log: remove it instead\n"
     assert done.status == 0
 
 

@@ -19,7 +19,7 @@ from tests.support.small_logs import batch
 
 NOW = "1700000000000"
 NEAR = LONG_MAX - 10
-_WHAT = "leaves no offset for what follows"
+_WHAT = "leaves no offset for the next batch"
 
 
 def at(offset, count=1, **options):

@@ -42,7 +42,7 @@ def test_it_comes_out_as_wrong_usage(tmp_path):
     (Whole(0), "-" + "9" * 30, f"must be 0 or greater, not '-{'9' * 30}'"), (Whole(0), "1e3", "'1e3' is not a whole number"),
     (Whole(0), "", "'' is not a whole number"), (Whole(0), "١", "'١' is not a whole number"),
     (Size(), "2097152t", f"must be {2**60} or less, not '2097152t'"), (Size(7), "6", "must be 7 or greater, not '6'"),
-    (Size(), "-1", "'-1' is not a size: write 1000, 64k or 16MiB"),
+    (Size(), "-1", "'-1' is not a size: write 1000, 64kB or 16MiB"),
     (OffsetRange(), f"1:{'9' * 20}", f"must be {LONG_MAX + 1} or less, not '1:{'9' * 20}'"),
     (OffsetRange(), "9" * 20, f"must be {LONG_MAX} or less, not '{'9' * 20}'"),
     (OffsetRange(), f":-{'9' * 20}", f"must be {-LONG_MAX - 1} or greater, not ':-{'9' * 20}'"),

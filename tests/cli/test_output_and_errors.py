@@ -1,4 +1,4 @@
-"""Commands that change logs: output that can not be written, errors as JSON, partitions that fail among others."""
+"""Commands that change logs: output that cannot be written, errors as JSON, partitions that fail among others."""
 
 from __future__ import annotations
 

@@ -318,7 +318,7 @@ def test_a_log_that_consumers_can_not_read_is_not_marked_as_clean(own_corpus, tm
     path.write_bytes(data)
     done = kafkalog("recover", "--mark-clean", "data", cwd=tmp_path)
     assert done.status == 4, done.err
-    assert f"{path.name} (offset 42) - at byte 0: a batch of magic {magic}, which no Kafka knows, and 1 more".encode() in done.out
+    assert f"{path.name} (offset 42) - at byte 0: a batch of magic {magic}, which no version of Kafka knows, and 1 more".encode() in done.out
     assert not (tmp_path / "data/.kafka_cleanshutdown").exists()
     assert path.read_bytes() == data
     done = kafkalog("recover", "--mark-clean", "--salvage", "data", cwd=tmp_path)
@@ -364,7 +364,7 @@ def test_a_partition_that_is_recovered_and_still_stops_a_broker_takes_the_marker
 def test_what_is_removed_is_not_said_to_be_kept(log_dirs):
     (log_dirs / "d0/recovery-point-offset-checkpoint").write_bytes(b"garbage")
     said = [kafkalog("recover", *words, "--no-quarantine", str(log_dirs / "d0")).out.decode() for words in (("--dry-run",), ())]
-    assert all("removed recovery-point-offset-checkpoint - no line of it can be trusted; " in text for text in said), said
+    assert all("removed recovery-point-offset-checkpoint - none of its lines is valid; " in text for text in said), said
     assert "set aside" not in "".join(said)
 
 
@@ -387,7 +387,7 @@ def test_offsets_are_of_partitions_not_of_log_dirs(log_dirs):
     for command in (("truncate", "--to", "5"), ("delete-records", "--before", "5")):
         done = kafkalog(*command, str(log_dirs / "d0"))
         assert done.status == 2
-        assert "wants partitions, named one by one" in done.err
+        assert "needs partitions, named one by one" in done.err
     assert bytes_of(log_dirs) == before
 
 
@@ -414,7 +414,7 @@ def test_a_log_on_a_disk_that_is_not_mounted_is_one_error(log_dirs, words):
     names = sorted(os.listdir(log.parent))
     done = kafkalog("recover", *words, "--now", NOW, str(log_dirs / "d1"))
     assert done.status == 8
-    assert f"{log}: a symbolic link that leads nowhere: is a disk not mounted?; the partition is left as it is" in done.err
+    assert f"{log}: a symbolic link to a target that does not exist: perhaps a disk is not mounted; the partition is left unchanged" in done.err
     assert "5 of 6 partitions are done; not done: u-plain-0" in done.err
     assert not (log_dirs / "d1/.kafka_cleanshutdown").exists()
     assert sorted(os.listdir(log.parent)) == names
@@ -427,7 +427,7 @@ def test_a_metadata_log_on_a_disk_that_is_not_mounted_stops_everything(log_dirs)
     log.symlink_to(log_dirs / "nowhere")
     done = kafkalog("recover", "--now", NOW, str(log_dirs / "d0"))
     assert done.status == 8
-    assert f"{log}: No such file or directory: a symbolic link that leads nowhere" in done.err
+    assert f"{log}: No such file or directory: a symbolic link to a target that does not exist" in done.err
     log.unlink()
     assert bytes_of(log_dirs) == before
 
@@ -476,7 +476,7 @@ def test_what_was_written_aside_when_it_was_stopped_goes(log_dirs):
     done = kafkalog("recover", "--now", NOW, str(log_dirs / "d0/u-rolls-0"))
     assert done.status == 1
     for name in names:
-        assert f"removed {name} (10 bytes) - kafkalog was stopped while it wrote it" in done.out.decode()
+        assert f"removed {name} (10 bytes) - a leftover file of a kafkalog command that was stopped" in done.out.decode()
     assert not list((log_dirs / "d0").rglob("*.kafkalog"))
 
 
@@ -501,8 +501,8 @@ def test_a_quarantine_that_can_not_be_made_is_told_once_before_anything_is_done(
     with without_permission(damaged, 0o555):
         done = kafkalog("recover", "--now", NOW, *(word.format(top=damaged) for word in words), str(damaged / "d1"))
         assert done.status == 8
-        assert done.err.count("Permission denied: what is cut is to be kept there") == 1
-        assert "\n  do   --quarantine DIR keeps it elsewhere, --no-quarantine does without\n" in done.err
+        assert done.err.count("Permission denied: the quarantine is to be written there") == 1
+        assert "\n  do   --quarantine DIR chooses another place, --no-quarantine keeps nothing\n" in done.err
         assert bytes_of(damaged) == before
         assert kafkalog("recover", "--now", NOW, "--no-quarantine", str(damaged / "d1")).status == 1
 
@@ -550,8 +550,8 @@ def test_a_topic_id_before_the_zeros_of_a_torn_write_is_taken(log_dirs):
     path.write_bytes(before + bytes(100))
     done = kafkalog("recover", "--now", NOW, str(log_dir))
     assert done.status == 1, done.err
-    assert "stands in it, before the zeros of a write that was cut off" in done.out.decode()
+    assert "stands in it, before the zeros of an unfinished write" in done.out.decode()
     assert path.read_bytes() == before
     path.write_bytes(before[:-1] + bytes(100))
     done = kafkalog("recover", "--now", NOW, str(log_dir))
-    assert "nothing on the disk tells what it held" in done.out.decode()
+    assert "its content is nowhere else on the disk" in done.out.decode()

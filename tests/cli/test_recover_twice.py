@@ -35,7 +35,7 @@ def test_a_second_recover_changes_nothing_and_cuts_nothing(path, how, tmp_path):
     shutil.copytree(corpus_directory() / path, log_dir)
     words = ("recover", "--now", NOW, "--format", "json", "--accept-metadata-loss", *how, str(log_dir))
     first = kafkalog(*words)
-    if how and "0.7" in path:  # damage can not be taken out of a log of byte offsets
+    if how and "0.7" in path:  # damage cannot be taken out of a log of byte offsets
         assert first.status == 2
         return
     assert first.status in (0, 1, 4), first.err

@@ -39,7 +39,7 @@ def test_everything_is_put_back_once(changed):
     assert (data.parent / ".lock").read_bytes() == b""  # as Kafka leaves it
     assert left == before
     again = kafkalog("restore", str(kept))
-    assert (again.status, again.out) == (0, b"everything was put back already: nothing to do\n")
+    assert (again.status, again.out) == (0, b"everything has already been restored: nothing to do\n")
 
 
 def test_files_that_were_written_aside_are_named_once(tmp_path):

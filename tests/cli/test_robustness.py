@@ -148,7 +148,7 @@ def test_counts_that_lie(tmp_path, count, codes):
 
 
 def test_two_billion_records_of_one_byte(tmp_path):
-    """Records of one byte can not be; a million of them take no longer than the first."""
+    """Records of one byte cannot be; a million of them take no longer than the first."""
     path = write(tmp_path, batch(bytes([2]) * 1_000_000, count=INT_MAX))
     dump(path, "--deep-iteration", status=4, codes=["record-invalid"])
     path = write(tmp_path, batch(deflate(Codec.ZSTD, bytes([0]) * 50_000_000), codec=Codec.ZSTD, count=INT_MAX))
@@ -303,7 +303,7 @@ def test_a_directory_with_nothing_in_it_is_told(tmp_path, name):
     (tmp_path / name / "below").mkdir(parents=True)
     done = kafkalog("dump-log", name + "/", cwd=tmp_path)
     assert (done.out, done.status) == (b"", 0)
-    assert done.err.splitlines()[-1] == f"info[nothing-found] {name}/: holds no files of Kafka's"
+    assert done.err.splitlines()[-1] == f"info[nothing-found] {name}/: contains no files of Kafka's"
     assert '"nothing-found"' in kafkalog("dump-log", name, "--format", "jsonl", cwd=tmp_path).out.decode()
 
 
@@ -336,7 +336,7 @@ def test_disk_full(tmp_path):
         with open("/dev/full", "wb") as full:
             _, err, status = program(*words, stdout=full)
         assert status == 8, words
-        assert err == "error[output-failed] the output can not be written: No space left on device\n", words
+        assert err == "error[output-failed] cannot write the output: No space left on device\n", words
 
 
 def test_closed_streams(tmp_path):
@@ -589,7 +589,7 @@ main(["dump-log", "--value-decoder-class", "no_such_module:decode", {str(tmp_pat
 """
     done = subprocess.run([sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "decoder no_such_module:decode can not be loaded" in done.stderr
+    assert "decoder no_such_module:decode cannot be loaded" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.log", "00000000000000000000.kafka"])

@@ -210,7 +210,7 @@ def test_a_count_of_an_index_is_refused_without_a_sum(logs):
     index = f"{SMALL}/00000000000000000000.index"
     done = kafkalog("dump-log", index, "--count", cwd=logs)
     assert (done.status, done.out) == (2, b"")
-    assert f"{index}: --count counts records of logs, and this is none" in done.err
+    assert f"{index}: --count counts records of logs, and this file is not a log" in done.err
 
 
 def test_names_that_say_no_offset_are_told_of(tmp_path):

@@ -121,7 +121,7 @@ def test_an_index_without_its_log_in_the_gap_tells_of_a_loss(ahead):
 def test_no_log_ends_at_a_negative_offset(partition, how):
     before = {path.name: path.read_bytes() for path in partition.iterdir()}
     done = kafkalog("truncate", "--clean-start", "--now", NOW, "--to", "-5", *how, str(partition))
-    assert (done.status, "can not be truncated to the negative offset -5" in done.out.decode()) == (4, True)
+    assert (done.status, "cannot be truncated to the negative offset -5" in done.out.decode()) == (4, True)
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
 
 

@@ -253,7 +253,7 @@ def test_prune_deletes_nothing_of_others(log_dir, tmp_path):
     done = kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir))
     assert done.status == 8
     assert "error[not-pruned]" in done.err
-    assert f"{kept}: not deleted, for kafkalog did not put all of it there: files/notes.txt is not a name of its files" in done.err
+    assert f"{kept}: not deleted, for kafkalog did not put all of it there: files/notes.txt is not a file name of a quarantine" in done.err
     assert [path.exists() for path in (kept / "manifest.jsonl", lookalike, linked)] == [True] * 3
     (kept / "files" / "notes.txt").unlink()
     os.symlink(tmp_path, kept / "files" / "000001-out")
@@ -344,7 +344,7 @@ def test_log_dirs_of_several_brokers_are_named_one_by_one(log_dir, tmp_path):
         before = files_of(tmp_path)
         done = kafkalog(*words, str(tmp_path))
         assert done.status in (2, 4), "and what verifying found"
-        assert f"name the log dirs one by one, if all are meant: {log_dir} {other}" in done.err
+        assert f"if you mean all of them, name the log dirs one by one: {log_dir} {other}" in done.err
         assert files_of(tmp_path) == before
     assert kafkalog("verify", str(tmp_path)).status == 4, "who only reads may read all"
     assert kafkalog("retain", "--now", NOW, str(log_dir), str(other)).status == 0
@@ -353,7 +353,7 @@ def test_log_dirs_of_several_brokers_are_named_one_by_one(log_dir, tmp_path):
     for words in (("recover",), ("retain",)):
         done = kafkalog(*words, str(tmp_path))
         assert done.status == 2
-        assert f"{other} has no meta.properties that says whose it is" in done.err
+        assert f"{other} has no meta.properties that names its broker" in done.err
         assert "partitions are done" not in done.err
 
 
@@ -409,7 +409,7 @@ def test_several_log_dirs_are_asked_for(log_dir, tmp_path):
     (other / "t-0").rename(other / "u-0")
     said, status = at_terminal(b"\n", "recover", log_dir, other)
     assert status == 4
-    assert f"recover: 2 log dirs ({log_dir}, {other}), 2 partitions, bytes to go: at most " in said
+    assert f"recover: 2 log dirs ({log_dir}, {other}), 2 partitions, deletes or replaces at most " in said
     assert not list(tmp_path.glob("*.quarantine*"))
 
 
@@ -418,7 +418,7 @@ def test_the_question_before_a_rebuild_says_what_and_where(log_dir):
         path.write_bytes(b"x" * 13)
     size = sum(path.stat().st_size for path in (log_dir / "t-0").iterdir() if path.suffix != ".log")
     said, status = at_terminal(b"n\n", "verify", "--rebuild", "--no-quarantine", log_dir)
-    assert f"verify --rebuild: 1 log dirs ({log_dir}), 1 partitions, bytes to go: at most {size} (--dry-run tells)" in said
+    assert f"verify --rebuild: 1 log dirs ({log_dir}), 1 partitions, deletes or replaces at most {size} (--dry-run shows how much)" in said
     assert status == 4
 
 

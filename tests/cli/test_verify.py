@@ -114,8 +114,8 @@ def test_every_command_says_the_same_of_a_directory_that_is_none_of_kafkas(tmp_p
     (tmp_path / "etc/passwd").write_text("root")
     done = kafkalog(*words, str(tmp_path / "etc"))
     assert (done.status, done.err.splitlines()) == (2, [
-        f"error[usage] {tmp_path}/etc: neither a partition nor a log dir, and no log dir lies in it",
-        "  do   name partition directories, such as data/orders-7, or log dirs, which log.dirs in server.properties names",
+        f"error[usage] {tmp_path}/etc: not a partition, not a log dir, and no directory of log dirs",
+        "  do   name partition directories, such as data/orders-7, or log dirs (log.dirs in server.properties)",
     ])  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def test_a_partition_without_a_file_is_one(tmp_path):
     assert (done.status, done.out.decode().partition(" (")[0]) == (0, f"{tmp_path}/orders-7: sound")
     (tmp_path / "file").write_text("x")
     done = kafkalog("verify", str(tmp_path / "file"))
-    assert (done.status, "file: no file of a partition, by its name" in done.err) == (2, True)
+    assert (done.status, "file: its name is not that of a file of a partition" in done.err) == (2, True)
 
 
 def test_several_jobs_give_the_same_in_the_same_order(own_corpus):

@@ -547,7 +547,7 @@ def rebuild_epochs(files, _acknowledge):
 
 
 def make_room_case():
-    """Segments go from a log that can not be opened: at any time it begins later, and has no hole."""
+    """Segments go from a log that cannot be opened: at any time it begins later, and has no hole."""
     disk = closed(segments())
     batches = batches_of(segments())
 

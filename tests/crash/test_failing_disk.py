@@ -185,7 +185,7 @@ def problem(directories, name, number, error, final):
         is_half_made = name == "append-create" and again.out.count(b"refused") == 1 and b"refused partition.metadata" in again.out
         opens = again.status in (0, 1) or (again.status == 4 and b"records are missing" in again.out and is_lossy(name))
         if not (opens or is_half_made) or (b"with loss" in again.out and command.prepare != "damaged"):
-            return f"can not be opened: {again.out} {again.err}"
+            return f"cannot be opened: {again.out} {again.err}"
     if command.again:
         again = run_again(directories, *command.words)
         if again.status not in ((*command.again, 4) if is_lossy(name) else command.again):

@@ -87,7 +87,7 @@ def first_backwards(partition: Path) -> str | None:
 
 
 def checkpoints_of(partition: Path) -> dict[str, int]:
-    """What the checkpoints beside a partition say of it; a checkpoint that can not be read says nothing."""
+    """What the checkpoints beside a partition say of it; a checkpoint that cannot be read says nothing."""
     said: dict[str, int] = {}
     for kind, name in CHECKPOINTS.items():
         try:

@@ -191,7 +191,7 @@ def test_timestamps_grow():
 
 
 def test_the_largest_timestamp_is_read_from_the_records():
-    """The header is not believed, as in Kafka; and of a batch that can not be read whole nothing is said."""
+    """The header is not believed, as in Kafka; and of a batch that cannot be read whole nothing is said."""
     claimed = bytearray(BATCHES[0])
     claimed[35:43] = (99).to_bytes(8, "big")
     assert timed(times((1, 1)), bytes(claimed) + DATA[AT[1] :]).codes == []

@@ -23,7 +23,7 @@ def failing(error):
 @pytest.mark.parametrize(("error", "said"), [
     (ValueError("why"), "the decoder failed: ValueError: why"),
     (RecursionError("deep"), "the decoder failed: RecursionError: deep"),
-    (Mute(), "the decoder failed: Mute: its text can not be had: ValueError"),
+    (Mute(), "the decoder failed: Mute: its message is not available: ValueError"),
 ])  # fmt: skip
 def test_what_a_decoder_raises_is_said(error, said):
     printed = printer_for("t-0/00000000000000000000.log", None, DumpOptions(value_decoder=failing(error), escape=True))

@@ -68,7 +68,7 @@ def test_the_later_one_of_offset_and_time_counts():
     None, b"", index((103, 7)), index((103, -5)), index((103, 10**6)), index((103, STARTS[5])), bytes(80), b"\xff" * 24,
 ])
 def test_an_index_that_leads_nowhere_is_not_believed(damaged):
-    """To no batch, to one behind what is wanted, or it is not there."""
+    """To no batch, to one behind what is expected, or it is not there."""
     assert start(Selection(first_offset=105), index=damaged) == 0
 
 

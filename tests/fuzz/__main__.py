@@ -62,7 +62,7 @@ def worker(seed: int, first: int, step: int, end: int) -> int:
     make_case(seed, 0)  # unpacks the corpus
     limit_memory()
     signal.signal(signal.SIGALRM, _too_slow)
-    unraisable: list[str] = []  # what a kernel can not raise: with bounds checks, an index outside its buffer
+    unraisable: list[str] = []  # what a kernel cannot raise: with bounds checks, an index outside its buffer
     sys.unraisablehook = lambda found: unraisable.append(f"{found.exc_value!r} in {found.object}")
     progress = Path(os.environ["KAFKALOG_FUZZ_PROGRESS"]) if "KAFKALOG_FUZZ_PROGRESS" in os.environ else None
     with progress.open("r+b", buffering=0) if progress else open(os.devnull, "r+b", buffering=0) as place:

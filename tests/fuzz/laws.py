@@ -67,7 +67,7 @@ def check(case: Case) -> Result:
     result = run(case)
     _well_formed(case, result)
     if case.kind in LOGS and case.dump == case.path and case.shrink is None:
-        assert result.error is None, f"a plain file can not be read: {result.error}"
+        assert result.error is None, f"a plain file cannot be read: {result.error}"
         _finds_damage(case, result)
         _recovers(case)
         compacts(case.files[case.path])
@@ -159,7 +159,7 @@ def _recovers(case: Case) -> None:
 
 
 def _shallow_agrees(case: Case, result: Result) -> None:
-    """The batches are the same with and without their records. Needs lines that payloads can not break."""
+    """The batches are the same with and without their records. Needs lines that payloads cannot break."""
     if not (case.options.iterates and case.options.escape) or case.options.skip_metadata:
         return
     shallow = run(case._replace(options=case.options._replace(print_data=False, deep=False)))

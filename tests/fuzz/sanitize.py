@@ -65,7 +65,7 @@ def compiler() -> list[str]:
 
 
 def sanitizer_libraries() -> list[str] | None:
-    """What to load before everything else; None where the compiler can not link a sanitized library."""
+    """What to load before everything else; None where the compiler cannot link a sanitized library."""
     if shutil.which(compiler()[0]) is None:
         return None
     with tempfile.TemporaryDirectory() as work:
@@ -103,7 +103,7 @@ def build(name: str, flag: str) -> Path:
         settings = {**os.environ, "KAFKALOG_SANITIZE": flag}
         done = subprocess.run(words, cwd=tree, env=settings, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise SystemExit(f"fuzz: the kernels can not be built with sanitizers:\n{done.stdout}{done.stderr}")
+            raise SystemExit(f"fuzz: the kernels cannot be built with sanitizers:\n{done.stdout}{done.stderr}")
         c_files = [path.read_text() for path in (tree / "build" / "cython").rglob("decode.c")]
         if any(("RaiseBufferIndexError" in text) != (flag == "bounds") for text in c_files) or not c_files:
             raise SystemExit(f"fuzz: the kernels of {tree} do not have the bounds checks that they should")

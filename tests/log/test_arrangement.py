@@ -167,7 +167,7 @@ def test_a_checkpoint_beyond_the_log_is_no_evidence_against_neighbours(wrong, bi
     damaged = [moved_to(1 << bit, first), last]
     for claimed in ((24,), (24, wrong)):
         assert restored(damaged, following=max(claimed), claimed=claimed) == found
-    if bit == 2:  # with one wrong bit, the last batch can not follow it
+    if bit == 2:  # with one wrong bit, the last batch cannot follow it
         assert restored(damaged, following=wrong, claimed=(wrong,)) == found
 
 

@@ -94,7 +94,7 @@ def test_the_last_batch_of_a_producer_stays_as_a_header(codec):
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_what_goes_at_the_end_of_an_old_format_leaves_an_empty_header(magic):
-    """Kafka's cleaner fails for good here: it can not write such a header."""
+    """Kafka's cleaner fails for good here: it cannot write such a header."""
     disk = disk_of((0, put(0, (b"a", b"1"), magic=magic)), (1, put(1, (None, b"1"), magic=magic)),
                    (2, put(2, (b"b", b"1"), magic=magic)))  # fmt: skip
     _, after = cleaned(disk)

@@ -70,7 +70,7 @@ def test_a_damaged_log_is_left_as_it_is(case, tmp_path):
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.failed and not case.is_damaged], ids=lambda case: case.name)
 def test_a_sound_log_is_done_where_kafka_failed(case, tmp_path):
-    """A sound set of an old format that Kafka can not make empty goes as a whole."""
+    """A sound set of an old format that Kafka cannot make empty goes as a whole."""
     directory = case.stage(tmp_path)
     before = logs_in(directory)
     done = carry_out(case, directory)

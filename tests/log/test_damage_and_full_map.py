@@ -1,4 +1,4 @@
-"""A batch that can not be read is refused, though the map is full soon behind it: else it would go as superseded."""
+"""A batch that cannot be read is refused, though the map is full soon behind it: else it would go as superseded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cut_frame(offset):
 
 
 def wrong_content(offset):
-    """All records come out, and then the frame's checksum does not fit."""
+    """All records come out, and then the frame's checksum does not match."""
     records = batch(offset, Codec.NONE)[BATCH_HEADER.size :]
     frame = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(records))
     frame[-1] ^= 1

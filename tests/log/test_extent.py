@@ -15,7 +15,7 @@ def damaged(first, count=1):
 
 @pytest.mark.parametrize(("parts", "expected", "offsets", "records", "text"), [
     ([], 5, (5, None), 0, ""),
-    ([bytes(40)], 5, (5, None), 0, "; only zeros are cut"),
+    ([bytes(40)], 5, (5, None), 0, "; only zeros are truncated"),
     ([b"\1" * 40], 5, (5, None), None, ""),
     ([batch(5, 3), batch(8, 2)], 5, (5, 10), 5, ""),
     ([batch(5, 3), batch(8, 2)], 900, (5, 10), 5, ""),  # the name is too high

@@ -1,4 +1,4 @@
-"""The offset map holds what it promises, whatever it was told to expect, and takes no memory for keys that can not come."""
+"""The offset map holds what it promises, whatever it was told to expect, and takes no memory for keys that cannot come."""
 
 from __future__ import annotations
 

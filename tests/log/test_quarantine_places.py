@@ -215,7 +215,7 @@ def test_a_manifest_does_not_choose_its_log_dirs(data):
         (kept / MANIFEST).write_text("".join(f"{line}\n" for line in lines))
         done = kafkalog("restore", "--force", str(kept))
         assert (done.status, "error[quarantine-foreign-path]" in done.err) == (8, True)
-        assert f"{log_dir} is no log dir" in done.err
+        assert f"{log_dir} is not a log dir" in done.err
         assert (data.parent / "victim").exists()
         assert not (data.parent / ".lock").exists()
         assert not Path("/.lock").exists()
@@ -258,7 +258,7 @@ def test_a_directory_without_logs_is_no_log_dir(data, name):
     for options in ((), ("--force",), ("--salvage",)):
         done = kafkalog("restore", *options, str(quarantine))
         assert (done.status, "error[quarantine-foreign-path]" in done.err) == (8, True)
-        assert "is no log dir" in done.err
+        assert "is not a log dir" in done.err
     assert list((data.parent / "cron.d").iterdir()) == []
 
 
@@ -290,7 +290,7 @@ def test_a_mode_has_no_other_bits(data, mode):
     quarantine = kept_with(data, {"do": "remove", "path": f"{data}/a-0/old", **kept(), "mode": mode})
     (quarantine / "files/000001-x").write_bytes(b"* * * * * root id")
     done = kafkalog("restore", "--force", str(quarantine))
-    assert (done.status, "mode can not be" in done.err) == (8, True)
+    assert (done.status, "mode cannot be" in done.err) == (8, True)
     assert not (data / "a-0/old").exists()
 
 

@@ -1,4 +1,4 @@
-"""What a starting broker does is foreseen in its words, mended where it can be, and named where it can not."""
+"""What a starting broker does is foreseen in its words, mended where it can be, and named where it cannot."""
 
 from __future__ import annotations
 

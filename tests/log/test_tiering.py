@@ -148,7 +148,7 @@ def test_retain_says_why_segments_stay(tmp_path):
     top = copied("clean", tmp_path)
     done = kafkalog("retain", "--explain", "--config", "retention.ms=1", str(top / "d1/nocopy-0"), str(top / "d0/untiered-0"))
     assert b"once they are in remote storage" in done.out
-    assert b"stays: a broker deletes it once it is in remote storage" in done.out
+    assert b"kept: a broker deletes it after it copied it to remote storage" in done.out
 
 
 def test_no_tiered_segment_is_deleted_to_free_space(tmp_path):

@@ -93,7 +93,7 @@ def test_of_very_many_the_oldest_are_named_and_the_others_counted(tmp_path):
 
 
 @pytest.mark.parametrize(("timestamp", "said"), [
-    (-1, "nobody knows for how long: its first record is gone, or has no timestamp"),
+    (-1, "since an unknown time: its first record was deleted or has no timestamp"),
     (NOW + 5000, "begun 5000 ms ahead of the clock; it wrote last 5000 ms ahead of the clock"),
 ])  # fmt: skip
 def test_timestamps_that_tell_no_age(timestamp, said, tmp_path):

@@ -136,7 +136,7 @@ def test_a_damaged_log_is_left_to_recovery(partition):
     log.write_bytes(log.read_bytes() + bytes(50))
     (partition / "00000000000000000000.index").unlink()
     before = {path.name: path.read_bytes() for path in partition.iterdir()}
-    with pytest.raises(LogDamaged, match="zero bytes behind the last batch"):
+    with pytest.raises(LogDamaged, match="zero bytes after the last batch"):
         rebuilder(partition, findings_of(partition)).run()
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
 

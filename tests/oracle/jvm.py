@@ -80,7 +80,7 @@ def _classes(jars: str) -> Path:
 class Kafka:
     """A running JVM with Kafka's storage engine and dump tool. Close it.
 
-    The JVM can not change its working directory: it works in one of its own, where the entries of the caller's appear
+    The JVM cannot change its working directory: it works in one of its own, where the entries of the caller's appear
     as links for one run of the dump tool.
     """
 

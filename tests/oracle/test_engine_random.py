@@ -202,7 +202,7 @@ def reopened(engine, directory: Path, scenario: Scenario, settings: list[str]) -
         answer = engine(operation, copy, "--now", NOW, *points, *settings)
         too_small = operation == "recover" and "Attempt to append to a full" in answer.get("failed", "")  # segment.index.bytes
         if "failed" in answer and not too_small:
-            wrong.append(f"Kafka can not {operation} what we repaired: {answer['failed']}")
+            wrong.append(f"Kafka cannot {operation} what we repaired: {answer['failed']}")
     return wrong
 
 

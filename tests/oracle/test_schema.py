@@ -28,7 +28,7 @@ def test_random_records(real_dump, work, name, damaged):
     log = "00000000000000000000.log"
     ran = real_dump([f"--{name}-decoder", "--skip-record-metadata", "--files", log], work)
     assert ran.exit == 0
-    # lines can not be told apart by line ends: texts hold any character
+    # lines cannot be told apart by line ends: texts hold any character
     _, _, _, rest = ran.stdout.decode().split("\n", 3)
     for offset, (key, value) in enumerate(records):
         line = our_line(name, offset, key, value)

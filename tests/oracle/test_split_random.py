@@ -23,7 +23,7 @@ from tests.support.cases import differences
 
 NOW = 1_700_003_600_000
 MTIME_S = 1_699_996_400
-FAR = 2**31  # offsets that a segment's index can not span
+FAR = 2**31  # offsets that a segment's index cannot span
 
 
 class Scenario:

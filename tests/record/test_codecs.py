@@ -151,10 +151,10 @@ def test_batches_of_a_broker(name):
 DAMAGED = {  # the batch that stops kafka-dump-log, and how (org.apache.kafka.tools.DumpLogSegments 4.3.1)
     "gzip-bytes": "invalid distance too far back", "gzip-cut": "ends inside", "gzip-empty": "ends inside",
     "gzip-magic": "not in gzip format", "snappy-cut": "a chunk of", "snappy-empty": "empty",
-    "snappy-magic": "can not be decompressed|that declares", "lz4-cut": "a block of|ends before", "lz4-empty": "ends",
+    "snappy-magic": "cannot be decompressed|that declares", "lz4-cut": "a block of|ends before", "lz4-empty": "ends",
     "lz4-magic": "not an LZ4 frame", "zstd-cut": "ends inside", "zstd-magic": "unknown frame",
     "codec-lie-1": "gzip format",
-    "codec-lie-2": "can not be decompressed|that declares", "codec-lie-3": "not an LZ4 frame",
+    "codec-lie-2": "cannot be decompressed|that declares", "codec-lie-3": "not an LZ4 frame",
     "codec-lie-4": "unknown frame",
 }
 READABLE = ["snappy-bytes", "lz4-bytes", "zstd-bytes", "zstd-empty"]  # their records are damaged, or Kafka sees nothing

@@ -73,7 +73,7 @@ def test_a_hole_is_reported_as_one(partition):
     with file.open("ab") as log:
         log.truncate(1 << 30)
     done = subprocess.run([sys.executable, "-m", "kafkalog_cli", "dump-log", file], capture_output=True, check=False, timeout=60)
-    text = f"{(1 << 30) - before} zero bytes behind the last batch, in a hole of the file"
+    text = f"{(1 << 30) - before} zero bytes after the last batch, in a hole of the file"
     assert text in done.stderr.decode()
 
 

@@ -223,7 +223,7 @@ def test_a_lock_of_roots(log_dir, top):
     (log_dir / ".lock").unlink(missing_ok=True)
     (log_dir / ".lock").touch(mode=0o600)
     error = refused(top, "recover", str(log_dir))
-    assert f"do   sudo -u '#{USER}' rm {log_dir}/.lock    # when no broker runs there; it is made again" in error
+    assert f"do   sudo -u '#{USER}' rm {log_dir}/.lock    # if no broker runs there; it is created again" in error
 
 
 def test_a_user_whom_a_namespace_does_not_map(log_dir):
@@ -254,7 +254,7 @@ def test_a_system_that_refuses(log_dir, top, monkeypatch):
             patch.setattr(os, name, refuse if name == "setgroups" else lambda group: refuse(group) if group else None)
             error = refused(top, "recover", str(log_dir))
         assert "error[owner-not-allowed]" in error
-        assert f"do   run it as that user: sudo -u '#{USER}' kafkalog" in error
+        assert f"do   run the command as that user: sudo -u '#{USER}' kafkalog" in error
         assert (os.geteuid(), os.getegid(), os.getgroups()) == rights
 
 

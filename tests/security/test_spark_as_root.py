@@ -27,7 +27,7 @@ from kafkalog_spark.jobs.holds import Hold  # noqa: E402
 from kafkalog_spark.jobs.recover import recover  # noqa: E402
 
 NOW = 1764000000000
-REFUSED = rf"belongs to user {USER}, whose rights root does not take in Spark's processes"
+REFUSED = rf"belongs to user {USER}, and root does not take over that user's rights in Spark's processes"
 JOBS = {
     "recover": lambda *paths: recover(None, *paths, now=NOW),
     "compact": lambda *paths: compact(None, *paths, config={"cleanup.policy": "compact"}, options=CompactionOptions(force=True), now=NOW),

@@ -64,7 +64,7 @@ def test_into_iceberg_and_back(own_corpus, tmp_path):
     command = [sys.executable, "-c", PROGRAM, package, str(own_corpus / "kafka-4.3.1/logs/clean"), str(tmp_path)]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
     if "unresolved dependency" in done.stderr:
-        pytest.skip(f"{package} can not be had from Maven Central")
+        pytest.skip(f"{package} cannot be had from Maven Central")
     assert done.returncode == 0, done.stderr[-3000:]
     said = [line for line in done.stdout.splitlines() if line.startswith(("rows", "refused", "back"))]
     rows = int(said[0].split()[-1])

@@ -66,7 +66,7 @@ def splits(path, bounds=None, **options):
     ({"subscribe": "a", "assign": '{"a":[0]}'}, "Only one of the following options"),
     ({"subscribe": " ,"}, "No topics to subscribe to"),
     ({"subscribe": "nothing"}, "not there: nothing"),
-    ({"subscribePattern": "("}, "is no pattern"), ({"subscribePattern": "[a-z&&[^b]]ulk"}, "is no pattern: Possible set intersection"),
+    ({"subscribePattern": "("}, "is no pattern"), ({"subscribePattern": "[a-z&&[^b]]ulk"}, "is not a pattern: Possible set intersection"),
     ({"subscribePattern": " "}, "Pattern to subscribe is empty"),
     ({"startingOffsets": '{"bulk":{"0":9}}', "endingOffsets": '{"bulk":{"0":8}}'}, "start offset 9 is greater than the end offset 8"),
     ({"startingOffsetsByTimestamp": '{"bulk":{"0":9}}', "endingOffsetsByTimestamp": '{"bulk":{"0":8}}'}, "start timestamp 9 is"),
@@ -76,12 +76,12 @@ def splits(path, bounds=None, **options):
     ({"columns": "offzet"}, "no column 'offzet'"),
     ({"columns": "key, value,KEY"}, "columns names 'key' 2 times"),
     ({"splitBytes": "-1"}, "no positive number"),
-    ({"minOffsetsPerTrigger": "few"}, "minOffsetsPerTrigger is 'few', which is no positive number"),
-    ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon', which is no time such as 15m"),
+    ({"minOffsetsPerTrigger": "few"}, "minOffsetsPerTrigger is 'few', expected a positive number"),
+    ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon', expected a time such as 15m"),
     ({"minPartitions": str(2**63)}, "which is more than 9223372036854775807"),
-    ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition is '0', which is no positive number"),
+    ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition is '0', expected a positive number"),
     ({"maxRecordsPerPartition": "9", "level": "batches"}, "level is 'batches': maxRecordsPerPartition is of records"),
-    ({"paths": "/a,/b"}, "paths is '/a,/b', which is no list of paths in JSON"),
+    ({"paths": "/a,/b"}, "paths is '/a,/b', expected a JSON list of paths"),
     ({"paths": "[7]"}, "which is no list of paths in JSON"),
     ({"kafka.auto.offset.reset": "earliest"}, "'auto.offset.reset' is not supported"),
     ({"ofset": "1"}, "unknown option 'ofset'"),
@@ -338,10 +338,10 @@ def test_a_partition_that_a_broker_has_just_made_holds_nothing(own_corpus, tmp_p
     (tmp_path / "new-1" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
     assert rows(tmp_path) == before
     if level in ("records", "batches", "segments"):  # the others look at files one by one
-        with pytest.raises(ValueError, match="new-0: no log of a partition is there"):
+        with pytest.raises(ValueError, match="new-0: it does not contain the log of a partition"):
             rows(tmp_path / "new-0")
         (tmp_path / "new-1" / "00000000000000000000.index").write_bytes(b"")  # something was there
-        with pytest.raises(ValueError, match="new-1: no log of a partition is there"):
+        with pytest.raises(ValueError, match="new-1: it does not contain the log of a partition"):
             rows(tmp_path)
 
 

@@ -124,7 +124,7 @@ def test_offsets_are_kept_with_their_gaps(root):
 
 
 @pytest.mark.parametrize(("tasks", "said"), [
-    ([[values("a", offset=[9])]], "ends before offset 10: a row with offset 9 can not be appended"),
+    ([[values("a", offset=[9])]], "ends before offset 10: a row with offset 9 cannot be appended"),
     ([[values("a", "b", offset=[12, 11])]], "offset 11 follows 12: rows of a Kafka partition must come in the order"),
     ([[values("a", "b", offset=[12, 14])], [values("c", offset=[13])]], "two tasks wrote offsets from 12 to 14 and from 13"),
     ([[values("a", offset=[-1])]], "a row has no offset, or a negative one"),
@@ -312,7 +312,7 @@ def test_a_log_that_is_damaged_stays_as_it_is(root):
 
 @pytest.mark.parametrize(("cut", "error", "words"), [
     (5, LogDamaged, "offsets 1 to 1 were lost before"),  # the recovery point says that they were there
-    (-300, NotAppended, r"/t-0/0{20}\.log: at byte \d+: what follows is no whole batch; appends would land"),
+    (-300, NotAppended, r"/t-0/0{20}\.log: at byte \d+: no whole batch follows; appends would land"),
 ])  # fmt: skip
 def test_nothing_is_appended_behind_a_torn_end(root, cut, error, words):
     """After a clean stop Kafka reads no log: rows went behind the rest of a batch, where no consumer finds them."""
@@ -530,7 +530,7 @@ def test_a_stream_that_has_no_name_writes_nothing_that_could_be_anothers(root):
     ({}, "no path"),
     ({"path": "s3://a/b"}, "mounted"),
     ({"path": "/x", "topik": "t"}, "unknown option 'topik'"),
-    ({"path": "/x", "numPartitions": "0"}, "numPartitions is '0', which is no positive number"),
+    ({"path": "/x", "numPartitions": "0"}, "numPartitions is '0', expected a positive number"),
     ({"path": "/x", "numPartitions": "2147483648"}, "numPartitions is '2147483648', which is more than 2147483647"),
     ({"path": "/x", "kafka.batch.size": "2147483648"}, "which is more than 2147483647"),
     ({"path": "/x", "kafka.compression.type": "brotli"}, "which is none of none, gzip, snappy, lz4, zstd"),

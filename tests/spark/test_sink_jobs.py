@@ -121,7 +121,7 @@ def test_what_is_kept_comes_back(content, tmp_path):
 
 @pytest.mark.parametrize(("change", "said"), [
     ({"version": 2}, "version 2, and version 1 is known here"), ({"version": None}, "version null"),
-    ({"more": 1}, "more: fields that are not known here, or are missing"), ({"ends": ...}, "ends: fields that"),
+    ({"more": 1}, "more: unknown or missing fields"), ({"ends": ...}, "ends: fields that"),
     ({"ends": {"t-0": "3"}}, "ends is not what"), ({"new": "t-0"}, "new is not what"), ({"ends": {"t-0": True}}, "ends is not"),
     ({"own": {"x": 1}}, "own is not what"),
 ])  # fmt: skip

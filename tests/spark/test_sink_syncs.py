@@ -72,7 +72,7 @@ def staged(disk, tasks, **of_job):
 
 
 def settle(files):
-    """What the next writer does first: a commit that did not come to its end is undone."""
+    """What the next writer does first: a commit that did not finish is undone."""
     with jobs.holding(files, ROOT):
         jobs.clear_leftovers(files, ROOT, NOW)
 

@@ -150,7 +150,7 @@ def test_compact_names_no_option_that_the_job_has_not(no_session, own_corpus, tm
     config = {"cleanup.policy": "compact"}
     for directory in ("d", "d/multi-1"):
         rows = compact(None, str(tmp_path / directory), now=NOW, config=config)
-        said = " ".join(row["reason"] for row in rows).replace("kafkalog compact --explain tells", "OURS")
+        said = " ".join(row["reason"] for row in rows).replace("kafkalog compact --explain shows why", "OURS")
         assert ("OURS" in said or "--config min.cleanable.dirty.ratio=" in said, "--explain" in said, "--min-dirty" in said) == (
             True, False, False), rows  # fmt: skip
 
@@ -314,7 +314,7 @@ def test_every_quarantine_is_closed_whatever_fails(torn, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("events", [
     [("recovered", "info"), ("truncated", "error")], [("refused", "info")], [("kept", "warning"), ("missing", "warning")],
-    [("kept", "info"), ("missing", "warning")], [("refused", "info"), UnreadableFile("it can not be read")],
+    [("kept", "info"), ("missing", "warning")], [("refused", "info"), UnreadableFile("it cannot be read")],
 ])  # fmt: skip
 def test_what_makes_a_log_dir_unproven_is_the_same_for_job_and_command(events, tmp_path):
     report = Report(str(tmp_path / "t-0"), "recover")
@@ -338,7 +338,7 @@ def test_what_makes_a_log_dir_unproven_is_the_same_for_job_and_command(events, t
     ([("missing", "warning"), ("truncated", "error")], 4),
     ([("kept", "warning")], 4),
     ([LogDamaged("it would lose records"), ("truncated", "error")], 4),
-    ([UnreadableFile("it can not be read"), ("kept", "info")], 8),
+    ([UnreadableFile("it cannot be read"), ("kept", "info")], 8),
 ])  # fmt: skip
 def test_a_job_ends_with_the_status_of_the_command(events, status):
     report = Report("t-0", "recover")

@@ -186,7 +186,7 @@ def open_log_dir_07(files: Files, directory: str, settings: Mapping[str, str], *
     """Start as a 0.7 broker does: every directory is a log; plain files are passed over.
 
     Without the marker of a clean stop every log is recovered; the marker goes. Raises Refused07 where a broker would
-    not start: a directory that is no TOPIC-PARTITION, a log that can not be opened. (0.7.2 then writes the marker, so
+    not start: a directory that is no TOPIC-PARTITION, a log that cannot be opened. (0.7.2 then writes the marker, so
     that its next start checks nothing; here it is only written by `stop`, and removed once all logs are open.)
     """
     manager = LogManager07(files, directory, settings)

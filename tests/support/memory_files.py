@@ -110,7 +110,7 @@ class MemoryFiles:
         with self.open(path) as file:
             size = file.size()
             if size > limit:
-                raise UnreadableFile(f"{path}: {size} bytes, more than the {limit} that such a file may have")
+                raise UnreadableFile(f"{path}: {size} bytes, more than the {limit} allowed for such a file")
             return file.read(0, size)
 
     def absolute(self, path: str) -> str:

@@ -40,7 +40,7 @@ def _obeying_modes() -> Iterator[None]:
         return
     libc, header, sets = ctypes.CDLL(None, use_errno=True), _Header(_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     if libc.capget(ctypes.byref(header), sets):
-        pytest.skip("root whose rights can not be told")
+        pytest.skip("root whose rights cannot be told")
     before = sets[0]  # those in effect; what is permitted stays, so that they come back
     try:
         sets[0] = before & ~(_DAC_OVERRIDE | _DAC_READ_SEARCH)

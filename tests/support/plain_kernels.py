@@ -68,7 +68,7 @@ def _message(data: memoryview, at: int, size: int, end: int) -> tuple[int, ...]:
 
 
 class Broken(Exception):
-    """A record can not be decoded."""
+    """A record cannot be decoded."""
 
     def __init__(self, status: Status) -> None:
         self.status = status

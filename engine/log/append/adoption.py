@@ -66,12 +66,12 @@ def adopt_segment(
     files = log.local_log.files
     files.info(f"{source}/{log_file_name(base_offset)}")  # before anything is changed: it must be there
     if new_base_offset < log.log_end_offset:
-        what = f"{log.directory}: a segment at offset {new_base_offset} can not follow offset {log.log_end_offset - 1}"
+        what = f"{log.directory}: a segment at offset {new_base_offset} cannot follow offset {log.log_end_offset - 1}"
         raise UnexpectedAppendOffset(what)
     if log.segments.active_segment.size:
         log.roll(new_base_offset)
     elif log.log_end_offset < new_base_offset:
-        log.truncate_fully_and_start_at(new_base_offset, "empty, and the next record is further on")
+        log.truncate_fully_and_start_at(new_base_offset, "empty, and the next record has a higher offset")
     local, empty = log.local_log, log.segments.active_segment
     log.segments.remove(empty.base_offset)
     empty.delete_if_exists()

@@ -190,7 +190,8 @@ def analyze_and_validate(
             offsets = ",".join(map(str, frame.offsets()))
             raise OffsetsOutOfOrder(f"Out of order offsets found in append to {name}: {offsets}")
         if require_order and last == LONG_MAX:  # Kafka takes it, and the log end offset goes round to a negative one
-            raise InvalidRecord(f"The record batch in the append to {name} ends at offset {last}: none is left behind it")
+            raise InvalidRecord(f"The record batch in the append to {name} ends at offset {last}: no offset is left for "
+                                "another batch")
     frame.check_end()
     return info
 
@@ -327,7 +328,7 @@ def check_producer(
 
 
 def producer_row(frame: Frame, row: int) -> ProducerRow:
-    """What producer state is made of. Raises InvalidRecord for a control batch that can not be read."""
+    """What producer state is made of. Raises InvalidRecord for a control batch that cannot be read."""
     table = frame.batches.table
     attributes = table[BatchField.ATTRIBUTES, row]
     marker = None

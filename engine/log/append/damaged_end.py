@@ -21,7 +21,7 @@ def damage_at_end(log: UnifiedLog) -> str | None:
     indexed = segment.offset_index.lookup(segment.offset_index.last_offset).position
     end = find_end(segment.log_file, indexed if indexed < segment.size else 0, segment.size, segment.base_offset)
     if end.sound_offset != end.next_offset:
-        return f"the checksum of the batch from offset {end.sound_offset} does not fit"
+        return f"the batch from offset {end.sound_offset} has a wrong checksum"
     if end.position < segment.size:
         return f"at byte {end.position}: what follows is not a whole batch ({segment.size - end.position} bytes)"
     return None
@@ -31,5 +31,6 @@ def refuse_damaged_end(log: UnifiedLog) -> None:
     """Raise LogDamaged if records would be appended behind damage, where a broker appends them and nobody finds them."""
     why = damage_at_end(log)
     if why is not None:
-        what = f"{log.directory}/{log_file_name(log.segments.active_segment.base_offset)}: {why}: no reader gets past it"
+        what = (f"{log.directory}/{log_file_name(log.segments.active_segment.base_offset)}: {why}: no reader gets past this "
+                "point")
         raise LogDamaged(what, do=f"kafkalog recover {argument(log.directory)}    # it keeps what it truncates in a quarantine")

@@ -77,7 +77,7 @@ class Frame(NamedTuple):
         check_beginning(self.data, self.end, len(self.data))
 
     def offsets(self) -> Iterator[int]:
-        """The offsets of all records. Raises CorruptRecord where they can not be read."""
+        """The offsets of all records. Raises CorruptRecord where they cannot be read."""
         for row in range(self.rows):
             records = decode_batch(self, row)
             if records.broken is not None:
@@ -184,7 +184,7 @@ def _decode_legacy(frame: Frame, row: int) -> FrameRecords:
 
 
 class BrokenBatch(NamedTuple):
-    """A batch whose checksum is right and whose records can not all be read. Of formats 0 and 1 it is known where it ends."""
+    """A batch whose checksum is right and whose records cannot all be read. Of formats 0 and 1 it is known where it ends."""
 
     first_offset: int
     last_offset: int
@@ -239,7 +239,7 @@ class LineEnds:
         if data.find(b"\n", seen, filled) >= 0:
             return True
         if filled > self.longest:
-            what = (f"line {self._reader.line}: {filled} bytes came and it has not ended; with max.message.bytes at "
+            what = (f"line {self._reader.line}: {filled} bytes without a line end; with max.message.bytes at "
                     f"{self._max_message_size} lines of up to {self.longest} bytes are read")
             raise LineInvalid(what)
         return False
@@ -260,7 +260,7 @@ def is_whole_batch(data: bytearray, filled: int, check_size: Callable[[int], Non
     return size <= filled
 
 
-_MOST = 4096  # runs that may wait before a flush is wanted
+_MOST = 4096  # runs that may wait before a flush is expected
 
 
 class Appended(NamedTuple):

@@ -37,7 +37,7 @@ class Intake(Protocol):
     def is_whole(self, data: bytearray, seen: int, filled: int) -> bool:
         """Is there anything in data[:filled] that `take` can append? In its first `seen` bytes there was nothing.
 
-        Raises AppendRefused and LineInvalid for what begins there and can not be appended, such as what is too long.
+        Raises AppendRefused and LineInvalid for what begins there and cannot be appended, such as what is too long.
         """
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
@@ -99,7 +99,7 @@ class BatchIntake:
         self._log.producer_state.recall(producers)  # all at once: it may take a walk over the log
         done = self._appender.append(data, self.appended)
         if is_last and done < len(data):
-            raise CorruptRecord(f"{len(data) - done} bytes at the end of the input are no whole batch")
+            raise CorruptRecord(f"{len(data) - done} bytes at the end of the input are not a whole batch")
         return done
 
     def _check_size(self, size: int) -> None:
@@ -143,7 +143,7 @@ class FollowerIntake:
                 self._note(info, broken_batches(data, self._batches, rows, at + info.valid_size, self._records))
             at = end
         if is_last and at < len(data):
-            raise CorruptRecord(f"{len(data) - at} bytes at the end of the input are no whole batch")
+            raise CorruptRecord(f"{len(data) - at} bytes at the end of the input are not a whole batch")
         return at
 
     def _check_size(self, size: int) -> None:

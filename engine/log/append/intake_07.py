@@ -62,10 +62,12 @@ class LineIntake07:
         table = self._records.table
         self._taken += 1
         if table[RecordField.KEY_SIZE, row] >= 0 or table[RecordField.HEADER_COUNT, row] > 0:
-            raise LineInvalid(f"record {self._taken} of the input has a key or headers: messages of Kafka 0.7 have none")
+            raise LineInvalid(f"record {self._taken} of the input has a key or headers, which messages of Kafka 0.7 do not "
+                              "have")
         size = table[RecordField.VALUE_SIZE, row]
         if size < 0:
-            raise LineInvalid(f"record {self._taken} of the input has no value: a message of Kafka 0.7 has one, empty at least")
+            raise LineInvalid(f"record {self._taken} of the input has no value, which a message of Kafka 0.7 needs; it may be "
+                              "empty")
         at = table[RecordField.VALUE_POSITION, row]
         return data[at : at + size]
 
@@ -108,7 +110,7 @@ class SetIntake07:
             at += size
         start = self._append(data, start, at)
         if is_last and start < len(data):
-            raise Refused07(ILLEGAL_STATE, None, f"{len(data) - start} bytes at the end of the input are no whole entry")
+            raise Refused07(ILLEGAL_STATE, None, f"{len(data) - start} bytes at the end of the input are not a whole entry")
         return start
 
     def _append(self, data: bytearray, start: int, end: int) -> int:

@@ -107,7 +107,8 @@ class LogValidator:
             consecutive &= self._check_records(frame, row, records, sum(one.count for one in found))
             found.append(records)
         if next_offset > LONG_MAX - sum(one.count for one in found):
-            raise InvalidRecord(f"{self._topic_partition} ends at offset {next_offset}: so many records have no offsets")
+            raise InvalidRecord(f"{self._topic_partition} ends at offset {next_offset}: there are not enough offsets left for "
+                                "the records")
         if in_place and (plain or consecutive):
             return self._stamp(frame, found, next_offset)
         cut_off = next((one.cut_off for one in found if one.cut_off is not None), None)

@@ -26,7 +26,7 @@ NAME = FileKind.CLEANER_CHECKPOINT.value
 
 
 def clean_offsets(files: ReadOnlyFiles, log_dir: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
-    """Up to where each log of `log_dir` is clean, and why nothing is known where the file can not be read.
+    """Up to where each log of `log_dir` is clean, and why nothing is known where the file cannot be read.
 
     Raises UnreadableFile where the disk fails.
     """
@@ -34,7 +34,7 @@ def clean_offsets(files: ReadOnlyFiles, log_dir: str) -> tuple[Mapping[tuple[str
     if not files.exists(path):
         return {}, None
     offsets, what = known_offsets(files, path)
-    return (offsets, None) if what is None else ({}, f"{NAME} of the log dir can not be read: {what}")
+    return (offsets, None) if what is None else ({}, f"{NAME} of the log dir cannot be read: {what}")
 
 
 class CheckpointFile:
@@ -69,7 +69,7 @@ class CleanerCheckpoint:
 
     A partition that lies outside a log dir has no checkpoint: nothing is read, nothing is made. Nor has a copy that is on its
     way to another log dir, or a stray one: a line with their name speaks of the log that they are a copy of. Of a file that a
-    broker can not read no line counts, as for the broker; lines that make sense are still there once it is written again.
+    broker cannot read no line counts, as for the broker; lines that make sense are still there once it is written again.
 
     file_of  the file of a log dir where it was read before, see CheckpointFile; default: it is read at each asking
     """
@@ -83,7 +83,7 @@ class CleanerCheckpoint:
         is_plain = named is not None and named.kind is PartitionKind.PLAIN
         self._partition = (named.topic, named.partition) if named is not None and is_plain else None
         self._path = f"{self._log_dir}/{NAME}"
-        self.fault: str | None = None  # why the file can not be read, as far as `read` has seen
+        self.fault: str | None = None  # why the file cannot be read, as far as `read` has seen
 
     @property
     def is_kept(self) -> bool:
@@ -136,7 +136,7 @@ def write_clean_offsets(files: Files, offsets: Mapping[str, int]) -> None:
 
 
 def _sound_lines(files: ReadOnlyFiles, path: str) -> list[PartitionOffset]:
-    """All that make sense, also in a file that a broker can not read."""
+    """All that make sense, also in a file that a broker cannot read."""
     entries = read_offset_checkpoint(files, path).entries if files.exists(path) else []
     return [entry for entry in entries if entry.partition >= 0 and entry.offset >= 0]
 

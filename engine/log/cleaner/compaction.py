@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
 
 
-METADATA_LOG = "it is the cluster's metadata log, of which every record counts"
-INSTEAD = "controllers let snapshots take the place of its records"
-OUTSIDE = "the offset up to which it is said to be clean lies outside the log: all of it counts as dirty"
+METADATA_LOG = "it is the cluster's metadata log, which is never compacted"
+INSTEAD = "controllers replace its records with snapshots"
+OUTSIDE = "the offset in the cleaner checkpoint lies outside the log: the whole log counts as dirty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +89,15 @@ def _reason_against(log: UnifiedLog, target: LogToClean, options: CompactionOpti
         return METADATA_LOG, INSTEAD, Action.REFUSED
     if not log.config.compact:
         policy = f"cleanup.policy is {log.config.cleanup_policy or 'empty'}, not compact"
-        do = "if the topic is a compacted one, say --config cleanup.policy=compact; records without a key would all go"
+        do = "if the topic is compacted, add --config cleanup.policy=compact; compaction deletes all records without a key"
         return policy, do, Action.REFUSED
     if target.offsets.first_dirty_offset >= target.first_uncleanable_offset or not target.total_bytes:
-        why = f"no dirty segment may be cleaned, and offset {target.first_uncleanable_offset} is out of reach"
-        return f"{why}: {target.offsets.bound.value}", "--explain tells more", Action.EXPLAINED
+        why = f"no dirty segment can be cleaned: the first uncleanable offset is {target.first_uncleanable_offset}"
+        return f"{why}: {target.offsets.bound.value}", "--explain shows why", Action.EXPLAINED
     ratio = log.config.min_cleanable_ratio if options.min_dirty_ratio is None else options.min_dirty_ratio
     if not options.force and not target.is_due(ratio):
         why = f"its dirty ratio {target.cleanable_ratio:.2f} is not above {ratio:.2f}"
-        return why, "--force compacts whatever the ratio, --min-dirty-ratio sets another", Action.EXPLAINED
+        return why, "--force compacts at any ratio, --min-dirty-ratio sets another limit", Action.EXPLAINED
     return None
 
 
@@ -129,7 +129,7 @@ def _rounds(
             if options.rounds == 1:
                 log.report.add(Action.REFUSED, "", f"not compacted: {error}; the segment is split, another round compacts it")
                 break
-            log.report.add(Action.EXPLAINED, "", f"a round begins anew: {error}; the segment is split")
+            log.report.add(Action.EXPLAINED, "", f"the round starts again: {error}; the segment is split")
             current = log_to_clean(log, first_dirty, log.now)
             continue
         stats.seconds = clock() - started
@@ -154,7 +154,7 @@ def _part_noted(log: UnifiedLog, cleaner: Cleaner, on_stats: Callable[[CleanerSt
         if cleaner.in_place is not None:
             stats, end_offset = cleaner.in_place
             on_stats(stats)
-            what = (f"a round that did not come to its end: below offset {end_offset} {stats.messages_gone} of "
+            what = (f"the round did not finish: below offset {end_offset} {stats.messages_gone} of "
                     f"{stats.messages_met} records went, {_kinds([stats])}; from there on the log is as it was")
             log.report.add(
                 Action.COMPACTED, "", what, offsets=(log.segments.base_offsets[0], end_offset),
@@ -182,14 +182,14 @@ def _note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offs
     if stats.invalid_messages_read:
         log.report.add(Action.REMOVED, "", without_key(stats, "are dropped"), records=stats.invalid_messages_read)
     if stats.sets_cut_off:
-        what = (f"{stats.sets_cut_off} compressed sets ended inside a message, which no reader gets and which is gone now: "
+        what = (f"{stats.sets_cut_off} compressed sets ended inside a message, which no reader gets, and was dropped: "
                 f"{stats.first_cut_off}")
         log.report.add(Action.EXPLAINED, "", what)
 
 
 def _kinds(rounds: Sequence[CleanerStats]) -> str:
     """Which records go besides those that have a later value."""
-    tombstones = f"{sum(stats.tombstones_removed for stats in rounds)} of them tombstones whose time is over"
+    tombstones = f"{sum(stats.tombstones_removed for stats in rounds)} of them expired tombstones"
     discarded = sum(stats.messages_discarded for stats in rounds)
     return f"{tombstones}, {discarded} of aborted transactions or markers" if discarded else tombstones
 
@@ -197,8 +197,8 @@ def _kinds(rounds: Sequence[CleanerStats]) -> str:
 def without_key(stats: CleanerStats, become: str) -> str:
     """What becomes of records without a key, in words: who compacts the wrong topic must hear it."""
     count = stats.invalid_messages_read
-    everything = ", which is every record that was read: is this topic a compacted one?"
-    return (f"{count} records without a key {become}: compaction keeps none of them"
+    everything = ", which is every record that was read: check that this topic is compacted"
+    return (f"{count} records without a key {become}, because compaction keeps none of them"
             + (everything if count == stats.messages_read else ""))
 
 

@@ -46,7 +46,7 @@ def open_transactions(log: UnifiedLog) -> Iterator[Event]:
 
 
 def _first_timestamp(log: UnifiedLog, txn: TxnMetadata) -> int | None:
-    """When the transaction began; None where its first batch has no timestamp, is gone, or can not be found."""
+    """When the transaction began; None where its first batch has no timestamp, is gone, or cannot be found."""
     segment = log.segments.floor_segment(txn.first_offset)
     if segment is None:
         return None
@@ -63,12 +63,13 @@ def _reason(txn: TxnMetadata, entry: ProducerStateEntry | None, age: int | None,
     if entry is None or entry.last_timestamp < 0:
         return what
     silence = now - entry.last_timestamp
-    return f"{what}; it wrote last {_span(silence)} ago" if silence >= 0 else f"{what}; it wrote last {_ahead(silence)}"
+    return f"{what}; its last write was {_span(silence)} ago" if silence >= 0 else (f"{what}; its last write was "
+                                                                                    f"{_ahead(silence)}")
 
 
 def _age(age: int | None) -> str:
     if age is None:
-        return "nobody knows for how long: its first record is gone, or has no timestamp"
+        return "since an unknown time: its first record was deleted or has no timestamp"
     return f"for {_span(age)}" if age >= 0 else f"begun {_ahead(age)}"
 
 
@@ -96,7 +97,7 @@ def explain_compaction(
     Reads all that a round would read. Raises what reading a log may raise; damage is noted.
     """
     if is_metadata_log(log):
-        log.report.add(Action.EXPLAINED, "", f"nothing would go: {METADATA_LOG}")
+        log.report.add(Action.EXPLAINED, "", f"nothing would be deleted: {METADATA_LOG}")
         return
     target = log_to_clean(log, options.first_dirty_offset, log.now)
     for reason in (_policy(log), _due(log, target, options), *_limits(log, target)):
@@ -105,7 +106,7 @@ def explain_compaction(
         log.report.events.extend(open_transactions(log))
     offsets = target.offsets
     if offsets.first_dirty_offset >= target.first_uncleanable_offset:
-        log.report.add(Action.EXPLAINED, "", "nothing would go: there is no dirty segment that may be cleaned")
+        log.report.add(Action.EXPLAINED, "", "nothing would be deleted: no dirty segment can be cleaned")
         return
     offset_map = SkimpyOffsetMap(options.dedupe_buffer_size, options.secret)
     try:
@@ -116,7 +117,7 @@ def explain_compaction(
         log.report.add(Action.KEPT, "", f"a round would fail: {error}; {error.do}", severity=Severity.ERROR)
         return
     except LogCleaningAborted as error:
-        then = "the segment would be split, and the round begun anew"
+        then = "the segment would be split, and the round would start again"
         log.report.add(Action.EXPLAINED, "", f"a round would end early: {error}; {then}")
         return
     log.report.add(Action.EXPLAINED, "", _keys(stats.map_entries, offset_map.capacity, end_offset, target))
@@ -164,7 +165,7 @@ def _limits(log: UnifiedLog, target: LogToClean) -> Iterator[str]:
         f"{offsets.bound.value}{_lag(log, target)}"
     )
     if target.first_uncleanable_offset < offsets.first_uncleanable_dirty_offset:
-        yield f"whole segments only: the one that begins at {target.first_uncleanable_offset} stays as it is"
+        yield f"only whole segments are cleaned: the segment at offset {target.first_uncleanable_offset} would not change"
 
 
 def _lag(log: UnifiedLog, target: LogToClean) -> str:

@@ -135,7 +135,7 @@ class FilterPass:
         goes = self._transactions.on_window_read(window, self._walk.control_kind)
         counts, verdicts = self._counts.table, self._verdicts
         if not judge_transactions(table, window.rows, goes, self._round.now, verdicts, counts):
-            raise AssertionError("batches, flags and counts that do not fit each other")
+            raise AssertionError("batches, flags and counts do not match")
         self._round.later.judge(window.batches, window.rows, verdicts)
         left: int = leave_out(table, window.rows, verdicts, counts)
         self._passed_over = count_gone(table, window.rows, verdicts, *self._last_records)

@@ -80,7 +80,7 @@ class _KeyPass:
             if transactions.untold >= self._start:
                 walk.refuse_untold(window, transactions.untold)
             if not pass_over(table, window.rows, goes, passed_over):
-                raise AssertionError("batches and flags that do not fit each other")
+                raise AssertionError("batches and flags do not match")
             for chunk in walk.chunks(window, self._ordinary(walk, window)):
                 self._check_order(chunk)
                 at = self._map.put(chunk, self._start, NOBODY)

@@ -103,7 +103,7 @@ class SkimpyOffsetMap:
                 *self._secret, memoryview(self._state),
             )  # fmt: skip
             if status == Status.BAD_START:
-                raise AssertionError("columns, flags and offsets that do not fit each other")
+                raise AssertionError("columns, flags and offsets do not match")
             if status == Status.END or len(self) >= self.capacity:
                 return int(at)
             self._grow()
@@ -148,14 +148,14 @@ class SkimpyOffsetMap:
             *self._secret, self.latest_offset, now, retain_legacy_deletes, survivors.bits, survivors.start, keep, counts,
         )  # fmt: skip
         if status != Status.END:
-            raise AssertionError("columns, verdicts and counts that do not fit each other")
+            raise AssertionError("columns, verdicts and counts do not match")
 
     def _grow(self) -> None:
         size = len(self._slots) // SLOT_WORDS
         last_size = self._last_size if size < self._last_size else self._limit
         slots = _slots(last_size if 4 * size * BYTES_PER_ENTRY > _LARGE else min(4 * size, last_size))
         if move_entries(self._slots, slots) != len(self):
-            raise AssertionError("a larger map has no room for the entries of a smaller one")
+            raise AssertionError("the larger map has too few slots for the entries of the smaller one")
         self._slots = slots
         self._set_capacity()
 
@@ -179,7 +179,7 @@ class LaterOffsets(NamedTuple):
         """Decide those of the first `rows` batches whose records need not be read: ASK becomes SUPERSEDED or ASK_SURVIVORS."""
         bits, start, latest = self.survivors.bits, self.survivors.start, self.survivors.latest
         if not judge(batches.table, rows, verdicts, bits, start, latest, self.alike):
-            raise AssertionError("batches, verdicts and survivors that do not fit each other")
+            raise AssertionError("batches, verdicts and survivors do not match")
 
     def mark(
         self, chunk: Chunk, batches: BatchColumns, verdicts: memoryview, now: int, retain_legacy_deletes: bool,
@@ -201,7 +201,8 @@ def capacity_of(memory: int) -> int:
 def refuse_too_small(memory: int) -> None:
     """Raise UsageError where an offset map of so many bytes holds no key."""
     if capacity_of(memory) < 1:
-        raise UsageError(f"an offset map of {memory} bytes has no room for a key: {2 * BYTES_PER_ENTRY} are the least")
+        raise UsageError(f"an offset map of {memory} bytes has no room for a key: {2 * BYTES_PER_ENTRY} bytes are needed at "
+                         "least")
 
 
 def _slots(count: int) -> memoryview:
@@ -209,5 +210,5 @@ def _slots(count: int) -> memoryview:
     try:
         return zeros(count * BYTES_PER_ENTRY).cast("Q")
     except MemoryError as error:
-        what = f"an offset map of {count * BYTES_PER_ENTRY} bytes: the operating system does not give so much memory"
-        raise UsageError(what, do="give it less with --dedupe-buffer-size, which may take more rounds") from error
+        what = f"an offset map of {count * BYTES_PER_ENTRY} bytes: the operating system does not provide that much memory"
+        raise UsageError(what, do="use a smaller --dedupe-buffer-size; compaction may then need more rounds") from error

@@ -96,7 +96,7 @@ class CleanedTransactionMetadata:
             elif status == Status.FULL:
                 self._make_room()
             elif status != Status.END:
-                raise AssertionError("batches, flags and transactions that do not fit each other")
+                raise AssertionError("batches, flags and transactions do not match")
         self._hand_on()
         return goes
 
@@ -109,7 +109,7 @@ class CleanedTransactionMetadata:
         while (answer := decide(*self._memory(), producer_id, last_offset, kind)) == -1:
             self._make_room()
         if answer < 0:
-            raise AssertionError("transactions that do not fit each other")
+            raise AssertionError("transactions do not match")
         self._hand_on()
         return bool(answer)
 
@@ -170,7 +170,7 @@ def segments_with_aborted(log: UnifiedLog, start_offset: int) -> list[LogSegment
 def aborted_transactions(
     log: UnifiedLog, start_offset: int, end_offset: int, segments: Sequence[LogSegment] | None = None
 ) -> Iterator[AbortedTxn]:
-    """Aborted transactions of the segments that the offsets lie in, but for those that begin behind them.
+    """Aborted transactions of the segments that the offsets lie in, but for those that begin after them.
 
     segments  see `segments_with_aborted`, of this offset or one before it; None: they are looked for
 

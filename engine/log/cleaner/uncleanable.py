@@ -9,7 +9,7 @@ from engine.log.errors import whole_recovery
 
 
 class Uncleanable(KafkalogError):
-    """A partition that can not be cleaned: a batch in it is damaged, or inflates to more than a walk takes. Its segment and
+    """A partition that cannot be cleaned: a batch in it is damaged, or inflates to more than a walk takes. Its segment and
     those behind it are as they were.
 
     cleaned_below  segments below this offset were cleaned by the same round; None: it changed nothing. A round looks for damage
@@ -28,7 +28,7 @@ class Uncleanable(KafkalogError):
 
 def untold_abort(path: str, position: int, offset: int) -> Uncleanable:
     """The marker at `position` aborts a transaction that no transaction index knows, so that its records would count."""
-    what = ("this marker aborts a transaction that the transaction index does not know: its records would be taken for the "
-            "last ones of their keys, and those that count would go")
-    do = f"kafkalog verify --rebuild {argument(parent_of(path))}    # makes the transaction index anew"
+    what = ("this marker aborts a transaction that is missing in the transaction index: its records would be kept as the "
+            "latest of their keys, and the committed records would be deleted")
+    do = f"kafkalog verify --rebuild {argument(parent_of(path))}    # rebuilds the transaction index"
     return Uncleanable(Finding("txnindex-incomplete", Where(path, position, offset), what), do)

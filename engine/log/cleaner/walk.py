@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 _WINDOW = 4 << 20  # bytes: threads that work side by side hand over the interpreter's lock a few times for each
-_MORE_ROOM = ("the batch may be sound: --config max.message.bytes=N lets it become N bytes, up to 2147483647, which take so "
-              "much memory")
+_MORE_ROOM = ("the batch may be sound: raise the limit with --config max.message.bytes=N (N = the decompressed size, at "
+              "most 2147483647), which needs that much memory")
 
 
 class WalkColumns:
@@ -90,7 +90,7 @@ class SegmentWalk:
             else:
                 yield window
         if walk.stop is not Stop.END:
-            what = f"no whole batch begins here, {walk.end - walk.position} bytes are left"
+            what = f"no whole batch begins here; {walk.end - walk.position} bytes remain"
             raise Uncleanable(Finding("torn-tail", Where(self._path, walk.position), what))
 
     def chunks(self, window: Window, row: int = 0, end: int | None = None) -> Iterator[Chunk]:
@@ -142,9 +142,9 @@ class SegmentWalk:
     def _refuse(self, window: Window, row: int) -> None:
         table = window.batches.table
         if table[BatchField.VALID, row] != 1:
-            raise self._unreadable(window, row, "crc-mismatch", "the stored checksum does not fit the batch")
+            raise self._unreadable(window, row, "crc-mismatch", "the stored checksum does not match the batch")
         magic, attributes = table[BatchField.MAGIC, row], table[BatchField.ATTRIBUTES, row]
-        what = f"message format {magic}, attributes {attributes:#04x}: Kafka 4.3.1 knows none such"
+        what = f"message format {magic}, attributes {attributes:#04x}: unknown to Kafka 4.3.1"
         raise self._unreadable(window, row, "unknown-magic", what)
 
     def _unreadable(self, window: Window, row: int, code: str, what: str) -> Uncleanable:

@@ -120,7 +120,7 @@ class ContinuityCheck:
         gap, path = self._gaps[-1], self._last.path
         if is_rolled_ahead(self._files, path, gap.first, gap.end, self._epoch_starts):
             self._gaps.pop()
-            what = f"empty, and the log before it ends at offset {gap.first}: nothing tells that more was written"
+            what = f"empty, and the log before it ends at offset {gap.first}: nothing shows that more was written"
             self._report(Finding("rolled-ahead", Where(path, None, gap.first), what))
 
     def _end_segment(self) -> None:

@@ -70,10 +70,10 @@ def keys_explain_gaps(
             if len(seen) >= _KEYS:
                 break
         if damage:
-            return False  # what can not be read may be what is missing
+            return False  # what cannot be read may be what is missing
         return len(positions) > 1 or _comes_again(files, path, last, following, seen)
     except KafkalogError:
-        return False  # a file that goes away or can not be read proves nothing
+        return False  # a file that goes away or cannot be read proves nothing
 
 
 def _up_to(
@@ -185,7 +185,7 @@ def has_traces(files: ReadOnlyFiles, paths: list[str]) -> bool:
                     if next_cleaned(window.batches.table, 0, window.rows) < window.rows:
                         return True
         except KafkalogError:
-            continue  # what can not be read says nothing
+            continue  # what cannot be read says nothing
         if left <= 0:
             break
     return False

@@ -113,7 +113,7 @@ def loss_findings(gaps: HeaderGaps, path: str) -> Iterator[Finding]:
     """The losses in the log at `path`; those beyond the first 1000 in one."""
     losses = gaps.losses()
     for gap in losses:
-        what = f"{gap.after - gap.before - 1} offsets are missing behind offset {gap.before}"
+        what = f"{gap.after - gap.before - 1} offsets are missing after offset {gap.before}"
         yield Finding("offset-gap", Where(path, gap.position, gap.after), what)
     if gaps.loss_count > len(losses):
         more = gaps.loss_count - len(losses)
@@ -123,5 +123,5 @@ def loss_findings(gaps: HeaderGaps, path: str) -> Iterator[Finding]:
 def explained_finding(gaps: HeaderGaps, path: str) -> Finding:
     """What is said instead of losses that the keys of records explain (`keys`)."""
     count, first = gaps.loss_count, gaps.losses()[0]
-    what = f"{count} gaps between batches, as compaction leaves them: in front of them every record has a key of its own"
+    what = f"{count} gaps between batches, as compaction leaves them: every record before them has a key of its own"
     return Finding("gaps-compacted", Where(path, first.position, first.after), what)

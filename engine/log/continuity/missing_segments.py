@@ -58,11 +58,11 @@ def note_losses(
     _note_gaps(files, report, log, policy)
     note_end(report, log, evidence)
     if evidence.lacks_snapshots and report.unread_below == log.log_end_offset:
-        why = ("there is no producer snapshot, and the log has producers: after a clean stop a broker forgets them and accepts "
-               "duplicates. Recover without --clean-start reads the batches")
+        why = ("the log has producers but no producer snapshot: after a clean stop a broker forgets them and accepts "
+               "duplicates. recover without --clean-start rebuilds their state from the batches")
         report.add(Action.KEPT, "", why, severity=Severity.WARNING)
     elif evidence.lacks_snapshots:
-        why = "there was no producer snapshot, and the log has producers: their state was rebuilt from the batches"
+        why = "the log has producers but no producer snapshot: their state is rebuilt from the batches"
         report.add(Action.REBUILT, "", why, severity=Severity.WARNING)
     before = evidence.before(log.segments.base_offsets[0], policy)
     if before is not None and before.finding.severity is Severity.INFO:
@@ -100,12 +100,12 @@ def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Po
     for first, following in left[:_MOST_GAPS]:
         holder, name = _segment_of(bases, first), log_file_name(first)
         if following not in bases:
-            name, why = holder, "no batch holds these offsets, and no compaction explains it"
+            name, why = holder, "no batch holds these offsets, and compaction does not explain it"
         elif holder in cut:
-            why = f"no segment holds these offsets: they were in what is truncated from {holder}, or were lost before"
+            why = f"no segment holds these offsets: they were in the part truncated from {holder}, or were lost before"
         else:
-            why = ("no segment holds these offsets, and no compaction explains it: put the file back, if there is one, before "
-                   "a broker starts")
+            why = ("no segment holds these offsets, and compaction does not explain it: if you have the file, put it back "
+                   "before a broker starts")
         _add_missing(report, name, why, (first, following))
     if len(left) > _MOST_GAPS:
         _add_missing(report, "", f"{len(left) - _MOST_GAPS} more gaps", (left[_MOST_GAPS][0], left[-1][1]))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def stop_before(segment: ReadableSegment, end: int) -> int | None:
     """The byte where reading of what lies below offset `end` may stop: behind the batch that holds end − 1.
 
-    None: not known, for damage is in the way, or a batch is out of order there, so that what is wanted may come behind it.
+    None: not known, for damage is in the way, or a batch is out of order there, so that what is expected may come behind it.
     """
     try:
         head = segment.translate_offset(end - 1)
@@ -55,7 +55,7 @@ class OffsetOrder:
         self._position = 0  # behind the last one
 
     def check(self, window: Window) -> None:
-        """Report what does not follow. A batch that can not be of this segment is marked as one whose checksum is wrong."""
+        """Report what does not follow. A batch that cannot be of this segment is marked as one whose checksum is wrong."""
         table, last = window.batches.table, window.rows - 1
         before = table[BatchField.BASE_OFFSET, last - 1] if last else self._bases[1]
         self._bases = before, table[BatchField.BASE_OFFSET, last]

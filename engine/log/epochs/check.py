@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class EpochCheck:
     """Feed it every window of every log of a partition, from the first segment on.
 
-    entries           the checkpoint's, in growing order; None: they can not be relied on, only the batches are checked
+    entries           the checkpoint's, in growing order; None: they cannot be relied on, only the batches are checked
     path              of the checkpoint
     log_start_offset  records before it are no part of the log any more; None: not known
     """
@@ -151,7 +151,7 @@ class EpochCheck:
         first_start = self._starts[0] if self._starts else None
         if first_start is not None and start < first_start and self._log_start_offset is None:
             if not self._is_start_told:
-                what = f"nothing is said of offsets {start} to {first_start - 1}"
+                what = f"no entry for offsets {start} to {first_start - 1}"
                 self._findings.add("epochs-start-late", what, None, start)
                 self._is_start_told = True
             start = first_start
@@ -162,10 +162,10 @@ class EpochCheck:
         """Offsets `first` to `last` are of `epoch`: does the checkpoint say so?"""
         number = bisect_right(self._starts, first) - 1
         if number < 0:
-            what = f"nothing is said of offset {first}, whose batch has epoch {epoch}"
+            what = f"no entry for offset {first}, whose batch has epoch {epoch}"
             self._findings.add("epochs-mismatch", what, None, first)
         elif entries[number].epoch != epoch:
-            what = f"offset {first} would be of epoch {entries[number].epoch}, its batch has epoch {epoch}"
+            what = f"offset {first} would have epoch {entries[number].epoch}, its batch has epoch {epoch}"
             self._findings.add("epochs-mismatch", what, None, first)
         for entry in entries[number + 1 : bisect_right(self._starts, last)]:
             if entry.epoch != epoch:

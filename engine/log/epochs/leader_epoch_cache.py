@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class LeaderEpochFileCache:
     """The epochs of the partition in `directory`: both epochs and start offsets grow from entry to entry.
 
-    Opening makes an empty file where there is none. Raises MalformedCheckpoint where Kafka can not read it;
+    Opening makes an empty file where there is none. Raises MalformedCheckpoint where Kafka cannot read it;
     IllegalArgument for a negative epoch or offset in it.
 
     rebuilt  entries that take the place of what the file holds, which is not read; None: it is

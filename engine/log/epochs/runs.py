@@ -49,9 +49,9 @@ class EpochDoubt(NamedTuple):
     @property
     def text(self) -> str:
         """What is wrong there."""
-        more = f", and {self.runs - 1} more runs of batches contradict their neighbours" if self.runs > 1 else ""
-        beside = f", beside epoch {self.beside}" if self.beside != NO_PARTITION_LEADER_EPOCH else ""
-        return f"leader epoch {self.run.epoch}{beside}: epochs never go back, and no checksum covers them{more}"
+        more = f", and {self.runs - 1} more runs of batches contradict the runs around them" if self.runs > 1 else ""
+        beside = f", next to epoch {self.beside}" if self.beside != NO_PARTITION_LEADER_EPOCH else ""
+        return f"leader epoch {self.run.epoch}{beside}: epochs never decrease, and no checksum covers them{more}"
 
 
 class EpochRuns:

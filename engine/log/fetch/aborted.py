@@ -94,7 +94,7 @@ class _Markers:
             row = next_in_transaction(table, row + 1, window.rows)
 
     def _end(self, producer: int, file: OpenFile, position: int, size: int) -> None:
-        """A control batch. One that can not be read ends nothing, as for whoever reads the records, and is told of there."""
+        """A control batch. One that cannot be read ends nothing, as for whoever reads the records, and is told of there."""
         for window in LogWalk(file, position, position + size, window_size=size, batches=self._one):
             try:
                 marker = read_marker(window, 0, self._records)

@@ -135,7 +135,7 @@ def findings_of_ends(directory: str, held: HeldBack) -> Iterator[Finding]:
     for one in held.transactions:
         end = f"its {one.records} records are left out: read as aborted"
         if not one.is_known:
-            end += "; no __transaction_state in the log dirs that were read has its state, which may be a decided commit"
+            end += "; no __transaction_state in the log dirs that were read has its state; a commit may have been decided"
         if one.is_committed:
             end = f"its {one.records} records are read: __transaction_state says that it is committed"
         yield Finding("open-transaction-ended", Where(directory, None, one.first_offset), f"{_who(one)}; {end}")

@@ -74,7 +74,7 @@ class RecordFetcher:
     report     takes damage; behind it reading goes on with the next sound batch
     max_bytes  of batches that are read; the first one comes in any case. None: all
     end        the offset before which reading stops. None: where the isolation ends
-    only_sound leave out batches whose checksum does not fit, and go on where damage hides the first one
+    only_sound leave out batches whose checksum does not match, and go on where damage hides the first one
     max_decompressed_bytes  of one batch; a larger one is reported and left out
     columns    to reuse; what was read before is gone then
     """
@@ -166,7 +166,7 @@ class RecordFetcher:
         return behind
 
     def _move_on(self, segment: ReadableSegment, end: int, reach: int) -> None:
-        """All bytes before `end` are read, of those before `reach` that may be: what is wanted next lies behind them."""
+        """All bytes before `end` are read, of those before `reach` that may be: what is expected next lies behind them."""
         if end < reach:  # see `_stop`
             self.offset = max(self.offset, self._end)
         elif end >= segment.size:
@@ -191,7 +191,7 @@ class RecordFetcher:
             if not 0 <= magic <= MAGIC_V2:  # no checksum covers it
                 self._report(Finding("unknown-magic", where, f"magic {magic}, read as {MAGIC_V2}: consumers stop here"))
             if not table[BatchField.VALID, row]:
-                self._report(Finding("crc-mismatch", where, "the stored checksum does not fit: consumers stop here"))
+                self._report(Finding("crc-mismatch", where, "the stored checksum does not match: consumers stop here"))
             row = next_unsound(table, row + 1, window.rows)
 
     def _plain(self, window: Window, row: int) -> int:
@@ -228,8 +228,8 @@ class RecordFetcher:
 class _Filter:
     """Which batches a consumer hands on. To be asked once for each, in order. Mirrors CompletedFetch.
 
-    aborted  transactions to leave out; None: those of the index are not known, all data is wanted
-    path     of the log; `report` takes control batches that can not be read
+    aborted  transactions to leave out; None: those of the index are not known, all data is expected
+    path     of the log; `report` takes control batches that cannot be read
     """
 
     def __init__(self, aborted: list[AbortedTxn] | None, path: str, report: Report) -> None:

@@ -24,7 +24,7 @@ def best_replica(files: ReadOnlyFiles, directories: list[str]) -> str:
 
 
 def _rank(files: ReadOnlyFiles, directory: str) -> tuple[int, int, int] | None:
-    """What copies are compared by; None of one without a log, or that can not be read: reading it says why."""
+    """What copies are compared by; None of one without a log, or that cannot be read: reading it says why."""
     try:
         view = PartitionView(files, directory, _unsaid)
         try:

@@ -79,7 +79,7 @@ class SegmentView(ReadableSegment):
         super().__init__(files, directory, base_offset, suffix, has_txn_index=has_txn_index)
         size = self._size_on_disk()
         if size is None:
-            raise UnreadableFile(f"{self.log_path}: it has gone since the directory was listed", path=self.log_path)
+            raise UnreadableFile(f"{self.log_path}: it was deleted after the directory was listed", path=self.log_path)
         self.size = size
         self.is_last = False
 

@@ -84,7 +84,7 @@ class PartitionView:
     high_watermark    None: the log end; what replication-offset-checkpoint says is some seconds old
     last_stable_offset  where reading committed records ends, if somebody found it out already
     left_out          of open transactions that do not end that: (producer, first offset) of those whose records are left out
-    report            takes what is wrong with the end of the log, and transaction markers that can not be read
+    report            takes what is wrong with the end of the log, and transaction markers that cannot be read
     is_followed       a broker may be writing: of the end of the log only what is wrong in any case is reported
 
     tail              what stands behind the last whole batch, a finding; None: nothing
@@ -242,7 +242,7 @@ class PartitionView:
 
     def _find_start(self) -> int:
         if not len(self.segments):
-            what = f"{self.directory}: no log of a partition is there"
+            what = f"{self.directory}: it does not contain the log of a partition"
             raise UnreadableFile(what, do="name the directory of one partition, such as data/orders-7", path=self.directory)
         first = self.segments.base_offsets[0]
         if self._asked_start is not None:
@@ -335,7 +335,7 @@ class _Marker:
         self._batches, self._records = BatchColumns(1), RecordColumns(8)
 
     def ends_transaction(self, file: OpenFile, position: int, size: int, report: Callable[[Finding], None]) -> bool:
-        """Does the control batch in bytes [position, position + size) commit or abort? `report` takes what can not be read."""
+        """Does the control batch in bytes [position, position + size) commit or abort? `report` takes what cannot be read."""
         from engine.log.segment.producer_rows import unreadable_marker
         from engine.log.segment.recovery_walk import read_marker
         from engine.record.control import ControlRecordInvalid

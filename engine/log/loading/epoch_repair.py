@@ -57,7 +57,7 @@ def open_leader_epochs(
         local = epochs_in_logs(files, directory)
         if tiering is Tiering.TIERED and not _are_all_of_epoch_0(local):
             return epochs  # what is lost is reported when the log is open
-        reason = "it has no entry, and no epoch is below 0: all records before the first segment are of epoch 0"
+        reason = "the file has no entry, and no epoch is below 0: all records before the first segment have epoch 0"
     epochs = rebuild_leader_epochs(files, directory, tiering, is_start_lost=is_start_lost)
     report.add(Action.REBUILT, _NAME, reason, severity=Severity.WARNING)
     return epochs
@@ -74,7 +74,7 @@ def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tier
     _fit(epochs, log.log_start_offset, log.log_end_offset)
     log.leader_epoch_cache = epochs
     what = contradicted[0].reason.partition(", and a broker")[0] if contradicted else "an epoch that most of them contradict"
-    report.add(Action.REBUILT, _NAME, f"made anew from the batches: {what}", severity=Severity.WARNING)
+    report.add(Action.REBUILT, _NAME, f"rebuilt from the batches: {what}", severity=Severity.WARNING)
 
 
 def settle_epochs(log: Loading, end_offset: int) -> None:
@@ -143,9 +143,9 @@ def _of_remote_records(
         return [EpochEntry(0, starts.line or 0)]
     if is_below and _are_lost(kept[0] if kept else None, starts.line or 0):
         what = (f"{path}: no epochs of offsets {starts.line} to {starts.first_segment - 1} can be read. These may be in "
-                "remote storage, and the next leader deletes segments there whose epochs the file does not have")
-        release = "; a topic without remote storage: --config remote.storage.enable=false" if tiering is Tiering.UNKNOWN else ""
-        do = f"copy {_NAME} from another replica of the partition; no broker starts before{release}"
+                "remote storage, where the next leader deletes segments whose epochs are not in the file")
+        release = "; without remote storage: --config remote.storage.enable=false" if tiering is Tiering.UNKNOWN else ""
+        do = f"copy {_NAME} from another replica of the partition before a broker starts{release}"
         raise LogDamaged(what, do=do, path=path)
     return kept
 
@@ -173,8 +173,8 @@ def note_lost_remote_epochs(log: Loading, log_start_offset: int, first_base_offs
         return
     first = next(iter(log.epochs.entries), None)
     end = first_base_offset if first is None else min(first.start_offset, first_base_offset)
-    what = (f"it has no epoch for offsets {log_start_offset} to {end - 1}, which may be in remote storage: a leader deletes "
-            "segments there whose epochs it does not know - copy the file from another replica before a broker starts")
+    what = (f"it has no epoch for offsets {log_start_offset} to {end - 1}, which may be in remote storage, where a leader "
+            "deletes segments whose epochs it does not know - copy the file from another replica before a broker starts")
     log.report.add(Action.KEPT, _NAME, what, offsets=(log_start_offset, end), severity=Severity.WARNING)
 
 
@@ -223,15 +223,15 @@ def note_epochs(log: Loading, end: int, *, is_contradictory: bool) -> None:
     if log.epochs.in_file != log.epochs.entries:
         what = "both epochs and offsets must grow"
     elif is_forgotten:
-        what = (f"nothing is said of offsets {start} to {min(first, end) - 1} any more, as entries of the file contradicted "
+        what = (f"no entry is left for offsets {start} to {min(first, end) - 1}, because entries of the file contradicted "
                 "each other")
     else:
         found = next(_contradictions(log, end), None)
         if found is None:
             return
         what = found
-    log.report.add(Action.KEPT, _EPOCHS, f"{what}: replicas may truncate at the wrong place, and a broker leaves it so - "
-                   "kafkalog verify --rebuild makes it anew", severity=Severity.WARNING)
+    log.report.add(Action.KEPT, _EPOCHS, f"{what}: replicas may truncate at the wrong offset, and a broker does not "
+                   "repair it - kafkalog verify --rebuild rebuilds it", severity=Severity.WARNING)
 
 
 def _contradictions(log: Loading, end: int) -> Iterator[str]:
@@ -253,9 +253,9 @@ def _contradictions(log: Loading, end: int) -> Iterator[str]:
                 continue
             number = bisect_right(starts, first) - 1
             if number < 0:
-                yield f"nothing is said of offset {first}, whose batch has epoch {run.epoch}"
+                yield f"no entry for offset {first}, whose batch has epoch {run.epoch}"
             elif entries[number].epoch != run.epoch:
-                yield f"offset {first} would be of epoch {entries[number].epoch}, its batch has epoch {run.epoch}"
+                yield f"offset {first} would have epoch {entries[number].epoch}, its batch has epoch {run.epoch}"
             between = entries[number + 1 : bisect_left(starts, below)]
             yield from (_too_early(entry, run) for entry in between
                         if entry.epoch != run.epoch and _reaches(segment, run, entry.start_offset, below))

@@ -74,7 +74,7 @@ def _recover_unflushed(log: Loading) -> bool:
         if log.recover_segment(segment, scan, damage_ends_it=True, before_cut=mark):
             log.scans.close()
             behind = unflushed[number + 1 :]
-            _remove_segments(log, behind, f"behind the damage in {log_file_name(segment.base_offset)}", Severity.ERROR, lost)
+            _remove_segments(log, behind, f"after the damage in {log_file_name(segment.base_offset)}", Severity.ERROR, lost)
             log.remove_set_aside()
             delete_producer_snapshots(behind, log.producers, log.deferred)
             return True
@@ -154,13 +154,13 @@ def open_log(
     policy            what is known of the topic beside `config`
     create            make the directory; else one that is gone is UnreadableFile: it was there when it was looked for
 
-    What stops a broker is mended: a leader-epoch-checkpoint is made anew, a log that can not be opened as asked for is
+    What stops a broker is mended: a leader-epoch-checkpoint is made anew, a log that cannot be opened as asked for is
     recovered, in the end as a whole. Raises UnreadableFile, UnwritableFile.
     """
     report = Report(directory, "open") if report is None else report
     if not files.exists(directory):
         if not create:
-            raise UnreadableFile(f"{directory}: disappeared while it was worked on", path=directory)
+            raise UnreadableFile(f"{directory}: disappeared during the operation", path=directory)
         files.make_directory(directory)
     epochs = open_leader_epochs(files, directory, report, tiering)
     ways = [(clean_shutdown, recovery_point), (False, recovery_point), (False, 0)]  # as asked for, then what mends more
@@ -185,7 +185,7 @@ def open_log(
         except BaseException:
             log.close_handlers()
             raise
-    raise AssertionError("the last way returns or raises")
+    raise AssertionError("the last branch returns or raises")
 
 
 def _unified(log: Loading) -> UnifiedLog:

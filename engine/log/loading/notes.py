@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.log.loading.shared import Loading
 
 _SNAPSHOT, _EPOCHS = FileKind.PRODUCER_SNAPSHOT.value, FileKind.LEADER_EPOCH_CHECKPOINT.value
-ALONE = "an index with entries, and no log"  # why it was removed
+ALONE = "an index with entries but without a log"  # why it was removed
 NO_INDEX = "its offset index is missing"  # why a segment is recovered while it is loaded
 
 
@@ -30,11 +30,12 @@ def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], belie
     gone = [name for name in names if name.endswith(_SNAPSHOT) and log.path(name) not in left]
     for name in gone:
         if name not in corrupt and not log.files.exists(log.path(name)):
-            log.report.add(Action.REMOVED, name, "no segment begins where it was taken, or the state was rebuilt")
+            log.report.add(Action.REMOVED, name, "outdated producer snapshot (a cache; no records)")
     if log.epochs.in_file != epochs:
         before, after = (", ".join(f"{epoch}@{start}" for epoch, start in entries) or "none"
                          for entries in (epochs, log.epochs.entries))
-        but = "" if epochs == believed else "; both epochs and offsets must grow: of two that do not the later holds"
+        but = "" if epochs == believed else ("; both epochs and offsets must grow: of two entries that do not, the later one "
+                                             "is kept")
         log.report.add(Action.REBUILT, _EPOCHS, f"epochs were {before}, are {after}{but}",
                        severity=Severity.WARNING if but else Severity.INFO)
 
@@ -52,8 +53,8 @@ def note_missing(log: Loading) -> None:
         floor, higher = log.segments.floor_segment(offset), log.segments.higher_segment(offset)
         first = offset if floor is None else floor.read_next_offset()
         if first <= offset:
-            why = (f"the segment is gone, {name} stood there alone: put the log back (from a backup, lost+found, a disk "
-                   "that is not mounted) before a broker starts, which goes on without")
+            why = (f"the .log file is missing, only {name} is left: put it back (from a backup, lost+found, an "
+                   "unmounted disk) before a broker starts, which continues without it")
             log.report.add(Action.MISSING, log_file_name(offset), why, severity=Severity.ERROR,
                            offsets=(first, None if higher is None else higher.base_offset))
 
@@ -66,23 +67,23 @@ def note_torn_tail(log: Loading) -> None:
     segment = log.active
     head = segment.translate_offset(segment.offset_index.last_offset)
     if head is None and len(segment.offset_index) and segment.size:
-        why = (f"its offset index goes on to offset {segment.offset_index.last_offset}, behind the end of the log: a broker "
-               f"takes {segment.base_offset} for the log end. Recover without --clean-start reads the log")
+        why = (f"its offset index reaches offset {segment.offset_index.last_offset}, after the end of the log: a broker "
+               f"takes {segment.base_offset} as the log end. recover without --clean-start reads the log")
         log.report.add(Action.KEPT, log_file_name(segment.base_offset), why, size=segment.size, severity=Severity.ERROR)
         return
     is_first = head is not None and head.position == 0 and head.base_offset >= segment.base_offset
     if not is_first and not segment.begins_within_name(LONG_MAX):
         held = segment.extent()
         if held.first_offset is not None and held.end_offset is not None and held.end_offset <= segment.base_offset:
-            why = (f"its batches have offsets {held.first_offset} to {held.end_offset - 1}: a broker goes on at "
-                   f"{segment.base_offset} after them. Recover without --clean-start reads the log")
+            why = (f"its batches have offsets {held.first_offset} to {held.end_offset - 1}: a broker continues "
+                   f"at {segment.base_offset} after them. recover without --clean-start reads the log")
             held.note(log.report, Action.KEPT, log_file_name(segment.base_offset), why, severity=Severity.ERROR)
             return
     last = None if head is None else last_head(segment.log_file, head.position, segment.size)
     end = 0 if last is None else last.position + last.size
     if end < segment.size and (last is not None or not len(segment.offset_index)):
-        log.report.add(Action.KEPT, log_file_name(segment.base_offset), f"at byte {end}: what follows is no whole batch; "
-                       "appends would land behind it. Recover without --clean-start cuts it",
+        log.report.add(Action.KEPT, log_file_name(segment.base_offset), f"at byte {end}: no whole batch follows, and "
+                       "appends would land after these bytes. recover without --clean-start truncates them",
                        size=segment.size - end, severity=Severity.WARNING)
 
 

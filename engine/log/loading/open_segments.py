@@ -62,7 +62,7 @@ def _waits(log: Loading, base_offset: int) -> bool:
 
 
 def _report_nameless(log: Loading, name: str) -> None:
-    log.report.add(Action.KEPT, name, "its name holds no offset: a broker would not start with this file here",
+    log.report.add(Action.KEPT, name, "its name contains no offset: a broker does not start with this file here",
                    severity=Severity.WARNING)
 
 
@@ -84,12 +84,12 @@ def _load_segment(log: Loading, segment: LogSegment, there: set[str], *, checks_
         if checks_sizes:
             segment.refuse_large_indexes()
         if segment.base_offset in log.unsplittable:  # its recovery was given up; its index is a part only
-            _recover_while_loading(log, segment, "its offsets do not fit its index")
+            _recover_while_loading(log, segment, "its offsets do not fit its index (more than 2^31 - 1 after the base offset)")
     except OffsetIndexMissing:
         if segment.size:
             _recover_while_loading(log, segment, NO_INDEX)
         else:  # as every roll leaves it
-            _recover_while_loading(log, segment, "it is empty and has no offset index yet", Severity.INFO)
+            _recover_while_loading(log, segment, "it is empty and has no offset index", Severity.INFO)
     except CorruptIndex as error:
         _recover_while_loading(log, segment, f"an index is corrupt: {error}")
     log.segments.add(segment)

@@ -50,9 +50,9 @@ _LARGEST_INDEX = INT_MAX
 _CODEC_AT = BATCH_HEADER.positions["attributes"] + 1  # of its two bytes the second has the codec
 _WHY = {
     ScanStop.TORN: "the file ends inside a batch",
-    ScanStop.BAD_SIZE: "no batch can have the size that stands there",
+    ScanStop.BAD_SIZE: "the size field is not that of a batch",
     ScanStop.INVALID: "a batch with a wrong checksum",
-    ScanStop.BAD_MARKER: "a transaction marker can not be read",
+    ScanStop.BAD_MARKER: "a transaction marker cannot be read",
 }
 
 
@@ -166,7 +166,8 @@ def _why(segment: LogSegment, scan: SegmentScan) -> str:
     if scan.stop is not ScanStop.NO_OFFSET_LEFT:
         return _WHY.get(scan.stop, "")
     offset = next(heads(segment.log_file, scan.valid_size, segment.size)).base_offset
-    return (f"a batch from offset {offset} on ends at 2^63 - 1 or above, and leaves no offset for what follows: a broker that "
+    return (f"a batch from offset {offset} on ends at 2^63 - 1 or above, and leaves no offset for the next batch: a broker "
+            "that "
             "finds it at the end takes the log for ended before its start, and removes all of it")
 
 
@@ -181,8 +182,9 @@ def _note_disorder(report: Report, name: str, disorder: Disorder) -> None:
 def _note_stranger(report: Report, name: str, stranger: Stranger) -> None:
     """What Kafka keeps without a word, and no consumer reads."""
     more = f", and {stranger.batches - 1} more such batches" if stranger.batches > 1 else ""
-    what = (f"at byte {stranger.position}: a batch of magic {stranger.magic}, which no Kafka knows{more}: consumers end there; "
-            f"no checksum covers the magic; --salvage drops such batches")
+    what = (f"at byte {stranger.position}: a batch of magic {stranger.magic}, which no version of Kafka knows{more}: "
+            "consumers stop "
+            f"there; no checksum covers the magic; --salvage drops such batches")
     report.add(Action.KEPT, name, what, offsets=(stranger.offset, None), severity=Severity.ERROR)
 
 
@@ -190,7 +192,7 @@ def _note_doubt(log: Recovering, name: str, doubt: EpochDoubt) -> None:
     """What Kafka believes. Where it would forget epochs for it that the checkpoint knows, ours does not."""
     is_taken = EpochEntry(doubt.run.epoch, doubt.run.first_offset) in log.epochs.entries
     log.report.has_doubtful_epochs |= is_taken
-    taken = "has it, as a broker takes it over" if is_taken else "is not changed by it"
+    taken = "contains it, as after a recovery by a broker" if is_taken else "is not changed"
     log.report.add(Action.KEPT, name, f"at byte {doubt.run.position}: {doubt.text}; "
                    f"{FileKind.LEADER_EPOCH_CHECKPOINT.value} {taken}",
                    offsets=(doubt.run.first_offset, None), severity=Severity.WARNING)
@@ -221,7 +223,7 @@ def _finish_epochs(log: Recovering, segment: LogSegment, scan: SegmentScan) -> N
 
 
 def _without_unreadable_marker(log: Recovering, segment: LogSegment, scan: SegmentScan) -> SegmentScan:
-    """A scan that ends before a control batch whose codec can not read it: at that Kafka does not start.
+    """A scan that ends before a control batch whose codec cannot read it: at that Kafka does not start.
 
     One that inflates and then makes no sense is kept, as in Kafka, and what follows it is cut.
     """
@@ -305,8 +307,8 @@ def _recover_sparsely(log: Recovering, segment: LogSegment, error: KafkalogError
     del full.offset_entries[size // OffsetIndex.entry_size * OffsetIndex.entry_size :]
     del full.time_entries[max(0, size // TimeIndex.entry_size - 1) * TimeIndex.entry_size :]
     log.report.add(
-        Action.REBUILT, name, f"segment.index.bytes={size} is too small for it: its indexes stay incomplete, and a broker "
-        f"that must recover it would not start: {error}", severity=Severity.WARNING,
+        Action.REBUILT, name, f"segment.index.bytes={size} is too small for this segment: its indexes stay incomplete, "
+        f"and a broker that has to recover it does not start: {error}", severity=Severity.WARNING,
     )
     if isinstance(full.error, InvalidOffset | IndexOffsetOverflow):
         return recover_cut(log, segment, full, full.error)

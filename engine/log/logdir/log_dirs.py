@@ -96,7 +96,7 @@ class LogDir:
 def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
     """What is in the log dir at `path`.
 
-    Raises UnreadableFile, also where a name in it can not be looked at: who passes over a partition must not mark the log dir
+    Raises UnreadableFile, also where a name in it cannot be looked at: who passes over a partition must not mark the log dir
     as clean.
     """
     places: list[Place] = []
@@ -145,8 +145,8 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
             continue
         below = _log_dirs_below(files, path, _DEPTH)
         if not below:
-            what = f"{path}: neither a partition nor a log dir, and no log dir lies in it"
-            do = "name partition directories, such as data/orders-7, or log dirs, which log.dirs in server.properties names"
+            what = f"{path}: not a partition, not a log dir, and no directory of log dirs"
+            do = "name partition directories, such as data/orders-7, or log dirs (log.dirs in server.properties)"
             raise UsageError(what, do, path=path)
         for log_dir in map(known, below):
             found[log_dir] = list_log_dir(files, log_dir)
@@ -169,10 +169,10 @@ def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:
             owner = None if identity is None else f"belongs to node {identity.node_id} of cluster {identity.cluster_id}"
             owners.setdefault(owner, log_dir)
         if len(owners) > 1:
-            one, other = (f"{log_dir} {owner or 'has no meta.properties that says whose it is'}"
+            one, other = (f"{log_dir} {owner or 'has no meta.properties that names its broker'}"
                           for owner, log_dir in list(owners.items())[:2])
             what = f"{path}: these log dirs may belong to several brokers: {one}, {other}"
-            do = f"name the log dirs one by one, if all are meant: {' '.join(map(argument, below))}"
+            do = f"if you mean all of them, name the log dirs one by one: {' '.join(map(argument, below))}"
             raise UsageError(what, do, path=path)
 
 
@@ -304,7 +304,7 @@ def rights_of_owner(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: I
 
 
 def refuse_other_owner(files: ReadOnlyFiles, directories: Iterable[str]) -> None:
-    """Raise NotAllowed if root is about to work on directories of another user where it can not take that user's rights.
+    """Raise NotAllowed if root is about to work on directories of another user where it cannot take that user's rights.
 
     Of a directory that is not there counts the one around it. For processes that do other work as well, such as Spark's.
     """
@@ -314,7 +314,8 @@ def refuse_other_owner(files: ReadOnlyFiles, directories: Iterable[str]) -> None
             path = parent_of(path)
         user = files.info(path).owner
         if user != ROOT:
-            what = f"{path}: belongs to user {user_name(user)}, whose rights root does not take in Spark's processes"
+            what = (f"{path}: belongs to user {user_name(user)}, and root does not take over that user's rights in Spark's "
+                    "processes")
             raise NotAllowed(what, do=f"start Spark as that user: sudo -u '#{user}' …")
 
 
@@ -340,8 +341,8 @@ def not_permitted(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: Ite
 
 
 def _refused(path: str) -> UnwritableFile:
-    do = f"ls -ld {argument(path)}    # whose it is; run kafkalog as that user"
-    return UnwritableFile(f"{path}: no permission to write: without --dry-run nothing would be done", do=do)
+    do = f"ls -ld {argument(path)}    # shows the owner; run kafkalog as that user"
+    return UnwritableFile(f"{path}: no write permission: without --dry-run the command would fail", do=do)
 
 
 def _links(files: ReadOnlyFiles, partitions: Iterable[str]) -> dict[str, str]:
@@ -367,7 +368,8 @@ def _hold(files: Files, log_dir: str, stack: ExitStack, *, is_named: bool) -> No
             is_kafkas = is_there or is_brokers_log_dir(files, log_dir)
         fault = ownership_fault(path if is_there else log_dir)
         if fault is not None and is_named:
-            own = f"sudo -u '#{files.info(log_dir).owner}' rm {argument(path)}    # when no broker runs there; it is made again"
+            own = (f"sudo -u '#{files.info(log_dir).owner}' rm {argument(path)}    # if no broker runs there; it is created "
+                   "again")
             raise NotAllowed(fault.what, do=own if is_there else fault.do) from error
         if is_named or is_kafkas:
             raise
@@ -385,7 +387,7 @@ def _owner(files: ReadOnlyFiles, directories: Iterable[str]) -> Owner | None:
         (one, mine), (other, theirs), *_ = owned.items()
         what = (f"{mine} belongs to user {user_name(one)}, {theirs} to user {user_name(other)}; root works on the directories "
                 "of one user at a time, with that user's rights")
-        raise UsageError(what, do="name the log dirs of one user in one call, those of the other in the next")
+        raise UsageError(what, do="name the log dirs of each user in a separate call")
     return owner_of(next(iter(owned.values()))) if owned else None
 
 
@@ -396,7 +398,7 @@ def _refuse_faults(files: ReadOnlyFiles, directories: Iterable[str], links: dict
         fault = ownership_fault(real)
         if fault is not None and directory in links:
             what = f"{directory}: {LINK} to {real}, and {fault.what}"
-            raise NotAllowed(what, do=f"name {argument(real)} itself, if the link is right; else remove it")
+            raise NotAllowed(what, do=f"name {argument(real)} itself if the link is right; otherwise remove the link")
         names = [] if fault is not None else [name for name in files.plain(directory) if parse_file_name(name) is not None]
         for name in names:
             if fault is None:

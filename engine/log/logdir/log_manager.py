@@ -76,14 +76,14 @@ class MetadataLogRefused(KafkalogError):
 def refuse_metadata_log(path: str, topic: str) -> None:
     """Raise MetadataLogRefused if the partition directory at `path` is that of the cluster's metadata."""
     if topic == METADATA_TOPIC:
-        what = f"{path}: the log of the cluster's metadata: with other records a broker does not start, or forgets partitions"
-        raise MetadataLogRefused(what, do="leave it to the controllers; `kafkalog recover` mends it", path=path)
+        what = f"{path}: the cluster's metadata log: after a change a broker may not start, or forget partitions"
+        raise MetadataLogRefused(what, do="only controllers change it; `kafkalog recover` repairs it", path=path)
 
 
 def refuse_topic_name(path: str, topic: str) -> None:
     """Raise NoLogOfBrokers if no topic can be called what the partition directory at `path` says."""
     if not is_topic_name(topic):
-        what = f"{path}: no topic can have this name: letters, digits, '.', '_' and '-' are what Kafka allows"
+        what = f"{path}: not a valid topic name: Kafka allows letters, digits, '.', '_' and '-'"
         raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir", path=path)
 
 
@@ -125,14 +125,15 @@ def refuse_what_is_not_ours(files: ReadOnlyFiles, place: Place, listing: Listing
     """Raise NoLogOfBrokers where no broker of today opens the log at `place`, or where it is no log of plain files."""
     refuse_topic_name(place.path, place.name.topic)
     if are_of_07(listing.plain):
-        what = f"{place.path}: a log of Kafka 0.7, whose offsets are the places of its bytes"
-        raise NoLogOfBrokers(what, do="recover, retain, append, fetch and dump-log know such logs")
+        what = f"{place.path}: a log of Kafka 0.7, whose offsets are byte positions"
+        raise NoLogOfBrokers(what, do="use recover, retain, append, fetch or dump-log for such logs")
     for name, kind in sorted(listing.special.items()):
         if parse_file_name(name) is not None:
             path = f"{place.path}/{name}"
-            where = "" if files.exists(path) else " that leads nowhere: is a disk not mounted?"
-            what = f"{path}: {kind}{where or ', not a file: what the file held is missing'}; the partition is left as it is"
-            do = f"ls -ld {argument(path)}    # shows what is there; put the file itself at this place"
+            where = "" if files.exists(path) else " to a target that does not exist: perhaps a disk is not mounted"
+            what = (f"{path}: {kind}{where or ', not a file: the content of the file is missing'}; the partition is left "
+                    "unchanged")
+            do = f"ls -ld {argument(path)}    # shows what is there; put the file itself in its place"
             raise NoLogOfBrokers(what, do=do, path=path)
 
 
@@ -173,7 +174,7 @@ class LogManager:
         return self._configs[topic]
 
     def _overrides(self, config: LogConfig) -> dict[str, str]:
-        """What the user says goes over `config`: of all topics of a log dir the compacted ones can not be tiered."""
+        """What the user says goes over `config`: of all topics of a log dir the compacted ones cannot be tiered."""
         given = dict(self.settings.overrides)
         if config.compact and _CLEANUP_POLICY not in given:
             given.pop(_REMOTE_STORAGE, None)
@@ -262,7 +263,7 @@ class LogManager:
             policy=partial(self.policy, place.name.topic),
         )
         for name in names_07(listing.plain):
-            why = "a file of Kafka 0.7 among those of a later log: brokers ignore it, and so does this"
+            why = "a file of Kafka 0.7 among those of a later log: ignored, as by a broker"
             report.add(Action.EXPLAINED, name, why)
         return log
 
@@ -271,7 +272,7 @@ class LogManager:
         return is_log_07(self.files_of(place.log_dir), place.path)
 
     def load_07(self, place: Place, report: Report, *, clean_start: bool, files: Files | None = None) -> Log07:
-        """Open the log of 0.7 at `place`; `files` as for `load`. Raises Refused07 for one that can not be opened."""
+        """Open the log of 0.7 at `place`; `files` as for `load`. Raises Refused07 for one that cannot be opened."""
         config = config_07(self.settings.server, dict(self.settings.overrides), place.name.topic)
         return open_reported_07(
             self.files_of(place.log_dir) if files is None else files, place.path, config, report, now=self.now,

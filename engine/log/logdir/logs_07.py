@@ -108,7 +108,8 @@ def _recover(files: Files, log: Log07, report: Report) -> None:
         ends: list[int] = []
         lost = 0 if part.problem is None else _sound_behind(file, part.size, size, ends.append)
     if part.problem is None:
-        report.add(Action.RECOVERED, newest.name, "every checksum fits", offsets=(newest.start, newest.start + size), size=size)
+        report.add(Action.RECOVERED, newest.name, "every checksum is right",
+                   offsets=(newest.start, newest.start + size), size=size)
         return
     newest.recover(cut_nonsense=True)
     why = f"at byte {part.size}: {part.problem.what}"
@@ -141,28 +142,29 @@ def refuse_offsets_07(place: Place, *offsets: int | None) -> None:
     """Raise UsageError if a recovery point, log start offset or high watermark was given."""
     if any(offset is not None for offset in offsets):
         what = f"{place.path}: a log of Kafka 0.7, which keeps no recovery point, log start offset or high watermark"
-        raise UsageError(what, do="leave these options out")
+        raise UsageError(what, do="remove these options")
 
 
 def retain_07(log: Log07, report: Report, now: int) -> None:
     """Delete what is too old, then what is too much. Mirrors LogManager.cleanupLogs of 0.7.2."""
     before = {segment.path for segment in log.segments}
     gone = [(segment, "last changed more than the retention time ago") for segment in log.delete_expired(now)]
-    gone += [(segment, "the retention size is left without it") for segment in log.delete_excess(now)]
+    gone += [(segment, "the log exceeds the retention size without it") for segment in log.delete_excess(now)]
     for segment, why in gone:
         report.add(Action.REMOVED, segment.name, why, offsets=_offsets(segment), size=segment.size)
     for segment in log.segments:
         if segment.path not in before:
-            report.add(Action.CREATED, segment.name, "a log of 0.7 has one file at least", offsets=(segment.start, None))
+            report.add(Action.CREATED, segment.name, "a log of Kafka 0.7 needs at least one file",
+                       offsets=(segment.start, None))
 
 
 def explain_retention_07(log: Log07, report: Report, now: int) -> None:
     """Note every segment that is left, the oldest first, and when time lets it go."""
     for segment in log.segments:
-        by_time = f"goes by time {log.config.retention_ms} ms after its last change, {now - segment.modified_ms()} ms ago"
+        by_time = f"deletable by time {log.config.retention_ms} ms after its last change, {now - segment.modified_ms()} ms ago"
         limit = log.config.retention_size
-        by_size = "no limit of size" if limit < 0 else f"goes by size when {limit} bytes are left without it"
-        why = f"stays: {by_time}; {by_size}"
+        by_size = "no limit of size" if limit < 0 else f"deletable by size when {limit} bytes remain without it"
+        why = f"kept: {by_time}; {by_size}"
         report.add(Action.EXPLAINED, segment.name, why, offsets=_offsets(segment), size=segment.size)
 
 

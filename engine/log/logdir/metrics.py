@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_manager import LogManager
     from engine.log.report import Report
 
-_ELSEWHERE = "--metrics-textfile FILE wants a directory that is there, and that you may write to"
+_ELSEWHERE = "the directory of --metrics-textfile FILE must exist and be writable"
 _LOG = ("kafka_log_log_numlogsegments", "kafka_log_log_logstartoffset", "kafka_log_log_logendoffset", "kafka_log_log_size")
 
 
@@ -90,7 +90,7 @@ def check_textfile(files: Files, path: str) -> None:
         files.open_writable(aside, create=True).close()
         files.remove(aside)
     except UnwritableFile as error:
-        raise UnwritableFile(f"{error}: the metrics of this run were to be written there", do=_ELSEWHERE) from error
+        raise UnwritableFile(f"{error}: the metrics of this run could not be written there", do=_ELSEWHERE) from error
 
 
 def _client() -> ModuleType:
@@ -116,7 +116,7 @@ def write_textfile(
     labels = ("topic", "partition")
     about = ("segments of the log", "first offset that consumers see", "offset of the next record", "bytes of all segments")
     gauges = [Gauge(name, text, labels, registry=registry) for name, text in zip(_LOG, about, strict=True)]
-    counts = {action: Gauge(f"kafkalog_{action.value}_bytes", f"bytes that were {action.value} in this run", labels,
+    counts = {action: Gauge(f"kafkalog_{action.value}_bytes", f"bytes {action.value} in this run", labels,
                             registry=registry) for action in (Action.REMOVED, Action.TRUNCATED)}  # fmt: skip
     for report in reports:
         name = parse_partition_dir(report.directory.rpartition("/")[2])
@@ -130,10 +130,10 @@ def write_textfile(
             gauge.labels(*of).set(sum(event.size or 0 for event in report.find(action)))
     own: list[tuple[str, str, float]] = [
         ("kafka_log_logflushstats_logflushrateandtimems_count", "syncs of logs in this run", flushes.count),
-        ("kafka_log_logflushstats_logflushrateandtimems_sum", "ms that they took", flushes.seconds * 1000),
-        ("kafka_log_logmanager_offlinelogdirectorycount", "log dirs that could not be worked on", _offline(manager)),
-        ("kafkalog_errors", "what could not be done in this run", errors),
-        ("kafkalog_last_run_timestamp_seconds", "the clock of the last run", manager.now / 1000),
+        ("kafka_log_logflushstats_logflushrateandtimems_sum", "duration of these syncs in ms", flushes.seconds * 1000),
+        ("kafka_log_logmanager_offlinelogdirectorycount", "log dirs that failed", _offline(manager)),
+        ("kafkalog_errors", "errors in this run", errors),
+        ("kafkalog_last_run_timestamp_seconds", "time of the last run", manager.now / 1000),
     ]
     for metric, text, number in own:
         Gauge(metric, text, registry=registry).set(number)
@@ -146,5 +146,5 @@ def write_textfile(
 
 
 def _offline(manager: LogManager) -> int:
-    """Log dirs that can not be listed any more."""
+    """Log dirs that cannot be listed any more."""
     return sum(not manager.files_of(log_dir.path).exists(log_dir.path) for log_dir in manager.cluster.log_dirs)

@@ -45,8 +45,9 @@ class Effect(Enum):
 
     STOPS = "a broker does not start"
     OFFLINE = "a broker takes the log dir offline"
-    STRAYS = "a broker renames the directory to -stray, and the topic comes up empty"
-    LOSES_TOPICS = "a broker starts, cuts the metadata log there, and renames every partition it then does not know to -stray"
+    STRAYS = "a broker renames the directory to -stray and starts with an empty partition"
+    LOSES_TOPICS = ("a broker starts, truncates the metadata log there, and renames every partition it then does not know to "
+                    "-stray")
     WARNS = "a broker starts without it"
 
 
@@ -211,7 +212,8 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
         if not cluster.is_kraft:
             return  # such a broker makes it
         said = f"No `meta.properties` found in {log_dir.path} (have you run `kafka-storage.sh` to format the directory?)"
-        do = "copy it from another disk of this broker, with a directory.id of its own; or name partitions, not the directory"
+        do = ("copy it from another log dir of this broker and give it a directory.id of its own; or name partitions, not the "
+              "log dir")
         yield Trouble(Effect.STOPS, log_dir.path, name, said, "the file is missing", FileKind.META_PROPERTIES, do)
     elif identity is None:
         said = f"Error while reading meta.properties file {files.absolute(path)}"
@@ -220,7 +222,7 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
         yield Trouble(effect, log_dir.path, name, said, _first(faults), FileKind.META_PROPERTIES)
     elif identity.cluster_id != cluster.cluster_id:
         said = f"Invalid cluster.id in: {files.absolute(path)}. Expected {cluster.cluster_id}, but read {identity.cluster_id}"
-        do = "find out which disk belongs to which cluster; nothing of this directory fits the others"
+        do = "find out which disk belongs to which cluster; this log dir does not belong with the others"
         yield Trouble(Effect.STOPS, log_dir.path, name, said, "the log dir belongs to another cluster", None, do)
     elif identity.node_id != cluster.node_id:
         said = f"Stored node id {identity.node_id} doesn't match previous node id {cluster.node_id} in {files.absolute(path)}"
@@ -237,7 +239,7 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
         with files.open(f"{log_dir.path}/{bootstrap}") as file:
             batches = sum(batch.is_valid for batch in read_batches(file, findings.append))
         if findings or not batches:
-            what = _first(findings) if findings else "it holds no batch"
+            what = _first(findings) if findings else "it contains no batch"
             yield Trouble(Effect.STOPS, log_dir.path, bootstrap, None, what, FileKind.BOOTSTRAP_CHECKPOINT)
 
 
@@ -250,7 +252,7 @@ def _same_directory_id(cluster: Cluster, log_dir: LogDir, directory_id: str | No
     own = {path: _holds(cluster, path, directory_id) for path in (first, log_dir.path)}
     copy = first if own[first] < own[log_dir.path] else log_dir.path
     do = (f"one of the two meta.properties is a copy, likely that of {copy}: delete its line directory.id, and the broker "
-          "makes a new one at its next start")
+          "creates a new one at its next start")
     what = f"{first} has the same directory.id"
     yield Trouble(Effect.STOPS, log_dir.path, FileKind.META_PROPERTIES.value, said, what, None, do)
 
@@ -272,12 +274,12 @@ def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[Trouble]:
         do = f"mv {argument(f'{log_dir.path}/{name}')} somewhere outside of the log dir, or give Kafka a directory of its own"
         what = "the directory is not Kafka's"
         if name == STAGING:  # it may hold the only copy of partitions that were about to be replaced
-            what, do = "Spark's sink keeps there what it has not committed", undo_advice(log_dir.path)
+            what, do = "Spark's sink keeps its uncommitted writes there", undo_advice(log_dir.path)
         yield Trouble(Effect.STOPS, log_dir.path, name, said, what, None, do)
 
 
 def _failed(cluster: Cluster, log_dir: str) -> Effect:
-    """What a broker does when it can not read a file of `log_dir`: without the metadata log it can not live."""
+    """What a broker does when it cannot read a file of `log_dir`: without the metadata log it cannot live."""
     holds_metadata = cluster.metadata_dir is not None and cluster.metadata_dir.startswith(log_dir + "/")
     return Effect.STOPS if holds_metadata else Effect.OFFLINE
 
@@ -335,7 +337,8 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator
             name = f"{directory}/{FileKind.QUORUM_STATE.value}"
             yield Trouble(Effect.STOPS, place.log_dir, name, said, _first(findings), FileKind.QUORUM_STATE)
     for one in nameless(files, place.path, names):
-        yield Trouble(Effect.STOPS, place.log_dir, f"{directory}/{one.name}", one.said, "the name holds no offset", one.kind)
+        yield Trouble(Effect.STOPS, place.log_dir, f"{directory}/{one.name}", one.said, "the file name contains no "
+                                                                                        "offset", one.kind)
     snapshots = [name for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value) and offset_of(name) is not None]
     if snapshots:  # names have 20 digits; a broker reads the latest, and others only where that one is corrupt
         latest = max(snapshots)
@@ -385,17 +388,17 @@ def _stray(files: ReadOnlyFiles, cluster: Cluster, place: Place, topic_id: str) 
     replicas = () if topic is None else topic.replicas.get(place.name.partition, ())
     if not replicas:
         said = f"Found stray log dir {log}: the topicId {topic_id} does not exist in the metadata image."
-        do = "was the topic deleted, or is this the disk of another cluster?"
-        what = "the metadata know no such topic"
+        do = "check whether the topic was deleted, or whether this is a disk of another cluster"
+        what = "the metadata log has no such topic"
         if topic is not None:
             do = f"its topic has {len(topic.replicas)} partitions: move the directory out of the log dir"
-            what = "the metadata know no such partition of the topic"
+            what = "the metadata log has no such partition of the topic"
         return Trouble(Effect.STRAYS, place.log_dir, name, said, what, None, do)
     if cluster.node_id is not None and cluster.node_id not in replicas:
         said = (f"Found stray log dir {log}: the current replica assignment {list(replicas)} does not contain the local "
                 f"brokerId {cluster.node_id}.")
-        return Trouble(Effect.STRAYS, place.log_dir, name, said, "other brokers hold the partition", None,
-                       "nothing, if the replica was moved away")
+        return Trouble(Effect.STRAYS, place.log_dir, name, said, "the partition is assigned to other brokers", None,
+                       "nothing to do if the replica was moved")
     return None
 
 
@@ -422,7 +425,7 @@ def _which(cluster: Cluster, first: Place, second: Place) -> str:
         for keep, other in ((first, second), (second, first)):
             identity = cluster.identities.get(keep.log_dir)
             if identity is not None and identity.directory_id == holder is not None:
-                return f"the metadata assign the partition to {keep.log_dir}: move {other.path} out of its log dir"
+                return f"the metadata log assigns the partition to {keep.log_dir}: move {other.path} out of its log dir"
     return f"compare both with `kafkalog verify`, then move one out of its log dir: {first.path} or {second.path}"
 
 
@@ -435,9 +438,9 @@ def _metadata(cluster: Cluster) -> Iterator[Trouble]:
     strays = [one for log_dir in cluster.log_dirs for one in log_dir.partitions()
               if one.name.topic not in names and one.name.topic != METADATA_TOPIC]
     said = f"Corruption found in segment {proof.segment}, truncating to offset {proof.offset}"
-    what = (f"{proof.what}; {proof.lost_batches} sound batches behind it would go, and {len(strays)} partition directories "
-            "would be renamed to -stray")
-    do = "get the metadata log from another controller, or go on with --accept-metadata-loss"
+    what = (f"{proof.what}; {proof.lost_batches} sound batches after it would be deleted, and {len(strays)} partition "
+            "directories would be renamed to -stray")
+    do = "copy the metadata log from another controller, or continue with --accept-metadata-loss"
     yield Trouble(Effect.LOSES_TOPICS, place.log_dir, f"{METADATA_DIR}/{proof.file}", said, what, None, do)
 
 

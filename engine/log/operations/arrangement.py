@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 # offsets that a seam costs, a gap, batches that run backwards or lie below the base offset of their file: what damage leaves
 _BREAK = 8
-_AFTER_END = "their offsets lie after the end of the log, and batches of lower offsets follow them"
-_BEFORE_START = "their offsets lie before the start of the log, and batches of higher offsets precede them"
+_AFTER_END = "their offsets are after the end of the log, and batches with lower offsets follow them"
+_BEFORE_START = "their offsets are before the start of the log, and batches with higher offsets precede them"
 
 
 class Part(NamedTuple):
@@ -315,7 +315,7 @@ def _refused(chain: _Chain, batch: Batch, rival: _Chain, other: Batch) -> Droppe
     if batch.identity == other.identity:
         return Dropped(part, "", rival.base, is_copy=True)
     sizes = rival.end_offset - rival.first_offset, chain.end_offset - chain.first_offset
-    evidence = ["in a row of {} offsets without a gap, against {}".format(*sizes)]
+    evidence = ["in a run of {} offsets without a gap, against {}".format(*sizes)]
     if batch.leader_epoch != other.leader_epoch:
         evidence.append(f"of leader epoch {other.leader_epoch}, not {batch.leader_epoch}")
     if (batch.producer_id, batch.producer_epoch) != (other.producer_id, other.producer_epoch):

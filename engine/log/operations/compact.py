@@ -79,11 +79,11 @@ class CleanerMetrics:
         yield _MANAGER + "max_dirty_percent", "of the dirtiest log, before this run", {}, int(100 * self._dirtiest)
         for log_dir, (partitions, size) in sorted(self._uncleanable.items()):
             labels = {"logDirectory": log_dir}
-            yield _MANAGER + "uncleanable_partitions_count", "logs that can not be cleaned", labels, partitions
+            yield _MANAGER + "uncleanable_partitions_count", "logs that cannot be cleaned", labels, partitions
             yield _MANAGER + "uncleanable_bytes", "their size", labels, size
 
 
-_ROOM = "free some space; --jobs 1 and a smaller --config segment.bytes=N need less of it at a time"
+_ROOM = "free some space; --jobs 1 and a smaller --config segment.bytes=N need less space at a time"
 
 
 class LogCompactor:
@@ -132,14 +132,14 @@ class LogCompactor:
         return told
 
     def work(self, log: UnifiedLog) -> None:
-        """Compact one open log, whose high watermark is set. What can not be cleaned is noted in its report."""
+        """Compact one open log, whose high watermark is set. What cannot be cleaned is noted in its report."""
         checkpoint, options = CleanerCheckpoint(log.local_log.files, log.directory, self._checkpoint_of), self._options
         if options.first_dirty_offset is None:
             with self._checkpoint_lock:
                 options = replace(options, first_dirty_offset=checkpoint.read())
             if checkpoint.fault is not None:
                 log.report.add(
-                    Action.EXPLAINED, "", f"{checkpoint.fault}; as for a broker, nothing counts as clean",
+                    Action.EXPLAINED, "", f"{checkpoint.fault}; the whole log counts as dirty, as for a broker",
                     severity=Severity.WARNING,
                 )  # fmt: skip
         on_share = partial(self.on_share, log.directory)
@@ -164,8 +164,8 @@ class LogCompactor:
             log.report.add(Action.REFUSED, "", f"{_how_far(log, error)}: {error}; {error.do}", severity=Severity.ERROR)
             self.metrics.note_uncleanable(log)
         except IndexFull as error:
-            do = "--config segment.index.bytes=N with a larger N, or a larger index.interval.bytes, lets it go on"
-            what = f"not compacted to the end, what is left is as it was: the index of a new segment has no room: {error}; {do}"
+            do = "use a larger --config segment.index.bytes=N or index.interval.bytes=N"
+            what = f"not compacted to the end, the rest is unchanged: the index of a new segment is full: {error}; {do}"
             log.report.add(Action.REFUSED, "", what, severity=Severity.ERROR)
             self.metrics.note_uncleanable(log)
         except UnwritableFile as error:
@@ -185,7 +185,7 @@ class LogCompactor:
 def _how_far(log: UnifiedLog, error: Uncleanable) -> str:
     """What became of a log with damage in it, in words."""
     if error.cleaned_below is not None:
-        return f"not compacted from offset {error.cleaned_below} on, where it is as before this round"
+        return f"not compacted from offset {error.cleaned_below} on; that part is unchanged"
     if any(event.action is Action.COMPACTED for event in log.report.events):
-        return "not compacted further, left as it is"
-    return "not compacted, left as it is"
+        return "not compacted further, the rest is unchanged"
+    return "not compacted, unchanged"

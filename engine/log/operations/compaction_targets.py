@@ -33,7 +33,7 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
     """The log dir with only the partitions to be taken, the dirtiest first; one that was not named as a whole as it is.
 
     min_ratio  None: as the topic's settings say
-    One that can not be looked at is taken, the last of all: the work on it tells why, and the others are done.
+    One that cannot be looked at is taken, the last of all: the work on it tells why, and the others are done.
     """
     if not log_dir.is_whole:
         return log_dir
@@ -64,17 +64,17 @@ def why_none(manager: LogManager, log_dir: LogDir, which: Which) -> str:
     """Why `dirtiest_first` takes nothing of a log dir, and what to do."""
     partitions, count = log_dir.partitions(PartitionKind.PLAIN), len(compacted(manager, log_dir))
     if not partitions:
-        return "there is no partition in it"
+        return "it contains no partition"
     if count:
-        share = f"{count} of {len(partitions)} partitions are of compacted topics"
+        share = f"{count} of {len(partitions)} partitions belong to compacted topics"
         if which is Which.DIRTY:
-            return f"{share}, and none has anything dirty besides its active segment"
-        return f"{share}, and none is dirty enough; --explain tells more, --force takes all that are dirty at all"
-    what = f"none of {len(partitions)} partitions is of a compacted topic"
+            return f"{share}, and none has dirty records before its active segment"
+        return f"{share}, and none is dirty enough; --explain shows why, --force takes all that are dirty at all"
+    what = f"none of {len(partitions)} partitions belongs to a compacted topic"
     if manager.cluster.metadata is not None:
         return what
-    return (f"{what}, as far as is known: settings of topics stand in the metadata log, which is not in the log dirs that were "
-            "named; name its log dir too, or a partition with --config cleanup.policy=compact")
+    return (f"{what}, as far as known: the topic settings are in the metadata log, which is in none of the given log dirs; "
+            "name its log dir too, or a partition with --config cleanup.policy=compact")
 
 
 def cleanable_ratio_at_most(files: ReadOnlyFiles, place: Place, first_dirty_offset: int) -> float:

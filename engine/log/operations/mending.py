@@ -91,7 +91,7 @@ def settle_topic_id(
         there = decode_partition_metadata(read_identity(files, path), path).value
         if wanted is not None and (there is None or there.topic_id != wanted):
             what = f"{path}: holds {'no id' if there is None else there.topic_id}, not {wanted}"
-            raise UsageError(what, do="leave --topic-id out; kafkalog recover mends the file where it is damaged")
+            raise UsageError(what, do="remove --topic-id; kafkalog recover repairs the file if it is damaged")
         return
     if wanted is None and not is_new:
         return
@@ -103,12 +103,12 @@ def settle_topic_id(
         wanted, source = known, where
     is_unknown = cluster.metadata is not None and not cluster.metadata.findings and cluster.metadata.by_name(topic) is None
     if wanted is None:
-        why = f"the metadata log knows no topic {topic}" if is_unknown else f"nothing on this disk tells the id of {topic}"
-        what = f"{_NAME} was not written: {why}; a broker renames the directory to -stray without it"
-        report.add(Action.EXPLAINED, "", f"{what}: give --topic-id when the topic exists")
+        why = f"the metadata log has no topic {topic}" if is_unknown else f"the id of topic {topic} is nowhere on this disk"
+        what = f"{_NAME} was not written: {why}; without it a broker renames the directory to -stray"
+        report.add(Action.EXPLAINED, "", f"{what}: use --topic-id if the topic exists")
         return
     write_topic_id(files, path, wanted)
-    stray = "; the metadata log knows no such topic: a broker renames the directory to -stray" if is_unknown else ""
+    stray = "; the metadata log has no such topic: a broker renames the directory to -stray" if is_unknown else ""
     report.add(Action.CREATED, _NAME, f"the topic's id {wanted} comes from {source}{stray}")
 
 
@@ -136,7 +136,7 @@ def mend(manager: LogManager, trouble: Trouble, report: Report) -> bool:
     why = f"{trouble.effect.value}: {trouble.what if trouble.said is None else f'{trouble.said} ({trouble.what})'}"
     if mended is None:
         severity = Severity.WARNING if trouble.effect is Effect.WARNS else Severity.ERROR
-        report.add(Action.REFUSED, shown, f"{why} - {trouble.do or 'nothing on the disk tells what it held'}",
+        report.add(Action.REFUSED, shown, f"{why} - {trouble.do or 'its content is nowhere else on the disk'}",
                    severity=severity)
         return False
     action, how = mended
@@ -167,7 +167,7 @@ def _mend_epochs(manager: LogManager, trouble: Trouble, shown: str, report: Repo
     open_leader_epochs(manager.files_of(trouble.log_dir), own.directory, own, tiering, is_start_lost=is_start_lost)
     why = f"{trouble.effect.value}: {trouble.said}"
     for event in own.events:
-        how = f"made anew from the batches; {why}"
+        how = f"rebuilt from the batches; {why}"
         report.events.append(event._replace(path=shown, reason=how))
 
 
@@ -198,9 +198,9 @@ def _mend_checkpoint(files: Files, trouble: Trouble) -> tuple[Action, str]:
                  and files.exists(f"{trouble.log_dir}/{entry.topic}-{entry.partition}")]
         if sound:
             replace(files, trouble.path, [encode_offset_checkpoint(sound)])
-            return Action.REBUILT, f"{len(sound)} lines that make sense are kept"
+            return Action.REBUILT, f"{len(sound)} valid lines are kept"
     _remove(files, trouble.path)
-    return Action.REMOVED, "no line of it can be trusted"
+    return Action.REMOVED, "none of its lines is valid"
 
 
 def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
@@ -208,11 +208,11 @@ def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Ac
     topic_id, source = find_topic_id(files, cluster, place)
     own = _before_zeros(files, trouble.path)
     if own is not None and (topic_id is None or source != cluster.metadata_dir):
-        topic_id, source = own, "it, before the zeros of a write that was cut off"
+        topic_id, source = own, "it, before the zeros of an unfinished write"
     if topic_id is None:
         return None
     write_topic_id(files, trouble.path, topic_id)
-    return Action.REBUILT, f"the topic's id {topic_id} stands in {source}"
+    return Action.REBUILT, f"the topic's id {topic_id} is in {source}"
 
 
 def _before_zeros(files: Files, path: str) -> str | None:
@@ -234,7 +234,7 @@ def _mend_identity(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Ac
     text = f"#\n{node}\ncluster.id={cluster.cluster_id}\n"
     replace(files, trouble.path, [text.encode()])
     from_metadata = "" if directory_id is None else ", the directory's own id from the metadata log"
-    return Action.REBUILT, f"cluster and broker stand in the other log dirs{from_metadata}"
+    return Action.REBUILT, f"cluster and broker are those of the other log dirs{from_metadata}"
 
 
 def _directory_id(cluster: Cluster, log_dir: str) -> str | None:
@@ -264,4 +264,4 @@ def _mend_bootstrap(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[A
                 replace(files, trouble.path, [file.read(0, file.size())])
                 return Action.REBUILT, f"copied from {path}"
     _remove(files, trouble.path)
-    return Action.REMOVED, "it is only needed while the metadata log is empty"
+    return Action.REMOVED, "a broker needs it only while the metadata log is empty"

@@ -43,7 +43,7 @@ def work_on(load: Callable[[bool], UnifiedLog], clean_start: bool, work: Callabl
     except REPAIRABLE as error:
         if not clean_start:
             raise
-        reason = f"a broker would fail at this work: {error}"
+        reason = f"a broker would fail here: {error}"
         log.report.add(Action.REBUILT, "", reason, severity=Severity.WARNING)
     return _worked(load(False), work)
 
@@ -127,5 +127,5 @@ def _remove(disk: Files, directory: str, planned: Event, report: Report) -> None
     for name in _NAMES:
         disk.remove(f"{directory}/{name(int(planned.path[:20]))}")
     disk.sync_directory(directory)
-    why = "among the oldest of all, to free space: before the log was opened, for which the disk had no room"
+    why = "one of the oldest segments, deleted to free space before the log was opened, because the disk was full"
     report.events.append(planned._replace(reason=why))

@@ -126,8 +126,8 @@ def _say_what_nothing_keeps(manager: LogManager, place: Place, standing: Standin
         is_brokers_log_dir(files, place.log_dir) or _keeps_log_starts(files, place.log_dir)
     ):
         start, name = standing.log_start_offset, FileKind.LOG_START_CHECKPOINT.value
-        why = (f"offset {start} lies within the first segment, and no {name} beside the partition keeps it, as in a broker's "
-               f"log dir: what opens the log next has to be told, as with --log-start-offset {start}")
+        why = (f"offset {start} is inside the first segment, and there is no {name} beside the partition that records it: "
+               f"give it to the next command with --log-start-offset {start}")
         report.add(Action.EXPLAINED, "", why, offsets=(start, None))
 
 
@@ -438,11 +438,12 @@ def _refuse_lost_end(place: Place, options: OperationOptions, evidence: Evidence
         report.events += found.events
     elif found.events:
         first, last = found.events[0], found.events[-1]
-        what = (f"{place.path}: offsets {first.first_offset} to {(last.end_offset or 0) - 1} were lost before, and opening it "
-                f"would remove the proof: {first.reason}")
+        what = (f"{place.path}: offsets {first.first_offset} to {(last.end_offset or 0) - 1} were lost before, and opening "
+                f"the log would remove the evidence: {first.reason}")
         # only the recovery of the log dir corrects its checkpoints
         target = place.log_dir if any(parent_of(claim.path) == place.log_dir for claim in claims) else place.path
-        do = f"kafkalog recover --dry-run {argument(target)}    # reports what is missing; what it removes, it keeps"
+        do = (f"kafkalog recover --dry-run {argument(target)}    # reports what is missing; removed files are kept in a "
+              "quarantine")
         raise LogDamaged(what, do=do, path=place.path)
 
 
@@ -454,7 +455,7 @@ def _refuse_losses(place: Place, rehearsal: Report, options: OperationOptions) -
         what = f"{place.path}: opening it would lose records: {first.action.value} {first.path} - {first.reason}"
         given = {"--recovery-point": options.recovery_point, "--log-start-offset": options.log_start_offset}
         same = "".join(f"{name} {offset} " for name, offset in given.items() if offset is not None)
-        do = f"kafkalog recover --dry-run {same}{argument(place.path)}    # what it cuts, it keeps in a quarantine"
+        do = f"kafkalog recover --dry-run {same}{argument(place.path)}    # truncated bytes are kept in a quarantine"
         raise LogDamaged(what, do=do)
 
 

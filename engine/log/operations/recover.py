@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 OPERATION = "recover"
 _LOOKS = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED)  # that change nothing
 _NOT_RECOVERED = "a partition could not be recovered"
-_TRIPPED = "a broker still trips over what is named above"
+_TRIPPED = "a broker still stops at the problems reported above"
 
 
 class StartBeyondEnd(KafkalogError):
@@ -88,7 +88,7 @@ class Recovery:
     clean       log dirs that were stopped cleanly and that are left as they are, marker included
     proven      what is reported of their places
     markers     by log dir, its clean shutdown marker, once it is removed
-    unproven    by log dir, why it can not be marked as clean        incomplete  log dirs where records were lost before
+    unproven    by log dir, why it cannot be marked as clean        incomplete  log dirs where records were lost before
     lossy       log dirs where records were lost, before or now
     left_alone  log dirs with a partition that was refused before anything of it was changed
     is_refused  a damaged metadata log stops everything
@@ -117,7 +117,7 @@ class Recovery:
             if action is Action.REFUSED and not is_failed:
                 self.unproven[place.log_dir] = _TRIPPED
             elif leaves_doubt(action, severity):
-                self.unproven.setdefault(place.log_dir, f"{place.path}: something is left that is wrong")
+                self.unproven.setdefault(place.log_dir, f"{place.path}: problems are left")
             elif action is Action.MISSING:
                 self.incomplete.add(place.log_dir)
             if severity is Severity.ERROR or action is Action.MISSING:
@@ -130,7 +130,7 @@ def recover(
 ) -> Iterator[Report]:
     """Recover everything in the manager's log dirs, and report as it goes. `progress` is called behind each partition.
 
-    What can not be done goes to `errors`, and the next partition follows. A damaged metadata log stops everything.
+    What cannot be done goes to `errors`, and the next partition follows. A damaged metadata log stops everything.
     Log dirs that were named as a whole also get their small files mended and their checkpoints written. Partitions of a log
     dir with a clean shutdown marker are first recovered in memory; if nothing is wrong, all of it stays as it is. Else the
     marker is removed before the first change; it comes back where only partitions were named, and nothing is left that is
@@ -247,7 +247,8 @@ def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDi
     marker = take_marker(manager, log_dir)
     if log_dir.is_whole and marker is not None and not options.mark_clean:
         report.add(Action.REMOVED, FileKind.CLEAN_SHUTDOWN.value,
-                   "a broker recovers the log dir at its next start; --mark-clean writes it once every log is proven")
+                   "so that a broker recovers the log dir at its next start; --mark-clean writes it if every log is proven "
+                   "sound")
     return marker
 
 
@@ -370,16 +371,17 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
     first, end, size = found
     first = max(first, start_in_epochs(manager.files_of(place.log_dir), place.path, end))
     name = FileKind.LOG_START_CHECKPOINT.value
-    what = f"{name} says that the log begins at offset {start}, and it ends before {end}: a broker deletes all of it"
+    what = f"{name} has log start offset {start}, after the log end {end}: a broker deletes the whole log"
     if options.start_beyond_end != "keep":
         why = f"{what}, {size} bytes of offsets {first} to {end - 1}"
         raise StartBeyondEnd(f"{place.path}: {why}", path=place.path,
-                             do="--start-beyond-end keep keeps the log, --start-beyond-end delete does as the broker")
+                             do="--start-beyond-end keep keeps the log, --start-beyond-end delete deletes it as the broker "
+                                "does")
     if any(log_dir.is_whole and log_dir.path == place.log_dir for log_dir in manager.cluster.log_dirs):
-        why = f"{what}; the log is kept and begins at offset {first} again, and the checkpoint is corrected"
+        why = f"{what}; the log is kept and begins at offset {first} again; the checkpoint is corrected"
         report.add(Action.REBUILT, "", why, offsets=(first, end), size=size, severity=Severity.WARNING)
     else:
-        why = f"{what}; the log is kept, but the checkpoint still says so: name the log dir, not the partition"
+        why = f"{what}; the log is kept, but the checkpoint is not corrected: name the log dir, not the partition"
         report.add(Action.KEPT, "", why, offsets=(first, end), size=size, severity=Severity.ERROR)
     return first
 
@@ -452,8 +454,8 @@ def _one_07(manager: LogManager, options: RecoverOptions, place: Place) -> Repor
     """A log of 0.7. Its offsets are places in its files: no byte can go from between others."""
     refuse_offsets_07(place, options.recovery_point, options.log_start_offset)
     if options.salvage:
-        what = f"{place.path}: a log of Kafka 0.7, whose offsets are the places of its bytes: damage can not be taken out of it"
-        raise UsageError(what, do="leave --salvage out")
+        what = f"{place.path}: a log of Kafka 0.7, whose offsets are byte positions: damage inside it cannot be removed"
+        raise UsageError(what, do="remove --salvage")
     report = Report(place.path, OPERATION)
     manager.load_07(place, report, clean_start=options.clean_start and not options.mark_clean).close()
     return report
@@ -465,16 +467,16 @@ def _mark(
     """Mark the log dir as cleanly stopped, unless something of it is `unproven`."""
     report = Report(log_dir.path, OPERATION)
     name = FileKind.CLEAN_SHUTDOWN.value
-    why = unproven or ("with --clean-start nothing is proven" if options.clean_start else None)
+    why = unproven or ("with --clean-start nothing is checked" if options.clean_start else None)
     if why is not None:
         report.add(Action.REFUSED, name, f"the log dir is not marked as cleanly stopped: {why}", severity=Severity.ERROR)
     elif log_dir.path in recovery.clean:
-        report.add(Action.EXPLAINED, name, "every log is proven, and nothing was changed: the marker stays as it was")
+        report.add(Action.EXPLAINED, name, "every log is proven sound, and nothing was changed: the marker is unchanged")
     else:
         # without the epoch of the broker that stopped here the controller is told none, and so nothing false (KIP-966)
         marker = recovery.markers.get(log_dir.path, Marker(b""))
         new = marker._replace(modified_ns=None)
         put_marker(manager, log_dir, new._replace(content=b"") if log_dir.path in recovery.lossy else new)
-        but = ", but for the offsets that are missing" if log_dir.path in recovery.incomplete else ""
-        report.add(Action.CREATED, name, f"every log is proven{but}: a broker skips its recovery")
+        but = ", except for the missing offsets" if log_dir.path in recovery.incomplete else ""
+        report.add(Action.CREATED, name, f"every log is proven sound{but}: a broker skips recovery")
     return report

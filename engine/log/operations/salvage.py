@@ -230,7 +230,7 @@ class _Notes:
             name, source = log_file_name(base), self._sources[base]
             segment = by_name.get(base)
             if segment is not None and segment.base != base:
-                self._report.add(Action.RENAMED, name, "its name does not fit: its first batch begins at offset "
+                self._report.add(Action.RENAMED, name, "its name is wrong: its first batch begins at offset "
                                  f"{segment.first_offset}, and the log before it ends at {self._end_before(segment.base)}",
                                  to=log_file_name(segment.base), severity=Severity.WARNING)
             self._note_damage(name, source)
@@ -238,7 +238,7 @@ class _Notes:
                 if one.part.base == base:
                     self._note_dropped(name, one)
             if segment is None:
-                self._report.add(Action.REMOVED, name, "none of its batches stays in this file", size=source.size,
+                self._report.add(Action.REMOVED, name, "none of its batches remains in this file", size=source.size,
                                  severity=Severity.WARNING)
             else:
                 self._note_parts(name, segment)
@@ -247,7 +247,7 @@ class _Notes:
         return max((end for first, end in self._kept if first < base), default=0)
 
     def _note_damage(self, name: str, source: _Source) -> None:
-        """Report the bytes that belong to no sound batch, with the offsets that are missing there."""
+        """Report the bytes outside of sound batches, with the offsets that are missing there."""
         following = min((base for base in self._sources if base > source.base), default=None)
         at, offset = 0, source.base
         holes: list[tuple[int, int, int]] = []  # bytes, and the offset that is next there
@@ -278,7 +278,7 @@ class _Notes:
         self, name: str, source: _Source, positions: tuple[int, int], offsets: tuple[int, int | None]
     ) -> None:
         first, end = self._missing(*offsets)
-        why = "bytes that belong to no sound batch" + ("; no offset is missing there" if first is None else "")
+        why = "bytes outside of sound batches" + ("; no offset is missing there" if first is None else "")
         if positions[1] == source.size and source.gave_up is not None:
             why += searched_up_to(source.gave_up)
         elif first is not None:
@@ -302,10 +302,10 @@ class _Notes:
         if dropped.rival is None:
             why = f"sound batches dropped: {dropped.reason}; no checksum covers base offsets"
         elif dropped.is_copy:
-            why = f"sound batches dropped: {self._place(dropped.rival, run, name)} holds the same ones"
+            why = f"sound batches dropped: {self._place(dropped.rival, run, name)} contains the same batches"
         else:
             place = self._place(dropped.rival, run, name)
-            why = f"sound batches dropped: {place} holds other ones with these offsets, {dropped.reason}"
+            why = f"sound batches dropped: {place} contains other batches with these offsets, {dropped.reason}"
         self._report.add(Action.SALVAGED, name, why, offsets=(run.first_offset, run.end_offset), records=run.records,
                          size=run.end - run.start, severity=Severity.WARNING if dropped.is_copy else Severity.ERROR)
 
@@ -322,8 +322,8 @@ class _Notes:
             run = part.run
             offsets, size = (run.first_offset, run.end_offset), run.end - run.start
             if run.restored_from is not None:
-                why = (f"its base offset {run.restored_from} does not fit between its neighbours: it is {run.first_offset} "
-                       "again, the only one that does and differs in one bit")
+                why = (f"its base offset {run.restored_from} does not fit between the batches around it: restored to "
+                       "{run.first_offset}, the only value that fits and differs in one bit")
                 self._report.add(Action.SALVAGED, name, why, offsets=offsets, records=run.records, size=size,
                                  severity=Severity.WARNING)
             if part.base != segment.named:
@@ -331,7 +331,8 @@ class _Notes:
                                  "order of their offsets", offsets=offsets, records=run.records, size=size,
                                  severity=Severity.WARNING)
             elif run.start < place:
-                self._report.add(Action.SALVAGED, name, "sound batches put back in the order of their offsets: they stood "
-                                 "after later ones", offsets=offsets, records=run.records, size=size, severity=Severity.WARNING)
+                self._report.add(Action.SALVAGED, name, "sound batches moved into the order of their offsets: they were "
+                                 "after batches with higher offsets", offsets=offsets, records=run.records, size=size,
+                                 severity=Severity.WARNING)
             else:
                 place = run.end

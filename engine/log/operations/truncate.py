@@ -34,7 +34,7 @@ class LogTruncator:
         """
         first = log.segments.base_offsets[0]
         if log.is_tiered and log.log_start_offset < first and (self._fully or 0 <= self._target < first):
-            what = f"{log.directory}: records before offset {first} are in remote storage, and this would make them unreadable"
+            what = f"{log.directory}: records before offset {first} are in remote storage and would become unreadable"
             raise OffsetOutOfRange(what, do=f"--to {first} without --fully keeps them", path=log.directory)
         if self._target >= 0 and (self._fully or self._target < log.log_end_offset):
             self._forget_clean(log)
@@ -62,7 +62,8 @@ class LogTruncator:
         with self._checkpoints:
             before = lower_checkpoints(files, parent_of(log.directory), {key: end})
         if key in before:
-            log.report.add(Action.MOVED, "", f"{FileKind.REPLICATION_CHECKPOINT.value}: the high watermark is the log end now",
+            log.report.add(Action.MOVED, "", f"{FileKind.REPLICATION_CHECKPOINT.value}: the high watermark is set to the log "
+                                             "end",
                            offsets=(before[key], end))
 
     def _kept(self, log: UnifiedLog) -> LogSegment | None:
@@ -81,4 +82,4 @@ class LogTruncator:
             said = CleanerCheckpoint(files, log.directory).lower(files, active)
         if said is not None:
             name = FileKind.CLEANER_CHECKPOINT.value
-            log.report.add(Action.MOVED, "", f"{name}: what comes from here on is not clean", offsets=(said, active))
+            log.report.add(Action.MOVED, "", f"{name}: the log is dirty from here on", offsets=(said, active))

@@ -111,8 +111,8 @@ class LocalLog:
         active = self.segments.active_segment
         if new_offset in self.segments:
             if active.base_offset != new_offset or active.size:
-                raise RollRefused(f"{self.directory}: a segment at offset {new_offset} exists already")
-            segment = self.create_and_delete_segment(new_offset, active, "empty, rolled onto its own offset")
+                raise RollRefused(f"{self.directory}: a segment at offset {new_offset} already exists")
+            segment = self.create_and_delete_segment(new_offset, active, "empty; the new segment has the same offset")
         elif new_offset < active.base_offset:
             where = f"offset {new_offset} lies below the active segment's base {active.base_offset}"
             raise RollRefused(f"{self.directory}: {where}")
@@ -120,7 +120,7 @@ class LocalLog:
             for name in SEGMENT_FILES:
                 if self.files.exists(self.path(name(new_offset))):
                     self.files.remove(self.path(name(new_offset)))
-                    self.report.add(Action.REMOVED, name(new_offset), "stood in the way of the new segment")
+                    self.report.add(Action.REMOVED, name(new_offset), "it had the name of the new segment")
             active.on_become_inactive_segment()
             active.flush()  # first, and its name too: a new segment behind what is lost would leave a hole
             active.release_log()
@@ -153,9 +153,10 @@ class LocalLog:
             extent = segment.extent()
             if extent.sound is not None and extent.contradicts(base, end):
                 first, behind = extent.sound
-                what = (f"{segment.log_path}: its sound batches hold offsets {first} to {behind - 1}, by the names of "
-                        f"segments it begins at {base} and ends before {end}: nothing is deleted or cut by such a name")
-                do = f"kafkalog recover --full {argument(self.directory)}    # reads all of it; what it removes, it keeps"
+                what = (f"{segment.log_path}: its sound batches hold offsets {first} to {behind - 1}, but the segment "
+                        f"names say {base} to {end}: with wrong names nothing is deleted or truncated")
+                do = (f"kafkalog recover --full {argument(self.directory)}    # reads the whole log; removed bytes are kept in "
+                      "a quarantine")
                 raise LogDamaged(what, do=do, path=self.directory)
 
     def _extent(self, segment: LogSegment) -> Extent:

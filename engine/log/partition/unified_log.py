@@ -244,14 +244,14 @@ class UnifiedLog:
         if new_log_start_offset > self.high_watermark:
             limit = f"it is larger than the high watermark {self.high_watermark}"
             raise OffsetOutOfRange(
-                f"{self.directory}: the log start offset can not become {new_log_start_offset}: {limit}"
+                f"{self.directory}: cannot set the log start offset to {new_log_start_offset}: {limit}"
             )
         if new_log_start_offset <= self.log_start_offset:
             return False
         old = self.log_start_offset
         self.log_start_offset = new_log_start_offset
         self._follow_local_log_start_offset()
-        remote = "; the leader deletes segments below it in remote storage" if self.is_tiered else ""
+        remote = "; the leader deletes segments before it in remote storage" if self.is_tiered else ""
         self.report.add(Action.MOVED, "", f"log start offset: {reason}{remote}", offsets=(old, new_log_start_offset))
         self.leader_epoch_cache.truncate_from_start(new_log_start_offset)
         self.producer_state.on_log_start_offset_incremented(new_log_start_offset)
@@ -287,7 +287,7 @@ class UnifiedLog:
         end = self.segments.active_segment.read_next_offset()
         self._cut = (target_offset, end)
         if end < target_offset:
-            why = f"the last batch ends here, not at {target_offset}: batches go as a whole; a starting broker goes on here"
+            why = f"the last batch ends here, not at {target_offset}: only whole batches are truncated; a broker continues here"
             self.report.add(Action.MOVED, "", why, offsets=(end, None))
         return True
 
@@ -306,7 +306,7 @@ class UnifiedLog:
 
     def _refuse_negative(self, offset: int) -> None:
         if offset < 0:
-            raise OffsetOutOfRange(f"{self.directory}: can not be truncated to the negative offset {offset}")
+            raise OffsetOutOfRange(f"{self.directory}: cannot be truncated to the negative offset {offset}")
 
     def _rebuild_producer_state(self, last_offset: int) -> None:
         rebuild_producer_state(self.producer_state, self.segments, self.log_start_offset, last_offset, now=self.now,
@@ -330,7 +330,7 @@ class UnifiedLog:
                 chosen.pop()
         if chosen:
             left = self.segments.higher_segment(chosen[-1].base_offset)
-            assert left is not None, "a segment was rolled where all others go"
+            assert left is not None, "created because all other segments are deleted"
             if not self.is_tiered:
                 self.maybe_increment_log_start_offset(left.base_offset, "segments are deleted")
             self.local_log.remove_and_delete_segments(chosen, reasons)

@@ -259,10 +259,11 @@ class ProducerCheck:
                 is_incomplete = True
         for offset, (position, txn) in entries.items():
             if offset in self._committed:
-                what = f"producer {txn.producer_id} committed at offset {offset}: not harmless, its records are hidden"
+                what = (f"producer {txn.producer_id} committed at offset {offset}: not harmless, read_committed consumers do "
+                        "not see its records")
                 findings.add("txnindex-mismatch", what, position, offset)
             elif self._knows_all or offset > self._end:
-                what = f"no abort marker of producer {txn.producer_id} stands at offset {offset}"
+                what = f"no abort marker of producer {txn.producer_id} at offset {offset}"
                 findings.add("txnindex-mismatch", what, position, offset)
         return is_incomplete
 
@@ -319,7 +320,7 @@ class ProducerCheck:
         found = self._producers.find(said.producer_id)
         if found is None:
             if self._knows_all or (said.last_offset >= before and not self._has_holes):
-                return f"last offset {said.last_offset}, no batch of it is there"
+                return f"last offset {said.last_offset}, but it has no batch there"
             return None
         seen, marker_offset = found
         if said.last_offset == marker_offset >= 0 and said.offset_delta == 0:
@@ -327,11 +328,11 @@ class ProducerCheck:
         # one that was silent for long is forgotten, and what comes then is all that is known of it; it may be in a gap
         is_marker_alone = said.last_offset == said.last_sequence == -1 and (marker_offset > seen.last_offset or self._has_holes)
         if seen.last_offset > said.last_offset and not is_marker_alone:
-            return f"last offset {said.last_offset}, its last batch before ends at {seen.last_offset}"
+            return f"last offset {said.last_offset}, but its last batch before that ends at {seen.last_offset}"
         if seen.last_offset < said.last_offset:
             if self._has_holes or said.last_offset < before:
                 return None
-            return f"last offset {said.last_offset}, its last batch before ends at {seen.last_offset}"
+            return f"last offset {said.last_offset}, but its last batch before that ends at {seen.last_offset}"
         for name in ("last_sequence", "offset_delta", "producer_epoch", "coordinator_epoch", "timestamp"):
             value, right = getattr(said, name), getattr(seen, name)
             if is_marker_alone and name in ("last_sequence", "offset_delta"):
@@ -339,8 +340,8 @@ class ProducerCheck:
             if name == "coordinator_epoch" and value == -1 and seen.last_offset > marker_offset:
                 continue
             if value != right and (name in ("last_sequence", "offset_delta") or self._knows_all):
-                return f"{name.replace('_', ' ')} {value}, the batches say {right}"
+                return f"{name.replace('_', ' ')} {value}, but {right} in the batches"
         if not self._fits(said.current_txn_first_offset, seen.current_txn_first_offset):
-            what = f"open transaction from {said.current_txn_first_offset}, the batches say {seen.current_txn_first_offset}"
+            what = f"open transaction from {said.current_txn_first_offset}, but {seen.current_txn_first_offset} in the batches"
             return what + ": not harmless"
         return None

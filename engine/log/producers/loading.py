@@ -116,7 +116,7 @@ def _chunks_from(segments: LogSegments, start_offset: int, active: int, size: in
 def producer_chunks(segment: ReadableSegment, start: int, end: int) -> Iterator[RowChunk]:
     """Every batch with a producer id in bytes [start, end) of the log, checksums unseen: no object for each of them.
 
-    Raises CorruptRecord at a size that no batch can have, and at a marker that can not be read.
+    Raises CorruptRecord at a size that no batch can have, and at a marker that cannot be read.
     """
     walk = LogWalk(segment.log_file, start, end)
     records, told, count = RecordColumns(8), ToldRows(_ROWS), 0

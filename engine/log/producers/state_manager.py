@@ -41,7 +41,7 @@ class ProducerStateManager:
                          there. None: the disk is asked when it first matters, and what becomes invalid is removed at once
     for_snapshots        all that becomes of the state are snapshots: of each producer only the last batch is remembered, and
                          no transaction that has ended
-    on_corrupt_snapshot  is told of each snapshot that is removed because Kafka can not read it: path, why
+    on_corrupt_snapshot  is told of each snapshot that is removed because Kafka cannot read it: path, why
     written       paths of snapshots that were made, or made anew: their names may not be on the disk
     recall_from   where the last batches of producers are found again, see `recall`; None: nothing was loaded yet
     ongoing       transactions without a marker

@@ -163,7 +163,7 @@ class ProducerTable:
     def _answer(self, status: int, ongoing: Transactions) -> None:
         """Do what a kernel asks for."""
         if status == Taken.BAD_START:
-            raise AssertionError("columns of producers that do not fit together")
+            raise AssertionError("columns of producers do not match")
         if status == Taken.NO_ROOM:
             self._make_room()
             ongoing.make_room()

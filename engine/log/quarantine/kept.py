@@ -34,13 +34,13 @@ class State(Enum):
     """What a quarantine is good for."""
 
     WHOLE = "can be undone"
-    UNFINISHED = "its command was stopped, or still runs: what it did can be undone with --salvage"
-    HALF_RESTORED = "restoring was begun: call it again"
-    RESTORED = "was put back"
-    INCOMPLETE = "was not put back whole: what it still keeps may be the only copy"
+    UNFINISHED = "its command was stopped or is still running: its changes can be undone with --salvage"
+    HALF_RESTORED = "restore was started but did not finish: run it again"
+    RESTORED = "restored"
+    INCOMPLETE = "restored in part: the files that it still keeps may be the only copy"
     DAMAGED = "damaged"
-    COMMITTED = "can be undone, as long as nobody writes to its partitions after it"
-    HALF_COMMITTED = "the commit was stopped, or still runs: restore undoes it"
+    COMMITTED = "can be undone, as long as nothing is written to its partitions"
+    HALF_COMMITTED = "the commit was stopped or is still running: restore undoes it"
 
 
 class Kept(NamedTuple):
@@ -74,7 +74,7 @@ def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable
     """Quarantines in and below `directories` and beside log dirs among them, and commits of Spark's sink that were stopped.
 
     Of a partition, those beside its log dir that hold something of it.
-    In the order of their paths, each once. Links are not followed. missed() is told of each place that can not be looked into;
+    In the order of their paths, each once. Links are not followed. missed() is told of each place that cannot be looked into;
     raises UnreadableFile where that is one of `directories` itself.
     """
     found: dict[str, Kept] = {}
@@ -197,8 +197,8 @@ def in_use(files: Files, directory: str) -> Iterator[None]:
     try:
         lock = files.lock(f"{directory}/{_LOCK}")
     except LogDirLocked as error:
-        what = f"{directory}: another kafkalog restores from it, or deletes it"
-        raise LogDirLocked(what, do="wait until that is done") from error
+        what = f"{directory}: another kafkalog process is restoring from it or deleting it"
+        raise LogDirLocked(what, do="wait until it has finished") from error
     try:
         yield
     finally:
@@ -232,7 +232,8 @@ def prune(files: Files, directory: str, before_ms: int) -> int:
         held.enter_context(in_use(files, directory))
         kept = describe(files, directory)
         if kept is None or kept != first or not can_go(kept, before_ms):
-            raise NotPruned(f"{directory}: it changed meanwhile", do=f"kafkalog restore --list {argument(directory)}")
+            raise NotPruned(f"{directory}: it changed during the operation", do="kafkalog restore --list "
+                                                                                f"{argument(directory)}")
         for log_dir in log_dirs:
             held.enter_context(_not_at_work(files, directory, log_dir))
         if keeps:
@@ -259,8 +260,9 @@ def _log_dirs_in_use(files: ReadOnlyFiles, kept: Kept) -> list[str]:
         if info is None:
             continue
         if not (log_dir.startswith("/") and info.is_directory and info.owner == user):
-            what = f"{kept.path}: its command may still run in {log_dir}, which is not a log dir of the quarantine's owner"
-            raise NotPruned(what, do="look at it, and remove it yourself")
+            what = (f"{kept.path}: its command may still be running in {log_dir}, which does not belong to the quarantine's "
+                    "owner")
+            raise NotPruned(what, do="inspect it and remove it by hand")
         found.append(log_dir)
     return found
 
@@ -275,8 +277,8 @@ def _not_at_work(files: Files, directory: str, log_dir: str) -> Iterator[None]:
     try:
         lock = files.lock(path)
     except LogDirLocked as error:
-        what = f"{directory}: the command that fills it may still run: {error}"
-        raise NotPruned(what, do="when the log dir is free: call it again") from error
+        what = f"{directory}: the command that fills it may still be running: {error}"
+        raise NotPruned(what, do="run the command again when the log dir is free") from error
     try:
         yield
     finally:
@@ -286,7 +288,7 @@ def _not_at_work(files: Files, directory: str, log_dir: str) -> Iterator[None]:
 def _foreign(files: ReadOnlyFiles, directory: str) -> list[str]:
     """What is in a quarantine that kafkalog does not put there; what it keeps aside."""
     special = files.special(directory)
-    foreign = [f"{name} is {special.get(name, 'not a name of its files')}" for name in files.list(directory)
+    foreign = [f"{name} is {special.get(name, 'not a file name of a quarantine')}" for name in files.list(directory)
                if name in special or name not in _OURS]
     if not foreign and files.info(f"{directory}/{MANIFEST}").owner != files.info(directory).owner:
         foreign.append(f"{MANIFEST} belongs to another user than the directory")
@@ -303,7 +305,7 @@ def _foreign_stored(files: ReadOnlyFiles, stored: str) -> list[str]:
         elif name not in plain:
             found.append(f"{STORED}/{name} is a directory")
         elif _STORED_NAME.fullmatch(name) is None:
-            found.append(f"{STORED}/{name} is not a name of its files")
+            found.append(f"{STORED}/{name} is not a file name of a quarantine")
     return found
 
 
@@ -311,5 +313,5 @@ def _refuse_foreign(directory: str, foreign: list[str]) -> None:
     """Raise NotPruned if there is anything foreign in a quarantine."""
     if foreign:
         more = f"; {len(foreign) - 1} more such files" if len(foreign) > 1 else ""
-        what = f"{directory}: not deleted, for kafkalog did not put all of it there: {foreign[0]}{more}"
-        raise NotPruned(what, do="inspect these files, and move or remove them yourself; what a link leads to stays")
+        what = f"{directory}: not deleted, because it contains files that kafkalog did not write: {foreign[0]}{more}"
+        raise NotPruned(what, do="inspect these files, and move or remove them by hand; the targets of links are not touched")

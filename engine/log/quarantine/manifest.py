@@ -39,7 +39,7 @@ _STEP = 2  # bytes that a step takes in it
 
 
 class QuarantineDamaged(KafkalogError):
-    """The quarantine itself can not be trusted: nothing is put back from it."""
+    """The quarantine itself cannot be trusted: nothing is put back from it."""
 
     code = "quarantine-damaged"
 
@@ -101,7 +101,7 @@ class Manifest:
     """A manifest that was read.
 
     log_dirs  whose files these are
-    entries   None for those that undo nothing: they were refused, they list a directory, they can not be read
+    entries   None for those that undo nothing: they were refused, they list a directory, they cannot be read
     before    by path, the files of the directories in which something was changed
     left      by path, size, time and mode of the files in these directories, and of what was changed elsewhere, as the command
               left them; None: the line that says so is missing
@@ -191,20 +191,20 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
 
     A last line that was cut off tells of a change that was never made, unless more was cut off. It is a fault where the
     lines before the last one are not those whose SHA-256 that has.
-    salvage  lines that can not be read are `faults` and not an error
+    salvage  lines that cannot be read are `faults` and not an error
     """
     path = f"{directory}/{MANIFEST}"
     if not files.exists(path) and files.info(directory).is_directory:
-        what = f"{directory}: no quarantine: it holds no {MANIFEST}"
+        what = f"{directory}: not a quarantine: it contains no {MANIFEST}"
         raise UnreadableFile(what, do="kafkalog restore --list DIR shows the quarantines in DIR, and beside it", path=directory)
     lines = files.read(path, MAX_MANIFEST_SIZE).split(b"\n")
     faults = [f"line {len(lines)} is cut off"] if lines[-1] else []
     lines.pop()  # behind the last line end
     if lines and b"\0" in lines[-1]:
-        faults = [f"line {len(lines)} is not all there"]  # a sector of it never reached the disk
+        faults = [f"line {len(lines)} is incomplete"]  # a sector of it never reached the disk
         lines.pop()
     if not lines:
-        raise QuarantineDamaged(f"{path}: no header: nothing was changed yet, or all of it is lost")
+        raise QuarantineDamaged(f"{path}: no header: nothing was changed yet, or the manifest was lost")
     command, created_ms, log_dirs = _header(_object(lines[0], path, 1), path)
     entries: list[Entry | None] = []
     before: dict[str, dict[str, Stamp]] = {}
@@ -215,7 +215,7 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
             if "left" in fields:
                 left = _stamps(fields["left"], path, number)
                 if not faults and "sha256" in fields and fields["sha256"] != _sha256(lines[: number - 1]):
-                    faults.append("the lines are not those that were written: their SHA-256 is not that of the last line")
+                    faults.append("the lines were changed: their SHA-256 does not match the last line")
                 continue
             entry = _entry(fields, path, number)
             if entry.do is Do.REFUSED:
@@ -239,7 +239,7 @@ def read_summary(files: ReadOnlyFiles, directory: str) -> Summary:
         size = file.size()
         first, newline, _ = file.read(0, _MAX_HEADER_SIZE).partition(b"\n")
         if not newline or size > MAX_MANIFEST_SIZE:
-            raise QuarantineDamaged(f"{path}: not a manifest: its first line is not all there, or it is too large")
+            raise QuarantineDamaged(f"{path}: not a manifest: its first line is incomplete, or it is too large")
         header = _header(_object(first, path, 1), path)
         lines = _scan(file, size)
         begin = file.read(lines.last, len(_BEGIN_OF_LAST))
@@ -297,7 +297,7 @@ def _header(fields: dict[str, Any], path: str) -> tuple[str, int, tuple[str, ...
     if fields.get("quarantine") != VERSION or not isinstance(log_dirs, list):
         raise QuarantineDamaged(f"{path}: not a manifest of version {VERSION}")
     if not isinstance(command, str) or not _is_number(created_ms, "size") or not all(isinstance(one, str) for one in log_dirs):
-        raise QuarantineDamaged(f"{path}: line 1 makes no sense: it does not say which command kept what of which log dirs")
+        raise QuarantineDamaged(f"{path}: line 1 is invalid: it does not name the command and the log dirs")
     assert isinstance(created_ms, int)
     return command, created_ms, tuple(log_dirs)
 
@@ -305,7 +305,7 @@ def _header(fields: dict[str, Any], path: str) -> tuple[str, int, tuple[str, ...
 def _stamps(values: object, path: str, number: int) -> dict[str, Stamp]:
     """Sizes and times by name. Raises QuarantineDamaged."""
     if not isinstance(values, dict):
-        raise QuarantineDamaged(f"{path}: line {number} makes no sense: it lists no files")
+        raise QuarantineDamaged(f"{path}: line {number} is invalid: it lists no files")
     found: dict[str, Stamp] = {}
     fields = Stamp._fields
     for name, stamp in values.items():
@@ -323,7 +323,7 @@ def _is_number(value: object, name: str) -> bool:
 
 def _refused(entry: Entry, count: int, path: str, number: int) -> int:
     if entry.position is None or not 0 <= entry.position < count:
-        raise QuarantineDamaged(f"{path}: line {number} refers to no line before it")
+        raise QuarantineDamaged(f"{path}: line {number} does not refer to an earlier line")
     return entry.position
 
 
@@ -331,9 +331,9 @@ def _object(line: bytes, path: str, number: int) -> dict[str, Any]:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise QuarantineDamaged(f"{path}: line {number} is no JSON: {error}") from error
+        raise QuarantineDamaged(f"{path}: line {number} is not JSON: {error}") from error
     if not isinstance(fields, dict):
-        raise QuarantineDamaged(f"{path}: line {number} is no object")
+        raise QuarantineDamaged(f"{path}: line {number} is not a JSON object")
     return fields
 
 
@@ -342,16 +342,16 @@ def _entry(fields: dict[str, Any], path: str, number: int) -> Entry:
     try:
         do = Do(fields.get("do"))
     except ValueError as error:
-        raise QuarantineDamaged(f"{path}: line {number} makes no sense: {error}") from error
+        raise QuarantineDamaged(f"{path}: line {number} is invalid: {error}") from error
     if not any(fields.keys() == wanted | {"do", "path"} for wanted in _FIELDS[do]):
         wanted = ", ".join(sorted(_FIELDS[do][-1] | {"path"}))
-        raise QuarantineDamaged(f"{path}: line {number} makes no sense: {do.value} has {wanted}")
+        raise QuarantineDamaged(f"{path}: line {number} is invalid: {do.value} has {wanted}")
     values = {**fields, "do": do}
     for name, value in fields.items():
         if name == "files":
             values[name] = _stamps(value, path, number)
         elif not (_is_number(value, name) if name in _BOUNDS else isinstance(value, str)):
-            raise QuarantineDamaged(f"{path}: line {number} makes no sense: {name} can not be {str(value)[:_SHOWN]!r}")
+            raise QuarantineDamaged(f"{path}: line {number} makes no sense: {name} cannot be {str(value)[:_SHOWN]!r}")
     entry = Entry(**values)
     if entry.stored is not None and ("/" in entry.stored or entry.stored in ("", ".", "..")):
         raise QuarantineDamaged(f"{path}: line {number} leads out of the quarantine")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FORCED = ".forced"  # ends the name of the quarantine of what stood in the way of restoring another one, with a number or not
 _OF_FORCED = re.compile(f"(.+){re.escape(FORCED)}(-[0-9]+)?")
-_OUTSIDE = "it was not written by kafkalog, or changed since: look into it, and do not restore from it"
+_OUTSIDE = "kafkalog did not write it, or it was changed since: inspect it, and do not restore from it"
 _ANY = "x"  # a file in a directory, whatever it is called
 
 
@@ -59,7 +59,7 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
     checked: dict[str, str] = {}  # by directory, where it really is
     for path in (*_changed(files, manifest), *_looked_at(manifest)):
         if not path.startswith("/") or file_name(path) in ("", ".", ".."):
-            raise ForeignPath(f"{line}: {path!r} is no path of a file", do=_OUTSIDE)
+            raise ForeignPath(f"{line}: {path!r} is not the path of a file", do=_OUTSIDE)
         if is_lock(file_name(path)):
             raise ForeignPath(f"{line}: {path} is a lock, which no command changes", do=_OUTSIDE)
         parent = parent_of(path)
@@ -68,7 +68,7 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
             is_restored = any(_is_inside(place, real) for place in restored)
             if not is_restored and not _is_kafkas_directory(files, parent, real, log_dirs):
                 where = " or ".join(manifest.log_dirs) or "any log dir"
-                raise ForeignPath(f"{line}: {path} does not lie in {where}, nor in a partition there", do=_OUTSIDE)
+                raise ForeignPath(f"{line}: {path} is not in {where} or a partition there", do=_OUTSIDE)
             _check_owner(files, directory, path, real, owners)
             around.discard(parent_of(real))
     for path in _changed(files, manifest):
@@ -100,7 +100,7 @@ def _log_dir(files: ReadOnlyFiles, line: str, log_dir: str) -> str:
     is_one = log_dir.startswith("/") and files.resolve(log_dir) != "/"
     if is_one and (files.exists(f"{log_dir}/{FileKind.LOCK.value}") or is_log_dir(files, log_dir)):
         return log_dir
-    raise ForeignPath(f"{line}: {log_dir} is no log dir", do=_OUTSIDE)
+    raise ForeignPath(f"{line}: {log_dir} is not a log dir", do=_OUTSIDE)
 
 
 def _changed(files: ReadOnlyFiles, manifest: Manifest) -> Iterator[str]:
@@ -181,7 +181,7 @@ def _check_owner(files: ReadOnlyFiles, quarantine: str, path: str, directory: st
         directory = parent_of(directory)
     owner = files.info(directory).owner
     if owners - {owner}:
-        what = f"{quarantine}: belongs to user {min(owners - {owner})}, and {path} to user {owner}: root does not restore it"
+        what = f"{quarantine}: belongs to user {min(owners - {owner})}, but {path} to user {owner}: root does not restore it"
         raise ForeignPath(what, do=_trust(owner))
 
 

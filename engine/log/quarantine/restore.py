@@ -58,9 +58,9 @@ def _rename(had: dict[str, dict[str, int]], path: str, to: str) -> None:
 _CHUNK = 1 << 20  # bytes at a time
 _ASIDE = ".tmp"  # ends the name of a file that is not whole yet
 _NAMED = 10  # files that an error names
-_SALVAGE = "kafkalog restore --salvage {}    # undoes what can be undone, and says what is not"
-_ROOM = "make room on the disk, then call it again: kafkalog restore {}    # it goes on where it stopped"
-_FORCE = "kafkalog restore --force {}    # puts the old state back all the same, and keeps these in a new quarantine"
+_SALVAGE = "kafkalog restore --salvage {}    # undoes as much as possible and reports the rest"
+_ROOM = "free some disk space, then run it again: kafkalog restore {}    # it continues where it stopped"
+_FORCE = "kafkalog restore --force {}    # restores the old state anyway, and keeps the present files in a new quarantine"
 
 
 class ChangedSince(KafkalogError):
@@ -156,7 +156,7 @@ def _complete(files: Files, manifest: Manifest, before: Progress) -> Restored:
     if before.is_as_before:
         return Restored(manifest, [], True, True, [], [])
     skipped = before.skipped - 1  # the last note is not about a change
-    missing = [f"{skipped} changes, of which the quarantine was damaged"] if skipped else []
+    missing = [f"{skipped} changes whose quarantined files are damaged"] if skipped else []
     left = differences(files, manifest.before)
     return Restored(manifest, [], True, not (missing or manifest.faults or left), [*manifest.faults, *missing], left)
 
@@ -244,8 +244,8 @@ def _check_finished(files: Files, directory: str, manifest: Manifest) -> None:
     whole = sum(entry is not None for entry in manifest.entries)
     why = "".join(f"{fault}; " for fault in manifest.faults)
     if manifest.left is None:
-        why += f"it lacks its last line: {manifest.command} was killed, or the file is cut off; "
-    what = f"{whole} changes can be undone, {nameless} of the files kept belong to none of them"
+        why += f"its last line is missing: {manifest.command} was killed, or the file is cut off; "
+    what = f"{whole} changes can be undone, {nameless} kept files belong to none of these"
     raise QuarantineDamaged(f"{directory}/{MANIFEST}: {why}{what}", do=_SALVAGE.format(argument(directory)))
 
 
@@ -253,7 +253,7 @@ def _changed(directory: str, manifest: Manifest, since: list[Difference]) -> Cha
     first = since[0]
     more = "" if len(since) == 1 else f"; {len(since) - 1} more: {', '.join(one.path for one in since[1:_NAMED])}"
     more += ", …" if len(since) > _NAMED else ""
-    what = f"{first.path}: {first.what} since {manifest.command} ended: it would be lost{more}"
+    what = f"{first.path}: {first.what} after {manifest.command} ended: this would be lost{more}"
     return ChangedSince(what, do=_FORCE.format(argument(directory)))
 
 
@@ -286,7 +286,7 @@ def _stored_faults(
     for number in sorted(numbers):
         entry = entries[number]
         if entry is not None and number in larger:
-            yield number, f"{directory}/{MANIFEST}: {entry.path} never had {larger[number]} bytes, which it is to get"
+            yield number, f"{directory}/{MANIFEST}: {entry.path} would get {larger[number]} bytes, more than it ever had"
             continue
         if entry is None or entry.stored is None:
             continue
@@ -302,7 +302,8 @@ def _stored_faults(
             yield number, f"{path}: a link to {files.resolve(path)}, for {entry.path}"
         elif (info := files.info(path)).links > 1:
             own = f"cp -p {argument(path)} {argument(path)}.own && mv {argument(path)}.own {argument(path)}"
-            yield number, f"{path}: a hard link, which may change by another name, for {entry.path}; a copy is none: {own}"
+            yield number, (f"{path}: a hard link, which can change under another name, for {entry.path}; replace it with a "
+                           f"copy: {own}")
         elif (size := info.size) != entry.size:
             yield number, f"{path}: {size} bytes instead of {entry.size}, for {entry.path}"
         elif size > MAX_KEPT_SIZE:
@@ -443,7 +444,7 @@ def _move(files: Files, stored: str, path: str, entry: Entry) -> None:
             raise
         is_ours = False
     if not is_ours and kept.size > MAX_KEPT_SIZE:
-        what = f"{stored}: {kept.size} bytes, too many to copy to {path}, and it cannot be renamed"
+        what = f"{stored}: {kept.size} bytes, too many to copy to {path}, and a rename is not possible"
         raise UnwritableFile(what, do=f"mv {argument(stored)} {argument(path)}    # then run restore again")
     if not is_ours:
         aside = path + _ASIDE  # the file has its name only when it is whole

@@ -108,7 +108,7 @@ class QuarantiningFiles(FilesAbove):
         is_rehearsal: bool = False,
     ) -> None:  # fmt: skip
         if below.exists(directory):
-            raise UsageError(f"{directory}: exists already; a quarantine is a directory of its own")
+            raise UsageError(f"{directory}: already exists; a quarantine needs a new directory")
         super().__init__(below)
         self.directory = below.absolute(directory)
         self._about = (command, now, tuple(below.absolute(path) for path in log_dirs))
@@ -440,7 +440,7 @@ class QuarantiningFiles(FilesAbove):
             return
         path = f"{directory}/{large}"
         what = f"{path}: {files[large][0]} bytes, too many to copy into a quarantine on another file system: {self.directory}"
-        do = f"mv {argument(path)} {argument(path)}.set-aside    # brokers skip such a name; then run the command again"
+        do = f"mv {argument(path)} {argument(path)}.set-aside    # a broker ignores such a name; then run the command again"
         raise UnwritableFile(what, do=do)
 
     def _begin(self) -> ManifestWriter:
@@ -463,8 +463,8 @@ class QuarantiningFiles(FilesAbove):
 def _refuse_too_large(path: str, size: int) -> None:
     """Raise UnwritableFile for what takes hours to copy, as a file of holes."""
     if size > MAX_KEPT_SIZE:
-        what = f"{path}: {size} bytes would have to be copied into the quarantine, more than {MAX_KEPT_SIZE}"
-        do = f"du -h {argument(path)}    # what it takes on the disk; Kafka's files have less than 2 GiB: move it away"
+        what = f"{path}: {size} bytes would have to be copied into the quarantine, more than the limit of {MAX_KEPT_SIZE}"
+        do = f"du -h {argument(path)}    # its size on the disk; files of Kafka have less than 2 GiB: move it away"
         raise UnwritableFile(what, do=do)
 
 

@@ -74,7 +74,7 @@ def plan_freeing(
     spared           those of which left-overs go and no segment
     high_watermarks  by directory, those that are known: segments that end above them stay
 
-    Nothing is chosen of a directory that can not be read: who opens the log tells why.
+    Nothing is chosen of a directory that cannot be read: who opens the log tells why.
     """
     leftovers = 0
     touched: set[str] = set()
@@ -129,5 +129,5 @@ def chosen(log: UnifiedLog, plan: FreePlan) -> list[LogSegment]:
 def free(log: UnifiedLog, plan: FreePlan) -> int:
     """Delete what `plan` has chosen of this log, as far as it lies below the high watermark; returns how many segments."""
     goes = chosen(log, plan)
-    reason = "among the oldest of all, to free space"
+    reason = "one of the oldest segments, deleted to free space"
     return log.delete_segments(goes, {segment.base_offset: reason for segment in goes})

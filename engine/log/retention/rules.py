@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     Breach = Callable[[LogSegment, LogSegment | None], str | None]  # why a segment goes, given the one behind it
 
 
-TIERED_STAY = ("remote.storage.enable: segments at and above the log start offset stay, a broker deletes them once they are in "
-               "remote storage")
+TIERED_STAY = ("remote.storage.enable: segments from the log start offset on are kept, because a broker deletes them only "
+               "after it copied them to remote storage")
 
 
 class Verdict(NamedTuple):
@@ -114,7 +114,7 @@ def below(start: int) -> Breach:
     def breach(_segment: LogSegment, following: LogSegment | None) -> str | None:
         if following is None or following.base_offset > start:
             return None
-        return f"all of it lies below the log start offset {start}"
+        return f"all its offsets are below the log start offset {start}"
 
     return breach
 
@@ -131,7 +131,7 @@ def beyond_size(log: UnifiedLog) -> Breach | None:
         if excess < segment.size:
             return None
         excess -= segment.size
-        return f"{limit + excess} bytes remain without it, retention.bytes is {limit}"
+        return f"{limit + excess} bytes remain without it, at least retention.bytes {limit}"
 
     return breach
 
@@ -176,39 +176,39 @@ def _reasons(
     log: UnifiedLog, segment: LogSegment, following: LogSegment | None, *, is_first: bool, goes_at: int
 ) -> list[str]:
     if following is None and not segment.size:
-        return ["stays: the active segment is empty"]
+        return ["kept: the active segment is empty"]
     upper_bound = log.log_end_offset if following is None else following.base_offset
     if log.high_watermark < upper_bound:
-        return [f"stays: not all of it lies below the high watermark {log.high_watermark}"]
+        return [f"kept: not all its offsets are below the high watermark {log.high_watermark}"]
     if log.is_tiered:
-        return ["stays: a broker deletes it once it is in remote storage"]
+        return ["kept: a broker deletes it after it copied it to remote storage"]
     if not log.config.delete:
         policy = log.config.cleanup_policy or "empty"
-        return [f"stays: cleanup.policy is {policy}, so only what lies below the log start offset goes"]
-    found = [_size(log) if is_first else "stays at least as long as the segment before it", *_timestamp(log, segment)]
+        return [f"kept: cleanup.policy is {policy}, so only segments below the log start offset are deleted"]
+    found = [_size(log) if is_first else "kept at least as long as the segment before it", *_timestamp(log, segment)]
     if log.config.retention_ms < 0:
-        return [*found, "retention.ms=-1: it never goes by time"]
-    return [*found, f"goes by time at {moment(goes_at)}"]
+        return [*found, "never deletable by time: retention.ms=-1"]
+    return [*found, f"deletable by time at {moment(goes_at)}"]
 
 
 def _size(log: UnifiedLog) -> str:
     limit = log.config.retention_size
     if limit < 0:
-        return "stays: retention.bytes is not set"
-    return f"stays: {log.size} bytes are there, and without it less than retention.bytes={limit} would be left"
+        return "not by size: retention.bytes is not set"
+    return f"not by size: the log has {log.size} bytes, and less than retention.bytes={limit} would remain without it"
 
 
 def _timestamp(log: UnifiedLog, segment: LogSegment) -> list[str]:
     """What the segment's age is measured by, and what is odd about it."""
     largest = segment.largest_record_timestamp
     if largest is None:
-        return [f"no record has a timestamp: that of the file counts, {moment(segment.last_modified)}"]
+        return [f"no record has a timestamp, so the file's modification time counts, {moment(segment.last_modified)}"]
     record = segment.find_offset_by_timestamp(largest, segment.base_offset)
     carrier = "" if record is None else f" of the record at offset {record.offset}"
     found = [f"its largest timestamp is {moment(largest)}{carrier}"]
     if largest > log.now:
         unit = _unit(largest, log.now)
-        shield = "it and all behind it stay until then"
+        shield = "it and all later segments are kept until then"
         found.append(f"which lies in the future ({unit}): {shield}" if unit else f"which lies in the future: {shield}")
     return found
 

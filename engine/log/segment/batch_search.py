@@ -67,7 +67,7 @@ class LogEnd(NamedTuple):
 
     next_offset   behind the last of them; None: there is none        position  behind its last byte. One that leaves no offset
                   for what follows is none of them
-    sound_offset  up to which nothing was wrong in what was walked: `next_offset` where all was right
+    sound_offset  offset up to which everything that was read is sound; `next_offset` if all of it is
     tail          what stands behind `position`
     """
 
@@ -112,7 +112,7 @@ def find_end(file: OpenFile, position: int, end: int, base_offset: int) -> LogEn
 
 
 def _not_of_it(window: Window, path: str, base_offset: int) -> Finding | None:
-    """What is wrong with the last batch of the window, if the log can not go on behind it."""
+    """What is wrong with the last batch of the window, if the log cannot go on behind it."""
     last = _head(window, window.rows - 1)
     where = Where(path, last.position, last.base_offset)
     if not can_be_followed(last.base_offset, last.last_offset):
@@ -234,7 +234,7 @@ def last_head(file: OpenFile, position: int, end: int) -> BatchHead | None:
 def first_offset(file: OpenFile, head: BatchHead) -> int:
     """The offset of a batch's first record, which the header of a compressed set of formats 0 and 1 does not say.
 
-    Where it can not be read, what the header says. Mirrors RecordBatch.baseOffset.
+    Where it cannot be read, what the header says. Mirrors RecordBatch.baseOffset.
     """
     if head.magic >= MAGIC_V2:
         return head.base_offset

@@ -53,7 +53,7 @@ class DeferredDeletion:
         """Remove what waits, or with `keep` only let go of it. Afterwards nothing waits."""
         if keep:
             for path in (*(segment.log_path for segment in self._segments), *self._paths):
-                self._report.add(Action.MARKED, file_name(path), "left for whoever may still want it")
+                self._report.add(Action.MARKED, file_name(path), "kept for later use")
             self.release()
             return
         segments, paths = self._segments, self._paths

@@ -155,7 +155,7 @@ class _Found:
         """The sum of all."""
         begin, end = min(self._begin, self._first), max(self._end, self._header_end)
         records = self._records if self._batches or is_zeros else None
-        text = "; only zeros are cut" if is_zeros and size else self._text(begin, end) + searched_up_to(gave_up)
+        text = "; only zeros are truncated" if is_zeros and size else self._text(begin, end) + searched_up_to(gave_up)
         sound = (self._first, self._end) if self._end >= 0 else None
         return Extent(None if begin == LONG_MAX else begin, end if end >= 0 else None, size, records, text, is_zeros, sound)
 

@@ -76,7 +76,7 @@ class Leftovers:
             return names
         if self._keep_whole and log_swaps and self._are_superfluous(log_swaps):
             for name in swaps:
-                self._remove(name, "the segments that it was to replace still hold all of its sound batches: they are kept")
+                self._remove(name, "the segments that it should replace still have all of its sound batches: they are kept")
         elif log_swaps:
             plan = plan_replacement(self._files, self._directory, self._files.plain(self._directory), log_swaps, self._config,
                                     is_compacted=self._config.compact or self._policy().compacted)
@@ -100,9 +100,9 @@ class Leftovers:
                 if name in only_copies:
                     self._note_only_copy(name, only_copies[name])
             elif name.endswith(ASIDE):
-                self._remove(name, "kafkalog was stopped while it wrote it")
+                self._remove(name, "a leftover file of a kafkalog command that was stopped")
             elif name.endswith((CLEANED, SWAP)) and offset_of(name) is None:
-                self._report.add(Action.KEPT, name, "its name holds no offset: a broker would not start with this file here",
+                self._report.add(Action.KEPT, name, "its name contains no offset: a broker does not start with this file here",
                                  severity=Severity.WARNING)
         found = find_unfinished(names)
         for name in found.invalid:
@@ -143,14 +143,14 @@ class Leftovers:
             return end_by_headers(file, 0, base)
 
     def _note_only_copy(self, name: str, offsets: tuple[int, int]) -> None:
-        self._report.add(Action.MISSING, log_file_name(offsets[0]), f"only {name} had these offsets, and a broker deletes it: "
-                         "--salvage puts it back instead; if the topic is compacted, --config cleanup.policy=compact lets it "
-                         "go", offsets=offsets, severity=Severity.ERROR)
+        self._report.add(Action.MISSING, log_file_name(offsets[0]), f"only {name} has these offsets, and a broker deletes it: "
+                         "--salvage restores it instead; if the topic is compacted, use --config cleanup.policy=compact to "
+                         "delete it", offsets=offsets, severity=Severity.ERROR)
 
     def _put_back(self, name: str) -> None:
         to = name.removesuffix(DELETED)
         self._files.rename(self._path(name), self._path(to))
-        self._report.add(Action.RENAMED, name, "no other file holds its offsets: it is the segment again", to=to,
+        self._report.add(Action.RENAMED, name, "no other file has its offsets: restored as the segment", to=to,
                          severity=Severity.WARNING)
         self._changed = True
 
@@ -179,7 +179,7 @@ class Leftovers:
         """Give the `.log.swap` files names of segments, which no file has. Their indexes are removed."""
         for name in find_unfinished(self._files.plain(self._directory)).swaps:
             if not name.endswith(LOG_SWAP):
-                self._remove(name, "its log becomes a segment, and its indexes are rebuilt")
+                self._remove(name, "its log becomes a segment; indexes are rebuilt")
         self._sync()
         taken = {int(name[:20]) for name in self._files.plain(self._directory) if is_log_file_name(name)}
         for swap in plan.swaps:
@@ -187,10 +187,10 @@ class Leftovers:
                 base = free_base_offset(swap.runs[0].first_offset, taken)
                 taken.add(base)
                 self._files.rename(f"{self._directory}/{swap.name}", f"{self._directory}/{log_file_name(base)}")
-                self._report.add(Action.RENAMED, swap.name, "neither it nor the segments that it was to replace hold all sound "
+                self._report.add(Action.RENAMED, swap.name, "neither it nor the segments that it should replace have all sound "
                                  "batches: those of both are kept", to=log_file_name(base), severity=Severity.WARNING)
             else:
-                self._remove(swap.name, "it holds no sound batch")
+                self._remove(swap.name, "it contains no sound batch")
         self._changed = True
 
     def _remove_covered(self, plan: Replacement) -> None:
@@ -200,23 +200,23 @@ class Leftovers:
                 self._note_txn_index(name)
             self._remove(name, f"replaced by {plan.what}")
             for offsets in plan.lost.get(name, ()):
-                self._report.add(Action.MISSING, name, f"the {SWAP} files have none of these offsets, and a broker loses "
+                self._report.add(Action.MISSING, name, f"the {SWAP} files do not have these offsets, and a broker loses "
                                  "them: --salvage keeps the segment instead; if the topic is compacted, --config "
-                                 "cleanup.policy=compact completes a replacement that is whole", offsets=offsets,
+                                 "cleanup.policy=compact completes the replacement", offsets=offsets,
                                  severity=Severity.ERROR)
         faulty = [] if plan.lost or self._keep_whole else [swap for swap in plan.swaps if swap.fault is not None]
         for swap in faulty:  # whoever salvages reads them and says what is lost
-            self._report.add(Action.MISSING, swap.name, f"{swap.fault}: the file is not whole, and a broker takes it as it is: "
-                             "--salvage keeps its sound batches", severity=Severity.ERROR)
+            self._report.add(Action.MISSING, swap.name, f"{swap.fault}: the file is incomplete, and a broker uses it "
+                             "unchanged: --salvage keeps its sound batches", severity=Severity.ERROR)
 
     def _note_txn_index(self, name: str) -> None:
         """Report a transaction index that goes and that no `.swap` replaces."""
         path = f"{self._directory}/{name}"
         if not name.endswith(_TXN_INDEX) or self._files.exists(path + SWAP) or not self._files.info(path).size:
             return
-        self._report.add(Action.MISSING, name, "an interrupted replacement brought none with it, and a broker goes on without: "
-                         "consumers that read committed records get those of aborted transactions; verify --rebuild "
-                         "makes it again", severity=Severity.WARNING)
+        self._report.add(Action.MISSING, name, "an interrupted replacement did not include it, and a broker continues without "
+                         "it: read_committed consumers get records of aborted transactions; verify --rebuild rebuilds "
+                         "it", severity=Severity.WARNING)
 
     def _complete_swaps(self) -> None:
         """Rename every `.swap`, logs first: an index without suffix beside a `.log.swap` would be taken for an old one."""

@@ -377,6 +377,6 @@ def _columns(data: Buffer) -> Iterator[tuple[BatchColumns, int]]:
     while at < len(view):
         rows = scan_range(view, at, len(view), batches)
         if not rows:
-            raise ValueError(f"{len(view) - at} bytes at the end are no whole batch")
+            raise ValueError(f"{len(view) - at} bytes at the end are not a whole batch")
         yield batches, rows
         at = batches.table[BatchField.POSITION, rows - 1] + batches.table[BatchField.SIZE, rows - 1]

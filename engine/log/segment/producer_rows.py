@@ -163,5 +163,5 @@ def unreadable_marker(window: Window, row: int, path: str, error: ControlRecordI
     table = window.batches.table
     where = Where(path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
     producer = table[BatchField.PRODUCER_ID, row]
-    what = f"{error}: whether producer {producer} committed or aborted here is not known"
+    what = f"{error}: unknown whether producer {producer} committed or aborted here"
     return Finding("control-record-invalid", where, what)

@@ -62,7 +62,7 @@ class ScanStop(Enum):
     BAD_SIZE = "bad-size"  # a size field that no batch can have
     INVALID = "invalid"  # a batch below its header's size, or with a wrong checksum
     NO_OFFSET_LEFT = "no-offset-left"  # a batch behind whose last offset there is none: see kernels.recovery
-    BAD_MARKER = "bad-marker"  # a transaction marker that can not be read; it is kept, what follows is not
+    BAD_MARKER = "bad-marker"  # a transaction marker that cannot be read; it is kept, what follows is not
     REFUSED = "refused"  # an index would not take the entry of a batch: see `refusal`
 
 
@@ -261,7 +261,7 @@ def read_marker(window: Window, row: int, records: RecordColumns) -> TxnMarker |
     """What the control batch in column `row` says; None: it is empty, or its record ends no transaction.
 
     records  columns to use, overwritten
-    Raises ControlRecordInvalid where the record or its batch can not be read (InvalidRecordException).
+    Raises ControlRecordInvalid where the record or its batch cannot be read (InvalidRecordException).
     """
     table, data = window.batches.table, window.data
     if table[BatchField.COUNT, row] == 0:
@@ -273,12 +273,12 @@ def read_marker(window: Window, row: int, records: RecordColumns) -> TxnMarker |
         body = data[table[BatchField.BODY, row] : table[BatchField.BODY_END, row]]
         inflated = inflate(codec, body, _MARKER_BYTES)
         if inflated.status != InflateStatus.OK:
-            raise ControlRecordInvalid(inflated.problem or "the control batch can not be inflated")
+            raise ControlRecordInvalid(inflated.problem or "the control batch cannot be decompressed")
         data = memoryview(inflated.data)
         table[BatchField.BODY, row], table[BatchField.BODY_END, row] = 0, len(data)
     count, _, _, _, status = decode_records(data, table, row, row + 1, 0, 0, records.table, 0)
     if not count or (status not in (Status.END, Status.FULL) and table[BatchField.COUNT, row] == 1):
-        raise ControlRecordInvalid("the control record can not be read")
+        raise ControlRecordInvalid("the control record cannot be read")
     found = records.table
     key = _slice(data, found[RecordField.KEY_POSITION, 0], found[RecordField.KEY_SIZE, 0])
     kind = control_type(key)

@@ -128,8 +128,8 @@ def _why_left_out(segment: LogSegment, position: int) -> str:
     except CorruptRecord:
         head = None
     if head is None:
-        return f"at byte {position}: what follows is no whole batch"
-    return f"at byte {position}: a batch from offset {head.base_offset} on leaves no offset for what follows"
+        return f"at byte {position}: no whole batch follows"
+    return f"at byte {position}: a batch from offset {head.base_offset} on leaves no offset for the next batch"
 
 
 def _end_of_batches(segment: LogSegment) -> int:
@@ -156,12 +156,12 @@ def _split_off(place: SwapPlace, segment: LogSegment, position: int, end: int, p
     base_offset = first_offset(segment.log_file, next(heads(segment.log_file, position, end)))
     name = log_file_name(base_offset)
     if base_offset < segment.base_offset or (pieces and base_offset <= pieces[-1].base_offset):
-        raise SplitFailed(f"{segment.log_path}: a batch from offset {base_offset} on runs backwards")
+        raise SplitFailed(f"{segment.log_path}: a batch from offset {base_offset} on has offsets that run backwards")
     if base_offset != segment.base_offset and place.files.exists(f"{place.directory}/{name}"):
         raise SplitFailed(f"{segment.log_path}: {name} is another segment")
     piece = new_cleaned_segment(place, base_offset, segment.log_path)
     pieces.append(piece)
     taken = piece.append_from_file(segment.log_file, position, end)
     if not taken:
-        raise SplitFailed(f"{segment.log_path}: the batch at byte {position} does not fit a segment of its own")
+        raise SplitFailed(f"{segment.log_path}: the batch at byte {position} is too large for a segment of its own")
     return taken

@@ -38,7 +38,7 @@ class _Head(NamedTuple):
 def find_divergence(files: ReadOnlyFiles, leading: str, other: str, report: Callable[[Finding], None]) -> bool:
     """Report where the copy in directory `other` leaves the one in `leading`; True: it does.
 
-    One finding, at the first batch of `other` that can not stand beside its counterpart. Memory: a window of each.
+    One finding, at the first batch of `other` that cannot stand beside its counterpart. Memory: a window of each.
     Raises UnreadableFile, FileChangedWhileReading.
     """
     ours, theirs = _heads(files, leading), _heads(files, other)
@@ -57,7 +57,7 @@ def find_divergence(files: ReadOnlyFiles, leading: str, other: str, report: Call
 
 
 def _difference(one: _Head, two: _Head) -> str | None:
-    """What two batches can not both be; None: they can."""
+    """What two batches cannot both be; None: they can."""
     if one.base_offset != two.base_offset:
         first, second = sorted((one, two), key=lambda head: head.base_offset)
         if first.last_offset < second.base_offset or min(one.magic, two.magic) < MAGIC_V2:
@@ -73,7 +73,7 @@ def _difference(one: _Head, two: _Head) -> str | None:
 
 
 def _heads(files: ReadOnlyFiles, directory: str) -> Iterator[_Head]:
-    """The batches of a copy in order, up to the first that can not be read."""
+    """The batches of a copy in order, up to the first that cannot be read."""
     columns = BatchColumns(_ROWS)
     logs = ((parse_file_name(name), name) for name in files.list(directory))
     segments = sorted((parsed.base_offset, name) for parsed, name in logs if parsed is not None

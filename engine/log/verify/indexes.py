@@ -109,8 +109,9 @@ class OffsetCheck(_Check):
         for place in self._left():
             number = self._number(place)
             offset, position = self.index.entry(number)
-            what = f"entry {number} points to byte {position}, the last batch ends at byte {end}: not harmless, a clean start "
-            self.findings.add("index-beyond-log", what + "believes it", number * self._size, offset)
+            what = (f"entry {number} points to byte {position}, but the last batch ends at byte {end}: not harmless, after a "
+                    "clean start a broker ")
+            self.findings.add("index-beyond-log", what + "trusts it", number * self._size, offset)
         if self._state[Check.DECIDED] >= 0:  # a broker that writes last offsets wrote the others too
             for number, what in self._first_offsets:
                 self.findings.add("index-offset-mismatch", what, number * self._size, self.index.entry(number).offset)
@@ -130,13 +131,13 @@ class OffsetCheck(_Check):
             what = f"entry {number} points to byte {position}, where no batch begins: not harmless, reads from offset "
             self.findings.add("index-beyond-log", f"{what}{offset} fail", at, offset)
             return
-        what = f"entry {number} says offset {offset}, the batch at byte {position} ends at {last}"
-        harmless = ": harmless, lookups find what they look for"
+        what = f"entry {number} has offset {offset}, the batch at byte {position} ends at {last}"
+        harmless = ": harmless, lookups find the right batch"
         if offset <= previous:
-            what += f": not harmless, reads from offset {offset} to {previous} begin behind them"
+            what += f": not harmless, reads from offset {offset} to {previous} begin after them"
         elif offset > doubt[OffsetDoubt.BEHIND]:
             is_last = doubt[OffsetDoubt.ENTRY] == self.count - 1
-            what += ": not harmless, the log ends before" if is_last else ": harmless, lookups only walk further"
+            what += ": not harmless, the log ends before" if is_last else ": harmless, lookups only read further"
         elif doubt[OffsetDoubt.OLD_FORMAT] or offset == first:
             self._first_count += 1
             if len(self._first_offsets) < _FIRST_OFFSETS:
@@ -205,10 +206,10 @@ class TimeCheck(_Check):
         before, at = doubt[TimeDoubt.STAMP_BEFORE], number * self._size
         what = f"entry {number} says {timestamp} ms"
         if before >= timestamp:
-            what += f", batches before offset {offset} reach {before} ms: not harmless, lookups by time begin behind them"
+            what += f", batches before offset {offset} reach {before} ms: not harmless, lookups by time begin after them"
             self.findings.add("timeindex-timestamp-mismatch", what, at, offset)
         elif not first <= offset <= last:
-            what = f"entry {number}: no batch holds offset {offset}: harmless, lookups by time find what they look for"
+            what = f"entry {number}: no batch holds offset {offset}: harmless, lookups by time find the right batch"
             self.findings.add("timeindex-offset-not-found", what, at, offset)
         elif doubt[TimeDoubt.OLD_FORMAT]:
             self._without_timestamp += 1
@@ -216,7 +217,7 @@ class TimeCheck(_Check):
             self._record_offsets += 1
         else:
             is_last = number == self.count - 1
-            harm = ": not harmless, retention goes by the last entry" if is_last else ": harmless, lookups only walk further"
+            harm = ": not harmless, retention uses the last entry" if is_last else ": harmless, lookups only read further"
             what += f", the batch that ends at offset {last} has {stamp} ms as its largest" + harm
             self.findings.add("timeindex-timestamp-mismatch", what, at, offset)
 

@@ -33,11 +33,12 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report
     found = find_unfinished(names)
     for name in sorted(found.cleaned):
         if name.endswith(_LOG + CLEANED):
-            what = "a compaction or split was interrupted: a start deletes this file"
+            what = "a compaction or split was interrupted: a broker deletes this file when it starts"
             report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
     for name in sorted(found.invalid):
         if name.endswith(_LOG + SWAP):
-            what = f"part of a split that was interrupted (offset {found.lowest} was still being written): a start deletes it"
+            what = (f"part of a split that was interrupted (offset {found.lowest} was still being written): a broker deletes "
+                    "it when it starts")
             report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
     if found.log_swaps:
         over = OverlayFiles(files, 0)
@@ -48,19 +49,19 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report
 
 def _report_swaps(directory: str, plan: Replacement, policy: Policy, report: Report) -> None:
     replaced = ", ".join(name for name in plan.replaced if is_log_file_name(name)) or "no segment"
-    does = f"a start puts {plan.what} in the place of {replaced}"
+    does = f"a broker that starts replaces {replaced} with {plan.what}"
     if plan.lost:
         lost = sorted(offsets for each in plan.lost.values() for offsets in each)
         ranges = ", ".join(f"{first} to {end}" for first, end in lost[:_MOST_RANGES])
         more = f" and {len(lost) - _MOST_RANGES} more ranges" if len(lost) > _MOST_RANGES else ""
         unknown = ", unless the topic is compacted" if policy().compacted is None else ""
-        gone = f"; offsets {ranges}{more} are only there: they are lost{unknown}"
+        gone = f"; only these hold offsets {ranges}{more}, which are lost{unknown}"
     else:
         gone = ""
     for swap in plan.swaps:
         where = Where(f"{directory}/{swap.name}")
         if swap.fault is not None:
-            report(Finding("swap-loses-records", where, f"{swap.fault}: the file is not whole; {does}{gone}"))
+            report(Finding("swap-loses-records", where, f"{swap.fault}: the file is incomplete; {does}{gone}"))
         elif gone and swap is plan.swaps[-1]:
             report(Finding("swap-loses-records", where, f"{does}{gone}"))
         else:
@@ -73,5 +74,5 @@ def _report_transaction_indexes(
     for name in plan.replaced:
         is_lost = name.endswith(_TXN_INDEX) and f"{name}{SWAP}" not in names and not plan.is_compaction
         if is_lost and files.info(f"{directory}/{name}").size:
-            what = f"a start deletes it, and no {SWAP} file takes its place: not harmless"
+            what = f"not harmless: a broker deletes it when it starts, and no {SWAP} file replaces it"
             report(Finding("txnindex-incomplete", Where(f"{directory}/{name}"), what))

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     Line = Callable[[FileKind], int | None]
 
 _CHECKPOINTS = {
-    FileKind.RECOVERY_POINT_CHECKPOINT: "its recovery point was {offset}: everything below had been flushed",
-    FileKind.REPLICATION_CHECKPOINT: "its high watermark was {offset}: everything below had been acknowledged",
+    FileKind.RECOVERY_POINT_CHECKPOINT: "its recovery point was {offset}: all earlier records were flushed",
+    FileKind.REPLICATION_CHECKPOINT: "its high watermark was {offset}: all earlier records were acknowledged",
 }
 _DELETED = f"{FileKind.LOG.value}.deleted"
 _LOG, _EPOCHS, _SNAPSHOT = FileKind.LOG.value, FileKind.LEADER_EPOCH_CHECKPOINT.value, FileKind.PRODUCER_SNAPSHOT.value
@@ -136,7 +136,7 @@ class Evidence(NamedTuple):
             known = "remote storage holds" if tiering is Tiering.TIERED else "remote storage may hold"
             what = f"{began}, and the log start offset is {start}: {known} {offsets}, which were not checked"
             return Missing(first, end, Finding("records-in-remote-storage", where, what, milder=Severity.INFO))
-        what = f"{began}: {offsets} are missing, and no log start offset says that they were deleted"
+        what = f"{began}: {offsets} are missing, and the log start offset does not say that they were deleted"
         return Missing(first, end, Finding(code, where, what))
 
     def _left_by_deleted(self, first: int, end: int, policy: Policy) -> tuple[int, int]:

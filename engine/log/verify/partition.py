@@ -1,7 +1,7 @@
 """Every file of a partition against its logs: indexes, producer snapshots, leader epochs. Nothing is written.
 
 The logs are read once, from the first segment to the last; the other files are read before the log they belong to,
-producer snapshots in pieces and the others whole, so that a running broker can not make them run ahead of it.
+producer snapshots in pieces and the others whole, so that a running broker cannot make them run ahead of it.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class _Partition:
             if claim.code not in COMPARED:
                 self._report(claim.finding(end or 0))
         if evidence.lacks_snapshots:
-            what = "its segments have batches of producers, and there is no producer snapshot"
+            what = "its segments have batches of producers, but there is no producer snapshot"
             self._report(Finding("snapshot-missing", Where(self.result.path), what))
         before = evidence.before(bases[0], self._policy) if bases else None
         if before is not None:
@@ -206,14 +206,14 @@ class _Partition:
                 continue
             if parsed.base_offset is None:
                 if parsed.kind in (*_INDEXES, FileKind.LOG, FileKind.PRODUCER_SNAPSHOT):
-                    what = "the name holds no offset: not read, and a broker does not start with such a file"
+                    what = "the file name contains no offset: not read; a broker does not start with such a file"
                     self._report(Finding("name-invalid", Where(self._prefix + name), what))
                 self._paths[parsed.kind, None] = self._prefix + name
             elif parsed.kind is FileKind.LOG_07:
                 self._paths[parsed.kind, parsed.base_offset] = self._prefix + name
             elif canonical_name(parsed) != name or not 0 <= parsed.base_offset < MAX_BASE_OFFSET:
                 is_named_so = canonical_name(parsed) == name and parsed.base_offset > 0
-                what = f"offsets from {MAX_BASE_OFFSET} on are not looked at" if is_named_so else "no broker names a file so"
+                what = f"offsets from {MAX_BASE_OFFSET} on are not checked" if is_named_so else "not a file name of a broker"
                 self._report(Finding("name-invalid", Where(self._prefix + name), f"{what}: not read"))
             else:
                 self._paths[parsed.kind, parsed.base_offset] = self._prefix + name
@@ -253,8 +253,8 @@ class _Partition:
         start, end = self._start_offset, self._continuity.log_end
         if start is not None and end is not None and end < start and self.result.bytes:
             path = f"{self._log_dir.rstrip('/')}/{FileKind.LOG_START_CHECKPOINT.value}"
-            what = (f"the log of {self.result.path} would begin at offset {start}, and it ends before {end}: a broker deletes "
-                    f"all of it, {self.result.segments} segments with {self.result.bytes} bytes")
+            what = (f"the log of {self.result.path} has log start offset {start}, after the log end {end}: a broker deletes "
+                    f"the whole log, {self.result.segments} segments with {self.result.bytes} bytes")
             self._report(Finding("start-beyond-end", Where(path, None, start), what))
 
     def _snapshots(self) -> list[tuple[int, ProducerSnapshot]]:
@@ -305,7 +305,7 @@ class _Partition:
             in_use = is_last and isinstance(times, TimeIndex) and times.used_entries < len(times)
             time_check.finish(is_closed=not in_use)
         else:
-            what = "a broker takes an empty one, by which lookups by time pass the segment by"
+            what = "a broker uses an empty one, and lookups by time skip the segment"
             self._missing(path, FileKind.TIME_INDEX, what, matters=time_check.largest_timestamp >= 0)
         if offsets is None:
             what = "a broker that starts rebuilds it from the log"
@@ -318,16 +318,16 @@ class _Partition:
             self._prefix + transaction_index_file_name(base),
         )
         if aborted is None and not is_told:
-            self._missing(path, FileKind.TRANSACTION_INDEX, "nothing is aborted in this segment", matters=False)
+            self._missing(path, FileKind.TRANSACTION_INDEX, "the segment has no aborted transaction", matters=False)
         return True
 
     def _vanished(self, path: str) -> None:
         """The log at `path`, which the directory lists, is not there."""
         if file_name(path) in self._files.list(self._prefix):
-            what = "a symbolic link that leads nowhere: the segment is missing"
+            what = "a symbolic link to a target that does not exist: the segment is missing"
             self._report(Finding("path-unreadable", Where(path), what))
         else:
-            self._report(Finding("path-vanished", Where(path), "the segment was there a moment ago"))
+            self._report(Finding("path-vanished", Where(path), "the segment existed a moment ago"))
 
     def _count(self, size: int, offset_entries: int, time_entries: int, aborted_transactions: int) -> None:
         """Add a segment to the result."""
@@ -338,7 +338,7 @@ class _Partition:
         self.result.aborted_transactions += aborted_transactions
 
     def _index(self, kind: FileKind, base: int) -> OffsetIndex | TimeIndex | TransactionIndex | None:
-        """The index of that kind; None where there is none, or it can not be read."""
+        """The index of that kind; None where there is none, or it cannot be read."""
         path = self._paths.get((kind, base))
         if path is None:
             return None
@@ -363,10 +363,10 @@ class _Partition:
             return None
 
     def _missing(self, log_path: str, kind: FileKind, what: str, *, matters: bool) -> None:
-        """An index is not there, which `matters` or not; a link that leads nowhere is told in any case, and only once."""
+        """Report a missing index, if that `matters`, and a link to a target that does not exist always, but once."""
         path = log_path.removesuffix(FileKind.LOG.value) + kind.value
         if kind in self._links:
-            self._report(Finding("index-missing", Where(path), f"a symbolic link that leads nowhere; {what}"))
+            self._report(Finding("index-missing", Where(path), f"a symbolic link to a target that does not exist; {what}"))
         elif matters and kind not in self._unread_indexes:
             self._report(Finding("index-missing", Where(path), what))
 
@@ -379,7 +379,7 @@ class _Partition:
         if is_last and (not self._is_clean() or kind is PartitionKind.DELETE):
             self._report(tail[0])
             return
-        why = "the log dir says that it was shut down cleanly" if is_last else "this is not the last segment"
+        why = "the log dir is marked as cleanly stopped" if is_last else "this is not the last segment"
         self._report(Finding("index-untrimmed", tail[0].where, f"{tail[0].what}, but {why}: not harmless"))
 
     # ---- the log itself
@@ -409,9 +409,9 @@ class _Partition:
     def _fate_of_zeros(self, *, is_last: bool) -> str:
         """What a broker that starts does with zeros at the end of a segment."""
         if not is_last:
-            return "a broker that starts does not look at them"
+            return "a broker that starts does not check them"
         if self._is_clean():
-            return "the log dir is marked as cleanly stopped, so a broker does not truncate them: it does not start"
+            return "the log dir is marked as cleanly stopped, so a broker does not truncate them and does not start"
         return "a broker truncates them when it starts"
 
     def _is_clean(self) -> bool:

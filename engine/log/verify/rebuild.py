@@ -127,7 +127,7 @@ class Rebuilder:
         state, _ = self._state_at(base)
         for path in segment.paths[1:]:
             if not self._files.exists(path):
-                self._files.remove(path)  # a link that leads nowhere is not written through
+                self._files.remove(path)  # a link to a target that does not exist is not written through
         segment.recover(state, _KnownEpochs())
         segment.close()
         behind = self.segments.higher_segment(base)

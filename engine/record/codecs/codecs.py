@@ -181,7 +181,7 @@ def _snappy_block(block: memoryview, output: Output) -> None:
     try:
         output.add(snappy.uncompress(block) if declared <= _SNAPPY_PIECE else _large_snappy_block(block, declared))
     except snappy.UncompressError as error:
-        raise CorruptError(f"a block that can not be decompressed: {error.__cause__ or error}") from None
+        raise CorruptError(f"a block that cannot be decompressed: {error.__cause__ or error}") from None
 
 
 def _large_snappy_block(block: memoryview, declared: int) -> bytearray:
@@ -192,13 +192,13 @@ def _large_snappy_block(block: memoryview, declared: int) -> bytearray:
     try:
         cramjam.snappy.decompress_raw_into(block, data)
     except cramjam.DecompressionError as error:
-        raise CorruptError(f"a block that can not be decompressed: {error}") from None
+        raise CorruptError(f"a block that cannot be decompressed: {error}") from None
     return data
 
 
 def _deflate_snappy(data: Buffer, level: int | None) -> bytes:
     if level is not None:
-        raise UsageError("snappy has no compression levels", "leave the level out")
+        raise UsageError("snappy has no compression levels", "remove the level")
     compress = _snappy_blocks()
     view, parts = memoryview(data), [_XERIAL_HEADER]
     for at in range(0, len(view), _XERIAL_BLOCK):

@@ -39,9 +39,9 @@ def inflate(data: memoryview, output: Output) -> None:
         if at > len(data):
             raise CorruptError("ends inside a trailer")
         if int.from_bytes(data[end : end + 4], "little") != crc:
-            raise CorruptError("checksum does not fit")
+            raise CorruptError("checksum does not match")
         if int.from_bytes(data[end + 4 : at], "little") != size & 0xFFFFFFFF:
-            raise CorruptError("size in the trailer does not fit")
+            raise CorruptError("size in the trailer does not match")
         filled = max(filled, at)
         if filled == len(data) and buffered <= 26:
             return  # Java looks for another member only where one can be
@@ -76,7 +76,7 @@ def _header(data: memoryview, at: int) -> int:
                 break
     if flags & _HCRC:
         if data[end : end + 2] != (zlib.crc32(data[at:end]) & 0xFFFF).to_bytes(2, "little"):
-            raise CorruptError("header checksum does not fit")
+            raise CorruptError("header checksum does not match")
         end += 2
     if end > len(data):
         raise CorruptError("ends inside a header")

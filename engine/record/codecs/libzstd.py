@@ -107,7 +107,7 @@ def _functions() -> _Functions | None:
             library.ZSTD_CCtx_setParameter.restype = c_size_t
             version = int(library.ZSTD_versionNumber())
         except (OSError, AttributeError):
-            continue  # it can not be loaded, or its functions are nobody else's affair
+            continue  # it cannot be loaded, or its functions are nobody else's affair
         major, minor, release = zstandard.ZSTD_VERSION
         if version == 10000 * major + 100 * minor + release:
             return _Functions(library, {word: cast(function, c_void_p).value or 0 for word, function in wanted.items()})

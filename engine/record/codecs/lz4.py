@@ -88,7 +88,7 @@ def blocks(data: memoryview, *, ignore_checksum: bool) -> Iterator[bytes]:
         try:
             inflated = bytes(block) if stored else decompress(block, uncompressed_size=largest)
         except LZ4BlockError:
-            raise CorruptError("a block that can not be decompressed") from None
+            raise CorruptError("a block that cannot be decompressed") from None
         if checksum_size:
             if len(data) - at - size < checksum_size:
                 raise CorruptError("ends inside a block checksum")
@@ -118,7 +118,7 @@ def _read_header(data: memoryview, *, ignore_checksum: bool) -> tuple[int, int, 
     if len(data) <= end:
         raise CorruptError("ends inside the header")
     if not ignore_checksum and data[end] != header_checksum(bytes(data[4:end])):
-        raise CorruptError("header checksum does not fit")
+        raise CorruptError("header checksum does not match")
     return end + 1, flags, 1 << (2 * (block_descriptor >> 4) + 8)
 
 
@@ -131,7 +131,7 @@ def _verify_block(block: memoryview) -> None:
     try:
         lz4.frame.decompress(frame)
     except RuntimeError:
-        raise CorruptError("block checksum does not fit") from None
+        raise CorruptError("block checksum does not match") from None
 
 
 def write(data: Buffer, level: int, *, broken_checksum: bool) -> bytes:
