@@ -134,7 +134,7 @@ KINDS: dict[str, Kind] = {
     "over-limit": Kind(
         Severity.WARNING, "the decompressed batch is larger than the limit; its records are not decoded, so that memory stays "
                           "bounded",
-        "raise --max-decompressed-bytes if the producer really sends such batches",
+        "raise --max-decompressed-bytes if the producer really sends batches of that size",
     ),
     "inflates-too-far": Kind(
         Severity.WARNING, "the decompressed batch is larger than compact's limit for one batch; the batch may be sound",
@@ -142,7 +142,7 @@ KINDS: dict[str, Kind] = {
     ),
     "batch-too-large": Kind(
         Severity.WARNING, "the batch is larger than any broker accepts by default; its records are not decoded",
-        "raise --max-batch-bytes if the topic really holds such batches",
+        "raise --max-batch-bytes if the topic really has batches of that size",
     ),
     "control-record-invalid": Kind(
         Severity.ERROR, "the key or value of a control record does not follow its schema",

@@ -78,7 +78,7 @@ class Question:
             return
         names = names_of([log_dir.path for log_dir in log_dirs])
         count = sum(len(log_dir.places) for log_dir in log_dirs)
-        undo = "; it cannot be undone" if self._is_final else ""
+        undo = "; this cannot be undone" if self._is_final else ""
         summary = f"{self._operation}: {names}, {count} partitions, {self._size(files, log_dirs)}{undo}"
         if not agreed(summary):
             raise Declined

@@ -66,22 +66,23 @@ _ONE_PATH = (
 )
 _OPTIONS = (
     click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-                 help="A topic setting under Kafka's name; may be repeated. It goes over all others."),
+                 help="A topic setting under Kafka's name; may be repeated. Overrides every other source."),
     click.option("--now", type=Whole(0), metavar="MS", help="The clock, in ms since 1970. Default: the machine's."),
     click.option("--clean-start", is_flag=True,
-                 help="Open as after a clean stop: nothing is recovered but what lacks an index."),
+                 help="Open as after a clean stop: recover only segments without an index."),
     click.option("--recovery-point", type=Whole(0), metavar="N",
-                 help="What lies below this offset has reached the disk and is not recovered. Default: as the checkpoint "
-                 "of the log dir says, else 0."),
+                 help="Records below this offset were flushed and are not checked. Default: from the log dir's "
+                 "checkpoint, else 0."),
     click.option("--log-start-offset", type=Whole(0), metavar="N",
-                 help="The log begins here: what lies below counts as deleted. Default: as the checkpoint of the log dir says, "
-                 "else 0."),
-    click.option("--keep-deleted", is_flag=True, help="Leave what is deleted under names that end in .deleted."),
-    click.option("--dry-run", "-n", is_flag=True, help="Do everything in memory: say what would be done, and change nothing."),
+                 help="The log starts here; lower offsets count as deleted. Default: from the log dir's checkpoint, else "
+                 "0."),
+    click.option("--keep-deleted", is_flag=True, help="Rename deleted files to .deleted instead of removing them."),
+    click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be done."),
     click.option("--jobs", "-j", type=Whole(1, 64), metavar="N",
                  help="Partitions at a time. Default: one for each processor, up to 8."),
     click.option("--metrics-textfile", type=PATH, metavar="FILE",
-                 help="Write what was done under Kafka's metric names, for the textfile collector of the node exporter."),
+                 help="Write metrics, under Kafka's names, to FILE in Prometheus text format (node_exporter's textfile "
+                      "collector)."),
     object_lines_option("Text, or one JSON object a line for each partition."),
     quiet_option,
     verbose_option,
@@ -91,8 +92,8 @@ _OPTIONS = (
 
 _HIGH_WATERMARK = click.option(
     "--high-watermark", type=Whole(0), metavar="N",
-    help="Records below this offset are on all replicas: no segment above it is deleted or compacted. Default: as the "
-    "checkpoint of the log dir says, else the end of the log.",
+    help="Records below this offset are on all replicas; no segment above it is deleted or compacted. Default: from "
+    "the log dir's checkpoint, else the end of the log.",
 )  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def quarantine_option(function: Command) -> Command:
 
 
 def _quarantine_option(default: str) -> Callable[[Command], Command]:
-    what = "Keep what is cut, replaced or removed in DIR, from which `kafkalog restore` puts it back."
+    what = "Keep truncated, replaced and removed data in DIR; `kafkalog restore` puts it back."
     return click.option("--quarantine", type=PATH, metavar="DIR", help=what + default)
 
 

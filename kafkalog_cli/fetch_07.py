@@ -50,7 +50,7 @@ class _Message(NamedTuple):
 
 
 def fetch_07(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcome) -> None:
-    """Show what is expected of the log at `path`; without a renderer, its entries as they are. Nothing is changed.
+    """Show what is wanted of the log at `path`; without a renderer, its entries as they are. Nothing is changed.
 
     An offset must be that of an entry. Raises UsageError, OffsetOutOfRange07, and Refused07 for a log that does not open.
     """
@@ -158,7 +158,7 @@ class _Reader:
                     return
 
     def _ends(self, file: OpenFile, segment: Segment07, position: int) -> bool:
-        """Was that all, now that what is expected of a segment ended at `position`? Damage there is a finding."""
+        """Was that all, now that what is wanted of a segment ended at `position`? Damage there is a finding."""
         if self._left is not None and self._left <= 0:
             return True
         problem = tail_problem(file, position, segment.size)

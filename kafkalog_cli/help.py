@@ -14,11 +14,11 @@ EXIT_STATUS = (
     ("1", "problems found and repaired"),
     ("2", "wrong usage, or an offset to read from that the log does not have"),
     ("4", "problems found and left, or a change refused"),
-    ("8", "could not do the work: unreadable, in use, no space"),
+    ("8", "failed: unreadable, in use, no space"),
     ("129, 130, 143", "stopped by SIGHUP, Ctrl-C, SIGTERM"),
-    ("141", "nobody reads the output any more"),
+    ("141", "the reader closed the output"),
 )
-STATUS_NOTE = "Where several apply, the highest is returned."
+STATUS_NOTE = "If several apply, the highest one is returned."
 OTHER_OPTIONS = "Other options"
 VARIABLES = "KAFKALOG_"  # how the names of environment variables begin
 CONFIG_FILE_VARIABLE = f"{VARIABLES}CONFIG_FILE"  # of every command that takes --config-file

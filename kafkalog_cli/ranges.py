@@ -56,7 +56,7 @@ class Instant(click.ParamType[int]):
         if found is None:
             self.fail(f"{value!r} is not a time: write ISO-8601, milliseconds, or `2h ago`", param, ctx)
         if found < 0:
-            self.fail(f"{value!r} lies before 1970", param, ctx)
+            self.fail(f"{value!r} is before 1970", param, ctx)
         return found
 
 

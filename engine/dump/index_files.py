@@ -205,7 +205,7 @@ class _TimeJudge:
         largest = self._timestamps.of(batch)
         if largest is not None and largest != entry.timestamp:
             self._reports.timestamp_mismatch(self._absolute, entry.timestamp, largest)
-            what = f"entry {number} says {entry.timestamp} ms, the batch's largest is {largest}"
+            what = f"entry {number} has {entry.timestamp} ms, the batch's largest is {largest}"
             self._report(Finding("timeindex-timestamp-mismatch", where, what))
         if previous >= entry.timestamp:
             self._reports.out_of_order(self._absolute, entry.timestamp, previous)

@@ -158,7 +158,7 @@ class WritableFile(OpenFile):
 
 
 def _behind(views: list[memoryview], count: int) -> list[memoryview]:
-    """What is left of `views` when their first `count` bytes are gone."""
+    """What is left of `views` when their first `count` bytes no longer exist."""
     for number, view in enumerate(views):
         if count < len(view):
             return [view[count:], *views[number + 1 :]]

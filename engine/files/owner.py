@@ -191,7 +191,7 @@ def _member_of(owner: Owner) -> Iterator[None]:
 
 
 def _refused(user: int, error: OSError) -> NotAllowed:
-    what = f"user {user_name(user)} owns what is to be changed, and root cannot take that user's rights: {error.strerror}"
+    what = f"user {user_name(user)} owns the files to be changed, and root cannot take that user's rights: {error.strerror}"
     if not _is_mapped(user):
         do = ("this user namespace (a container, unshare) does not map that user and shows another number for it: run "
               "kafkalog outside of it, as the user that owns the files there")

@@ -108,7 +108,7 @@ def _number(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise UsageError(f"{name}: a number is expected, not {text!r}") from None
+        raise UsageError(f"{name}: expected a number, not {text!r}") from None
 
 
 class Recovered07(NamedTuple):

@@ -89,7 +89,7 @@ def refuse_too_large(files: ReadOnlyFiles, path: str, size: int) -> None:
         what += "; the rest is a hole in the file"
         do = f"truncate -s {INT_MAX} {place}    # removes the hole only; then: kafkalog recover {argument(parent_of(path))}"
     else:
-        do = f"du -h {place}    # its size on the disk; such a file is not a log: move it out of the partition"
+        do = f"du -h {place}    # its size on the disk; a log has fewer: move the file out of the partition"
     raise SegmentTooLarge(what, do=do)
 
 

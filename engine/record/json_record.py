@@ -89,7 +89,7 @@ def _check_names(members: Iterable[str], known: Collection[str], what: str) -> N
 def _refuse_twice(name: str, before: Collection[str], meaningful: Collection[str], *, ignore_unknown: bool) -> None:
     """Raise LineInvalid for a member that is there already: one of the two would be lost."""
     if name in before and not (ignore_unknown and name not in meaningful):
-        raise LineInvalid(f"the member {name!r} is there twice")
+        raise LineInvalid(f"the member {name!r} occurs twice")
 
 
 def _members(text: str, *, ignore_unknown: bool) -> dict[str, str]:
@@ -106,7 +106,7 @@ def _members(text: str, *, ignore_unknown: bool) -> dict[str, str]:
         _refuse_twice(name, members, _MEANINGFUL, ignore_unknown=ignore_unknown)
         at = _blanks(text, end)
         if text[at : at + 1] != ":":
-            raise LineInvalid(f"no value behind the name {name!r}")
+            raise LineInvalid(f"no value after the name {name!r}")
         start = _blanks(text, at + 1)
         _, end = _decode(text, start)
         members[name] = text[start:end]
@@ -193,7 +193,7 @@ def _headers(text: str, *, ignore_unknown: bool) -> tuple[bytes, int]:
     parts: list[bytes] = []
     for header in headers:
         if not isinstance(header, dict):
-            raise LineInvalid('headers: {"key": …, "value": …} is expected')
+            raise LineInvalid('headers: expected {"key": …, "value": …}')
         if not ignore_unknown:
             _check_names(header, _CONTENT, "headers: a header has no member")
         key = _header_field(header, "key")

@@ -50,9 +50,9 @@ _SECTIONS = (
 _MAIN = ("--input", "--input-format", "--create", "--compression", "--quarantine", "--dry-run")
 _EXAMPLES = (
     Example("Records as JSON, one a line:", "kafkalog append --input records.jsonl data/orders-7"),
-    Example("Keys and values from a pipe, on the disk line by line:",
+    Example("Keys and values from a pipe, flushed line by line:",
             "kafkalog append --input-format text --flush-messages 1 data/orders-7"),
-    Example("The batches of a segment, offsets and all, into a new partition:",
+    Example("The batches of a segment with their offsets, into a new partition:",
             "kafkalog append --create --follower --input-format raw --input old/00000000000000000000.log data/orders-7"),
     Example("A transaction that is aborted:",
             "kafkalog append --producer-id 7 --transaction abort --input records.jsonl data/orders-7"),
@@ -62,38 +62,38 @@ _EXAMPLES = (
 @click.command("append", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @one_log_options
 @quarantine_option
-@click.option("--input", "source", type=PATH, default="-", metavar="FILE", help="Read this file. Default: stdin.")
+@click.option("--input", "source", type=PATH, default="-", metavar="FILE", help="Read records from this file. Default: stdin.")
 @click.option("--input-format", "form_in", type=click.Choice(["json", "text", "raw"]), default="json", show_default=True,
-              help="A JSON object a line; or key, separator and value; or batches as they lie in a .log.")
+              help="A JSON object a line; or key, separator and value; or raw batches as in a .log.")
 @click.option("--ignore-unknown", is_flag=True,
               help="Skip unknown members of JSON objects. Default: refuse the line.")
 @click.option("--separator", default=":", show_default=True, metavar="TEXT",
-              help="Between key and value. A line without it, or an empty one: the line is a value without a key.")
-@click.option("--null", default="", metavar="TEXT", help="In text, a key or value that is TEXT is null.")
+              help="Separator of key and value. Without it, or if it is empty, the whole line is the value.")
+@click.option("--null", default="", metavar="TEXT", help="In text input, TEXT stands for a null key or value.")
 @click.option("--timestamp", type=Whole(-1), metavar="MS", help="Of records without one, in ms; -1: none. Default: now.")
 @click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True,
-              help="What the producer compresses batches with. compression.type may compress them again.")
+              help="Compression by the producer. The topic's compression.type may compress again.")
 @click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Default: Kafka's for the codec.")
 @size_option("--batch-size", 16384,
-             "Records go together up to this many bytes, as far as they are read together: 1 MiB of lines.", least=1)
+             "Put records into one batch up to this many bytes; at most 1 MiB of lines is read at once.", least=1)
 @click.option("--leader-epoch", type=Whole(0, INT_MAX), metavar="N",
               help="Epoch of the leader that appends. Default: the latest of the log, or 0.")
-@click.option("--follower", is_flag=True, help="Raw batches keep the offsets and epochs that they have.")
-@click.option("--magic", type=click.Choice(["0", "1"]), help="Of messages for a log of Kafka 0.7. Default: 1.")
-@click.option("--producer-id", type=Whole(0), default=-1, metavar="N", help="The records are those of an idempotent producer.")
+@click.option("--follower", is_flag=True, help="Keep the offsets and epochs of raw batches.")
+@click.option("--magic", type=click.Choice(["0", "1"]), help="Message format for a log of Kafka 0.7. Default: 1.")
+@click.option("--producer-id", type=Whole(0), default=-1, metavar="N", help="Write the records as this idempotent producer.")
 @click.option("--producer-epoch", type=Whole(0, 2**15 - 1), metavar="N", help="Default: the producer's last one, or 0.")
 @click.option("--sequence", type=Whole(0, INT_MAX), metavar="N",
-              help="Of the first record. Default: the one behind the producer's last record, or 0.")
+              help="Of the first record. Default: the one after the producer's last record, or 0.")
 @click.option("--transaction", type=click.Choice(["commit", "abort", "open"]),
-              help="The records are a transaction, which ends so, or stays open.")
+              help="Write the records as a transaction and end it like this, or leave it open.")
 @click.option("--coordinator-epoch", type=Whole(0, INT_MAX), default=0, metavar="N", help="Of the marker that ends it.")
-@click.option("--create", is_flag=True, help="Make the partition directory if there is none.")
+@click.option("--create", is_flag=True, help="Create the partition directory if it does not exist.")
 @click.option("--topic-id", metavar="ID",
               help="The id of the topic for partition.metadata, without which a broker sets the partition aside as stray. "
               "Default for a new one: as the metadata log of the same log dir has it, or another partition of the topic.")
 @click.option("--flush-messages", type=Whole(1), metavar="N",
-              help="Wait for the disk whenever this many records are not on it yet. Default: at the end.")
-@click.option("--flush-ms", type=Whole(0), metavar="MS", help="Wait for the disk at least this often.")
+              help="Flush to disk after this many records. Default: at the end.")
+@click.option("--flush-ms", type=Whole(0), metavar="MS", help="Flush to disk at least this often.")
 def command(**values: Any) -> int:
     """Append records to a partition, as its leader does: checked, with offsets, timestamps and indexes of their own.
 

@@ -45,7 +45,7 @@ _EXAMPLES = (
             "kafkalog compact --force --config cleanup.policy=compact data/users-3"),
     Example("What would the broker's cleaner do next, were it running?",
             "kafkalog compact --dry-run --config-file server.properties"),
-    Example("What would go, and what keeps the rest from being cleaned:",
+    Example("What would be deleted, and why not more:",
             "kafkalog compact --explain --config cleanup.policy=compact data/users-3"),
 )
 
@@ -54,24 +54,24 @@ _EXAMPLES = (
 @engine_options
 @quarantine_option
 @click.option("--first-dirty-offset", type=Whole(0), metavar="N",
-              help="What lies below is clean; values that were deleted come up again where that is not so. Default: what "
-              "cleaner-offset-checkpoint says, else the log's start.")
+              help="Treat the log below this offset as clean. If it is not, deleted values can reappear. Default: from "
+              "cleaner-offset-checkpoint, else the log's start.")
 @click.option("--min-dirty-ratio", type=Ratio(), metavar="RATIO",
-              help="Leave logs whose dirty part is not above this. Default: min.cleanable.dirty.ratio.")
-@click.option("--force", is_flag=True, help="Compact whatever the ratio.")
-@click.option("--rounds", type=Whole(1), metavar="N", help="At most so many rounds. Default: until all is clean.")
-@click.option("--explain", is_flag=True, help="Change nothing: say what would go, and why not more.")
+              help="Skip logs whose dirty ratio is not above this. Default: min.cleanable.dirty.ratio.")
+@click.option("--force", is_flag=True, help="Compact at any dirty ratio.")
+@click.option("--rounds", type=Whole(1), metavar="N", help="At most this many rounds. Default: until all is clean.")
+@click.option("--explain", is_flag=True, help="Change nothing; show what would be deleted, and why not more.")
 @size_option("--dedupe-buffer-size", default=128 << 20,
-             help="Memory for the keys of a round, 24 bytes each; all --jobs share it. Without this option "
-             "log.cleaner.dedupe.buffer.size of --config-file counts.")
+             help="Memory for the keys of a round, 24 bytes each, shared by all --jobs. Default: "
+             "log.cleaner.dedupe.buffer.size of --config-file.")
 @size_option("--io-buffer-size", default=512 << 10,
-             help="Taken so that a broker's settings can be given (half of log.cleaner.io.buffer.size): neither result nor "
-             "memory depend on it.")
+             help="Ignored; accepted for compatibility with "
+             "log.cleaner.io.buffer.size.")
 @size_option("--max-io-buffer-size", default=1 << 20,
-             help="Taken so that a broker's settings can be given: larger batches are compacted all the same.")
+             help="Ignored; accepted for compatibility. Larger batches are compacted too.")
 @size_option("--max-bytes-per-second", default=None, least=1,
-             help="Read no faster than this, all --jobs together. What the opening of a log reads after an unclean stop is not "
-             "held back.")
+             help="Limit reads of all --jobs together. Reads that open a log after an unclean stop are not "
+             "limited.")
 def command(**values: Any) -> int:
     """Delete records whose key has a later value, as the broker's log cleaner does.
 

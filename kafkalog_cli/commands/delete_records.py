@@ -19,7 +19,7 @@ _SECTIONS = (
 )
 _MAIN = ("--before", "--no-quarantine", "--quarantine", "--dry-run")
 _EXAMPLES = (
-    Example("Delete what lies below offset 4096, as far as whole segments allow:",
+    Example("Delete the records below offset 4096, in whole segments:",
             "kafkalog delete-records --before 4096 data/orders-7"),
 )
 
@@ -28,7 +28,7 @@ _EXAMPLES = (
 @engine_options
 @quarantine_options
 @click.option("--before", "target", type=Whole(0), required=True, metavar="N",
-              help="The log start offset becomes N, which may not lie above the high watermark.")
+              help="Set the log start offset to N, which may not be above the high watermark.")
 def command(target: int, **values: Any) -> int:
     """Move the log start offset up and delete the segments that lie below it whole.
 

@@ -60,7 +60,7 @@ _EXAMPLES = (
             "kafkalog dump-log --print-data-log --time '2h ago:' --format jsonl orders-7"),
     Example("Who committed which offsets:",
             "kafkalog dump-log --print-data-log --decode auto __consumer_offsets-12"),
-    Example("Does an index fit its log?",
+    Example("Check an index against its log:",
             "kafkalog dump-log --verify-index-only orders-7/00000000000000000000.index"),
     Example("All that is left of a damaged log:",
             "kafkalog dump-log --print-data-log --continue-on-corruption orders-7"),
@@ -94,10 +94,10 @@ _EXAMPLES = (
 @click.option("--decode", type=click.Choice(["auto"]), help="Choose the decoder by the topic's name, unless one is named.")
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B", help="Only offsets from A up to, not including, B.")
 @click.option("--time", "times", type=TimeRange(), metavar="FROM:TO",
-              help="Only timestamps from FROM up to, not including, TO: ISO-8601 (UTC unless it says), ms, or `2h ago`. "
+              help="Only timestamps from FROM up to, not including, TO: ISO-8601 (default zone UTC), ms, or `2h ago`. "
                    "With TO batches are opened, as with --deep-iteration.")
 @click.option("--key", "keys", multiple=True, help="Only records with this key; may be repeated.")
-@click.option("--key-regex", type=KeyRegex(), help="Only records whose key holds a match.")
+@click.option("--key-regex", type=KeyRegex(), help="Only records whose key matches.")
 @click.option("--header", "headers", type=Header(), multiple=True, metavar="NAME[=VALUE]",
               help="Only records with this header; may be repeated, then all must be there. "
                    "In NAME write \\= for an equals sign, \\\\ for a backslash.")
@@ -108,9 +108,9 @@ _EXAMPLES = (
 @click.option("--limit", type=Whole(0), metavar="N", help="Show the first N matches only.")
 @click.option("--tail", type=Whole(0), metavar="N", help="Show the last N matches only.")
 @click.option("--count", is_flag=True, help="Show how many records and batches match, instead of them.")
-@click.option("--continue-on-corruption", is_flag=True, help="Go on behind damage, at the next batch that is sound.")
-@size_option("--max-decompressed-bytes", default=256 << 20, help="Inflate no batch beyond this.")
-@size_option("--max-batch-bytes", default=64 << 20, help="Decode no batch larger than this.")
+@click.option("--continue-on-corruption", is_flag=True, help="Continue after damage, at the next sound batch.")
+@size_option("--max-decompressed-bytes", default=256 << 20, help="Do not decompress batches to more than this.")
+@size_option("--max-batch-bytes", default=64 << 20, help="Do not decode larger batches.")
 @version_option
 def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any) -> int:
     """Print Kafka's files: logs, indexes, producer snapshots, checkpoints.

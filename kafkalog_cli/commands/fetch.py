@@ -55,9 +55,9 @@ _EXAMPLES = (
 @click.option("--offset", type=StartOffset(), metavar="N",
               help="Begin with this offset; earliest, latest, or -N: N offsets before the end. Default: earliest.")
 @click.option("--timestamp", type=Instant(), metavar="TIME",
-              help="Begin with the first record of this time or later: ISO-8601 (UTC unless it says), ms, or `2h ago`.")
+              help="Begin with the first record of this time or later: ISO-8601 (default zone UTC), ms, or `2h ago`.")
 @click.option("--max-bytes", type=Size(), metavar="BYTES",
-              help="Read whole batches of so many bytes, at least one. Default: all.")
+              help="Read whole batches up to this many bytes, at least one batch. Default: all.")
 @click.option("--limit", type=Whole(0), metavar="N", help="Show the first N records only.")
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
               show_default=True, help="read_committed leaves out aborted transactions, and ends where one is open.")
@@ -70,7 +70,7 @@ _EXAMPLES = (
                    "well; may be repeated.")
 @click.option("--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
 @click.option("--log-start-offset", type=Whole(0), metavar="N",
-              help="The log begins here: what lies below counts as deleted. Default: as the log dir's checkpoint says.")
+              help="The log starts here; lower offsets count as deleted. Default: from the log dir's checkpoint.")
 @click.option("--high-watermark", type=Whole(0), metavar="N",
               help="Records from this offset on are not shown: not on all replicas. Default: the log end.")
 @click.option("--template", "-f", metavar="FORMAT",
@@ -78,7 +78,7 @@ _EXAMPLES = (
                    "%t topic, %p partition, %R the size of the value in 4 bytes; \\n \\r \\t \\xHH. Default: '%s\\n'.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
               help="Text, one JSON document, or one JSON object a line.")
-@click.option("--raw", is_flag=True, help="Write the batches as they stand in the log, whole ones, aborted ones too.")
+@click.option("--raw", is_flag=True, help="Write whole batches unchanged, those of aborted transactions too.")
 @click.option("--force", is_flag=True, help="Write --raw, and a template with raw bytes (%R, \\xHH), to a terminal as well.")
 @version_option
 def command(path: str, **values: Any) -> int:
@@ -109,7 +109,7 @@ _LARGEST_FETCH = INT_MAX
 
 
 def fetch(path: str, wanted: Wanted) -> int:
-    """Read and show what is expected of the partition at `path` → exit status."""
+    """Read and show what is wanted of the partition at `path` → exit status."""
     with BackgroundWriter(raw_stdout()) as output:
         write = raw_stdout() if wanted.follow else output.write  # --follow ends as soon as its reader does
         status = _show(path, wanted, write)

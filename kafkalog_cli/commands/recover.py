@@ -32,7 +32,7 @@ _EXAMPLES = (
     Example("Repair a partition after a crash, as a broker would:", "kafkalog recover data/orders-7"),
     Example("All log dirs of a broker, so that it starts without recovering again:",
             "kafkalog recover --config-file server.properties --mark-clean"),
-    Example("Keep what is sound behind the damage:", "kafkalog recover --salvage data/orders-7"),
+    Example("Keep the sound batches after damage:", "kafkalog recover --salvage data/orders-7"),
 )
 
 
@@ -41,14 +41,14 @@ _EXAMPLES = (
 @quarantine_options
 @click.option("--full", is_flag=True, help="Check all batches from the start of the log: short for --recovery-point 0.")
 @click.option("--salvage", is_flag=True,
-              help="As --full, and keep the sound batches after damage; consumers meet a gap in the offsets.")
+              help="As --full, and keep the sound batches after damage; consumers see a gap in the offsets.")
 @click.option("--accept-metadata-loss", is_flag=True,
-              help="Go on although the metadata log is damaged: a broker will then not know its topics any more.")
+              help="Continue although the metadata log is damaged; the broker then loses its topics.")
 @click.option("--start-beyond-end", type=click.Choice(["refuse", "keep", "delete"]), default="refuse", show_default=True,
-              help="A log that ends below its start in log-start-offset-checkpoint: leave it as it is, keep it and correct the "
-              "checkpoint, or delete all of it, as a broker does.")
+              help="For a log that ends before its start in log-start-offset-checkpoint: leave it unchanged, keep it and "
+              "correct the checkpoint, or delete all of it as a broker does.")
 @click.option("--mark-clean", is_flag=True,
-              help="Check all logs from their beginning, and mark log dirs as cleanly stopped if they are proven.")
+              help="Check all logs from their start, and mark log dirs as cleanly stopped if all logs are sound.")
 def command(**values: Any) -> int:
     """Open partitions as a broker does after an unclean stop, and close them again.
 

@@ -39,21 +39,21 @@ _EXAMPLES = (
     Example("What can be undone beside a log dir, and how large is it?", "kafkalog restore --list data"),
     Example("Undo a recovery:", "kafkalog restore data.quarantine-20261121T120000Z"),
     Example("See what would be put back:", "kafkalog restore --dry-run data.quarantine-20261121T120000Z"),
-    Example("Delete what nobody went back to for a month:", "kafkalog restore --prune --older-than 30d data"),
+    Example("Delete quarantines that are older than a month:", "kafkalog restore --prune --older-than 30d data"),
 )
 
 
 @click.command("restore", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("paths", nargs=-1, type=PATH)
-@click.option("--list", "lists", is_flag=True, help="Change nothing: show what can be undone, since when, and how large it is.")
+@click.option("--list", "lists", is_flag=True, help="Change nothing; list what can be undone, with time and size.")
 @click.option("--prune", "prunes", is_flag=True, help="Delete quarantines; needs --older-than.")
 @click.option("--older-than", "older_than_ms", type=Duration(), metavar="TIME",
-              help="With --prune: only quarantines that were begun so long ago: 30d, 12h, 90m, 45s.")
+              help="With --prune: only quarantines at least this old: 30d, 12h, 90m, 45s.")
 @click.option("--force", is_flag=True,
-              help="Put the old state back even over files that changed or came meanwhile: a new quarantine keeps these.")
+              help="Restore even files that were changed or created since then; a new quarantine keeps these.")
 @click.option("--salvage", is_flag=True,
-              help="Undo what can be undone, though the quarantine is damaged or its command was killed.")
-@click.option("--dry-run", "-n", is_flag=True, help="Say what would be done, and change nothing.")
+              help="Undo as much as possible if the quarantine is damaged or its command was killed.")
+@click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be done.")
 @yes_option
 @object_lines_option("Text, or one JSON object a line.")
 @version_option
@@ -324,7 +324,8 @@ def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: boo
     gone, verb = 0, "would delete" if dry_run else "deleted"
     try:
         old = [one for one in _found(files, paths, outcome) if can_go(one, before_ms)]
-        summary = f"restore --prune: {len(old)} quarantines, {sum(one.size for one in old)} bytes to go; it cannot be undone"
+        summary = (f"restore --prune: {len(old)} quarantines, {sum(one.size for one in old)} bytes would be deleted; this "
+                   "cannot be undone")
         if old and not (dry_run or yes) and not agreed(summary):
             return DECLINED
         with INTERRUPTION:

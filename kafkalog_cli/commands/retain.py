@@ -41,7 +41,7 @@ _SECTIONS = (_DONE, OPENING, SETTINGS, OUTPUT)
 _MAIN = ("--explain", "--free", "--config", "--config-file", "--dry-run")
 _EXAMPLES = (
     Example("Delete what is older than a day:", "kafkalog retain --config retention.ms=86400000 data/orders-7"),
-    Example("What would go now, and when will the rest?", "kafkalog retain --explain data/orders-7"),
+    Example("What would be deleted now, and when will the rest be?", "kafkalog retain --explain data/orders-7"),
     Example("The disk is full: delete the oldest records until ten gigabytes are free:", "kafkalog retain --free 10GiB data"),
     Example("Keep about a gigabyte:",
             "kafkalog retain --config retention.bytes=1073741824 --config retention.ms=-1 data/orders-7"),
@@ -51,13 +51,14 @@ _EXAMPLES = (
 @click.command("retain", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @engine_options
 @quarantine_option
-@click.option("--explain", is_flag=True, help="Change nothing: say of every segment why it goes or stays, and when it will go.")
+@click.option("--explain", is_flag=True, help="Change nothing; show for each segment why it would be deleted or kept, and "
+                                              "when it will be deleted.")
 @click.option("--free", "wanted", type=Size(), metavar="BYTES",
-              help="An emergency: whatever retention says, delete left-overs and then the oldest segments of all logs, "
-              "until the disk of each log dir has BYTES free; where it has them already, nothing but left-overs goes. "
-              "Segments of compacted and internal topics, and of topics with remote storage, are left alone. If BYTES cannot "
-              "become free, nothing is deleted.")
-@click.option("--as-much-as-possible", is_flag=True, help="With --free: delete what may go even if BYTES cannot become free.")
+              help="For emergencies: ignore retention; delete leftover files and then the oldest segments of all logs, "
+              "until the disk of each log dir has BYTES free. Segments of compacted and internal topics and of topics with "
+              "remote storage are kept. If BYTES cannot be freed, nothing is deleted.")
+@click.option("--as-much-as-possible", is_flag=True, help="With --free: delete as much as allowed even if BYTES cannot be "
+                                                          "freed.")
 def command(wanted: int | None, explain: bool, as_much_as_possible: bool, **values: Any) -> int:
     """Delete the segments that retention allows: by log start offset, by size, by time.
 
@@ -176,8 +177,8 @@ class _Disk:
             return None
         report = Report(self._log_dirs[0].path, "retain")
         why = "--keep-deleted keeps what is deleted" if self._opening.keep_deleted else _WHY_NOT_MORE
-        text = (f"{self._wanted} bytes of the disk were to be free: {self._free} are, and {possible} can become so; {why}. "
-                "Nothing was deleted; --as-much-as-possible deletes what may go")
+        text = (f"{self._wanted} free bytes were requested: {self._free} are free, and at most {possible} can be; {why}. "
+                "Nothing was deleted; --as-much-as-possible deletes as much as allowed")
         report.add(Action.REFUSED, "", text, severity=Severity.ERROR)
         return report
 
@@ -221,9 +222,9 @@ class _Disk:
         free = self._free + freed
         report = Report(self._log_dirs[0].path, "retain")
         planned = f"{plan.segments} segments of {len(plan.end_offsets)} partitions and {plan.leftovers} bytes of leftover files"
-        done = f"{self._free} before and {freed} by this: {planned} were to go"
+        done = f"{self._free} before and {freed} freed now; {planned} were planned"
         if free >= wanted:
-            report.add(Action.EXPLAINED, "", f"{free} bytes of the disk are free, {wanted} were wanted; {done}")
+            report.add(Action.EXPLAINED, "", f"{free} bytes of the disk are free, {wanted} were requested; {done}")
             return report
         if failed:
             why = "a partition failed"
@@ -232,7 +233,7 @@ class _Disk:
         else:
             why = ("nothing else can be deleted: the rest is in active segments, in compacted or internal topics, or does not "
                    "belong to a partition")
-        text = f"{wanted} bytes of the disk were to be free, {free} are; {done}; {why}"
+        text = f"{wanted} free bytes were requested, {free} are free; {done}; {why}"
         report.add(Action.REFUSED, "", text, size=max(0, freed), severity=Severity.ERROR)
         return report
 

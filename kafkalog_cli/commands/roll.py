@@ -19,7 +19,7 @@ _EXAMPLES = (Example("Close the active segment, so that retention can delete it:
 @click.command("roll", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @engine_options
 @click.option("--to", "expected", type=Whole(0, LONG_MAX - 1), default=0, metavar="N",
-              help="Begin the new segment at this offset, if the log does not end behind it.")
+              help="Base offset of the new segment; not before the log end.")
 def command(expected: int, **values: Any) -> int:
     """Close the active segment and begin a new one at the end of the log."""
     from kafkalog_cli.partitions import run

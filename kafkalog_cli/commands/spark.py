@@ -75,26 +75,28 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @click.option("--topic", "topics", multiple=True, metavar="NAME",
               help="Only this topic; may be repeated. recover, compact: as if its partition directories were the PATHS.")
 @size_option("--split-bytes", default=None, least=1,
-             help="Bytes of segments to a task, such as 64m. Default: 128m; of stats by topic, codec or producer 1g.")
+             help="Bytes of segments for each task, such as 64MiB. Default: 128MiB; for stats by topic, codec or producer "
+                  "1GiB.")
 @click.option("--on-corruption", type=click.Choice(["fail", "skip", "report"]), default="fail", show_default=True,
               help="stats, export: give up at damage, remove it, or remove it and write it to the executors' logs.")
 @click.option("--by", type=click.Choice(["topic", "codec", "producer", "hour", "header", "key"]), default="topic",
-              show_default=True, help="stats: what records and bytes are added up by.")
-@click.option("--top", type=Whole(1), default=20, show_default=True, metavar="N", help="stats by key: so many of the largest.")
-@click.option("--to", metavar="DIR", help="export: where the table goes. import: where partition directories go.")
+              show_default=True, help="stats: group records and bytes by this.")
+@click.option("--top", type=Whole(1), default=20, show_default=True, metavar="N", help="stats by key: show this many of the "
+                                                                                       "largest.")
+@click.option("--to", metavar="DIR", help="export: directory of the table. import: directory for the partition directories.")
 @click.option("--mode", type=click.Choice(["error", "append", "overwrite"]), default="error", show_default=True,
-              help="What to do where tables or partition directories are there already: give up, add to them, or replace them.")
+              help="If tables or partition directories exist: fail, append to them, or overwrite them.")
 @click.option("--table", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet", show_default=True,
-              help="What kind of table it is; the last two need their packages in the session (spark.jars.packages).")
+              help="The table format; the last two need their packages in the session (spark.jars.packages).")
 @click.option("--config", "config", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-              help="A setting of all topics, over those of the metadata logs; may be repeated.")
+              help="A setting of all topics, overrides those of the metadata logs; may be repeated.")
 @click.option("--now", type=Whole(0), metavar="MS",
               help="recover, compact: the clock of the job, in ms since 1970. Default: this machine's.")
-@click.option("--salvage", is_flag=True, help="recover: keep the sound batches behind damage.")
-@click.option("--force", is_flag=True, help="compact: also logs that are less dirty than their settings ask for.")
+@click.option("--salvage", is_flag=True, help="recover: keep the sound batches after damage.")
+@click.option("--force", is_flag=True, help="compact: also logs below their dirty ratio.")
 @size_option("--dedupe-buffer-size", default=96 << 20,
              help="compact: memory of a task for keys, 24 bytes each. More keys take more rounds.")
-@click.option("--master", metavar="URL", help="Where the job runs; default: as spark-submit says, else on all cores here.")
+@click.option("--master", metavar="URL", help="Spark master. Default: that of spark-submit, else all local cores.")
 @click.option("--conf", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A setting of Spark; may be repeated.")
 @object_lines_option("Rows for people, or one JSON object a line.")

@@ -17,7 +17,7 @@ _SECTIONS = (
 )
 _MAIN = ("--to", "--fully", "--no-quarantine", "--quarantine", "--dry-run")
 _EXAMPLES = (
-    Example("Cut off everything from offset 4171 on:", "kafkalog truncate --to 4171 data/orders-7"),
+    Example("Delete everything from offset 4171 on:", "kafkalog truncate --to 4171 data/orders-7"),
     Example("Empty the partition; the next record gets offset 5000:", "kafkalog truncate --fully --to 5000 data/orders-7"),
 )
 
@@ -26,8 +26,8 @@ _EXAMPLES = (
 @engine_options
 @quarantine_options
 @click.option("--to", "target", type=Whole(LONG_MIN, LONG_MAX - 1), required=True, metavar="N",
-              help="The log ends at this offset. A batch that holds it goes as a whole.")
-@click.option("--fully", is_flag=True, help="Delete everything: the log begins and ends at N.")
+              help="New end offset of the log. A batch that contains it is deleted whole.")
+@click.option("--fully", is_flag=True, help="Delete everything; the log starts and ends at N.")
 def command(target: int, fully: bool, **values: Any) -> int:
     """Cut the end of partitions, as a follower does whose leader does not have these records.
 

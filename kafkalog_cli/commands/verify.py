@@ -65,10 +65,10 @@ _EXAMPLES = (
 
 @click.command("verify", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("paths", nargs=-1, type=PATH)
-@click.option("--rebuild", is_flag=True, help="Rebuild broken files from the log; a damaged log is left to `recover`.")
+@click.option("--rebuild", is_flag=True, help="Rebuild broken files from the log. Damaged logs need `recover`.")
 @quarantine_options
 @yes_option
-@click.option("--dry-run", "-n", is_flag=True, help="With --rebuild: change nothing, say what would be written.")
+@click.option("--dry-run", "-n", is_flag=True, help="With --rebuild: change nothing; show what would be written.")
 @click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A topic setting, such as cleanup.policy, or index.interval.bytes with --rebuild; may be repeated. "
               "Overrides every other source.")
@@ -460,7 +460,7 @@ class Rebuild:
         is_final = self._quarantines is None
         if not self._asks or self.dry_run or not (is_final or len(log_dirs) > 1):
             return
-        undo = "; it cannot be undone" if is_final else ""
+        undo = "; this cannot be undone" if is_final else ""
         size = sum(
             stamp.size for directory in directories for name, stamp in list_files(files, directory).items()
             if not is_log_file_name(name)

@@ -86,7 +86,7 @@ class Sink:
         query = next((one.query for one in written if one.query), None)
         if batch is not None and query is None:
             if pieces:
-                what = "no task was told which stream it works for, and streams are told apart by that"
+                what = "no task knows the id of its stream, which distinguishes the streams"
                 raise LogDirError(f"{self.job.root}: batch {batch} is not written: {what}")
             self.forget(messages)  # nothing was written: nothing is to be written once
             return

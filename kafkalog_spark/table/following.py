@@ -83,7 +83,7 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
 def _check_gone(options: ReadOptions, known: Iterable[TopicPartition], there: Container[TopicPartition]) -> None:
     gone = sorted(f"{topic}-{partition}" for topic, partition in known if (topic, partition) not in there)
     if gone and options.fail_on_data_loss:
-        raise DataLossError(f"{', '.join(gone)} are gone.")
+        raise DataLossError(f"{', '.join(gone)} no longer exist.")
 
 
 def _end(options: ReadOptions, view: PartitionView) -> int:

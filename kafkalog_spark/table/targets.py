@@ -38,7 +38,7 @@ def check_target(to: str, mode: str, sources: Iterable[str]) -> None:
                 _check_sources(files, to, path, sources)
             around = path.rpartition("/")[0] or "/"
         if files.exists(around) and (is_brokers_log_dir(files, around) or _is_partition(files, around)):
-            raise OptionError(f"{to}: lies in {around}, a log dir of a broker: name another directory")
+            raise OptionError(f"{to}: is in {around}, a log dir of a broker: name another directory")
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
 

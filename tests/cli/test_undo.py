@@ -386,7 +386,7 @@ def test_what_cannot_be_undone_is_asked_for(log_dir):
               if event["action"] in ("truncated", "removed") and "bytes" in event)  # fmt: skip
     said, status = at_terminal(b"n\n", *words)
     assert status == 4
-    assert f"truncate: 1 log dirs ({log_dir}), 1 partitions, bytes to go: {cut}; it cannot be undone" in said
+    assert f"truncate: 1 log dirs ({log_dir}), 1 partitions, bytes to go: {cut}; this cannot be undone" in said
     assert "Continue? [y/N]" in said
     assert files_of(log_dir) == before
     said, status = at_terminal(b"", *words, "--yes")

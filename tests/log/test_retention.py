@@ -38,7 +38,7 @@ def test_a_future_timestamp_shields_what_follows(tmp_path):
     assert delete_old_segments(log) == 0
     reasons = explained(log)
     assert len(reasons) == len(log.segments) == 2
-    assert "lies in the future" in reasons[0]
+    assert "is in the future" in reasons[0]
     assert "of the record at offset 0" in reasons[0]
     assert "at least as long as the segment before it" in reasons[1]
     goes = [reason.rpartition("goes by time at ")[2] for reason in reasons]

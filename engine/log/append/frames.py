@@ -260,7 +260,7 @@ def is_whole_batch(data: bytearray, filled: int, check_size: Callable[[int], Non
     return size <= filled
 
 
-_MOST = 4096  # runs that may wait before a flush is expected
+_MOST = 4096  # runs that may wait before a flush is wanted
 
 
 class Appended(NamedTuple):

@@ -204,7 +204,7 @@ def without_key(stats: CleanerStats, become: str) -> str:
 
 def _note_all(log: UnifiedLog, rounds: list[CleanerStats], first_dirty: int, end_offset: int | None) -> None:
     gone = sum(stats.messages_gone for stats in rounds)
-    what = f"all {len(rounds)} rounds together: {gone} records go, {_kinds(rounds)}"
+    what = f"all {len(rounds)} rounds together: {gone} records deleted, {_kinds(rounds)}"
     log.report.add(
         Action.EXPLAINED, "", what, offsets=(first_dirty, end_offset),
         records=gone, size=sum(stats.bytes_read - stats.bytes_written for stats in rounds),

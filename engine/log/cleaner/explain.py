@@ -126,8 +126,8 @@ def explain_compaction(
         log.report.add(Action.EXPLAINED, "", what, records=stats.invalid_messages_read)
     gone = stats.messages_gone
     log.report.add(
-        Action.EXPLAINED, "", f"of {stats.messages_met} records {gone} would go, of {stats.bytes_read} bytes "
-        f"{stats.bytes_written} would stay; {stats.segments_before} segments would become {stats.segments_after}",
+        Action.EXPLAINED, "", f"of {stats.messages_met} records {gone} would be deleted, of {stats.bytes_read} bytes "
+        f"{stats.bytes_written} would remain; {stats.segments_before} segments would become {stats.segments_after}",
         offsets=(offsets.first_dirty_offset, end_offset), records=gone, size=stats.bytes_read - stats.bytes_written,
         keys=stats.map_entries, tombstones=stats.tombstones_removed,
     )  # fmt: skip

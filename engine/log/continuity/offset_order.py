@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def stop_before(segment: ReadableSegment, end: int) -> int | None:
     """The byte where reading of what lies below offset `end` may stop: behind the batch that holds end − 1.
 
-    None: not known, for damage is in the way, or a batch is out of order there, so that what is expected may come behind it.
+    None: not known, for damage is in the way, or a batch is out of order there, so that what is wanted may come behind it.
     """
     try:
         head = segment.translate_offset(end - 1)

@@ -166,7 +166,7 @@ class RecordFetcher:
         return behind
 
     def _move_on(self, segment: ReadableSegment, end: int, reach: int) -> None:
-        """All bytes before `end` are read, of those before `reach` that may be: what is expected next lies behind them."""
+        """All bytes before `end` are read, of those before `reach` that may be: what is wanted next lies behind them."""
         if end < reach:  # see `_stop`
             self.offset = max(self.offset, self._end)
         elif end >= segment.size:
@@ -228,7 +228,7 @@ class RecordFetcher:
 class _Filter:
     """Which batches a consumer hands on. To be asked once for each, in order. Mirrors CompletedFetch.
 
-    aborted  transactions to leave out; None: those of the index are not known, all data is expected
+    aborted  transactions to leave out; None: those of the index are not known, all data is wanted
     path     of the log; `report` takes control batches that cannot be read
     """
 

@@ -69,7 +69,7 @@ def why_none(manager: LogManager, log_dir: LogDir, which: Which) -> str:
         share = f"{count} of {len(partitions)} partitions belong to compacted topics"
         if which is Which.DIRTY:
             return f"{share}, and none has dirty records before its active segment"
-        return f"{share}, and none is dirty enough; --explain shows why, --force takes all that are dirty at all"
+        return f"{share}, and none exceeds the dirty ratio; --explain shows why, --force compacts all that are dirty"
     what = f"none of {len(partitions)} partitions belongs to a compacted topic"
     if manager.cluster.metadata is not None:
         return what

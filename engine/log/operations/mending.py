@@ -75,7 +75,7 @@ def write_topic_id(files: Files, path: str, topic_id: str) -> None:
 def check_topic_id(topic_id: str) -> None:
     """Raise UsageError for what is no id of a topic."""
     if not is_uuid(topic_id) or topic_id.rstrip("=") == ZERO_UUID:
-        what = f"{topic_id!r} is no topic id: 22 characters, as kafka-topics --describe prints them"
+        what = f"{topic_id!r} is not a topic id: expected 22 characters, as kafka-topics --describe prints them"
         raise UsageError(what)
 
 

@@ -323,7 +323,7 @@ class _Notes:
             offsets, size = (run.first_offset, run.end_offset), run.end - run.start
             if run.restored_from is not None:
                 why = (f"its base offset {run.restored_from} does not fit between the batches around it: restored to "
-                       "{run.first_offset}, the only value that fits and differs in one bit")
+                       f"{run.first_offset}, the only value that fits and differs in one bit")
                 self._report.add(Action.SALVAGED, name, why, offsets=offsets, records=run.records, size=size,
                                  severity=Severity.WARNING)
             if part.base != segment.named:

@@ -281,7 +281,7 @@ class ProducerCheck:
     def _fits(self, said: int, seen: int) -> bool:
         """May an offset be right that should be `seen`, or lie before that in batches that are gone?
 
-        Or after that: a transaction from `seen` on may have ended in batches that are gone.
+        Or after that: a transaction from `seen` on may have ended in batches that no longer exist.
         """
         if said == seen or (said > seen >= 0 and seen < self._last_hole):
             return True

@@ -310,7 +310,7 @@ def _stamps(values: object, path: str, number: int) -> dict[str, Stamp]:
     fields = Stamp._fields
     for name, stamp in values.items():
         if not (isinstance(stamp, list) and len(stamp) == len(fields) and all(map(_is_number, stamp, fields))):
-            raise QuarantineDamaged(f"{path}: line {number} makes no sense: {name!r} has no size, time and mode")
+            raise QuarantineDamaged(f"{path}: line {number} is invalid: {name!r} has no size, time and mode")
         found[name] = Stamp(*stamp)
     return found
 
@@ -351,7 +351,7 @@ def _entry(fields: dict[str, Any], path: str, number: int) -> Entry:
         if name == "files":
             values[name] = _stamps(value, path, number)
         elif not (_is_number(value, name) if name in _BOUNDS else isinstance(value, str)):
-            raise QuarantineDamaged(f"{path}: line {number} makes no sense: {name} cannot be {str(value)[:_SHOWN]!r}")
+            raise QuarantineDamaged(f"{path}: line {number} is invalid: {name} cannot be {str(value)[:_SHOWN]!r}")
     entry = Entry(**values)
     if entry.stored is not None and ("/" in entry.stored or entry.stored in ("", ".", "..")):
         raise QuarantineDamaged(f"{path}: line {number} leads out of the quarantine")

@@ -209,7 +209,7 @@ def _timestamp(log: UnifiedLog, segment: LogSegment) -> list[str]:
     if largest > log.now:
         unit = _unit(largest, log.now)
         shield = "it and all later segments are kept until then"
-        found.append(f"which lies in the future ({unit}): {shield}" if unit else f"which lies in the future: {shield}")
+        found.append(f"which is in the future ({unit}): {shield}" if unit else f"which is in the future: {shield}")
     return found
 
 

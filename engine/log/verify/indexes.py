@@ -204,7 +204,7 @@ class TimeCheck(_Check):
         timestamp, offset = self.index.entry(number)
         first, last, stamp = doubt[TimeDoubt.FIRST], doubt[TimeDoubt.LAST], doubt[TimeDoubt.STAMP]
         before, at = doubt[TimeDoubt.STAMP_BEFORE], number * self._size
-        what = f"entry {number} says {timestamp} ms"
+        what = f"entry {number} has {timestamp} ms"
         if before >= timestamp:
             what += f", batches before offset {offset} reach {before} ms: not harmless, lookups by time begin after them"
             self.findings.add("timeindex-timestamp-mismatch", what, at, offset)
