@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from engine.discovery.names import FileName
     from engine.dump.renderer import DumpRenderer
-    from engine.dump.selection import Selection
     from engine.files import ReadOnlyFiles
+    from engine.record.selection import Selection
     from engine.schema.decode import RecordDecoder
 
 
@@ -202,7 +202,7 @@ def selection_from(values: dict[str, Any]) -> Selection | None:
         if values[option]:
             what = f"--{option.replace('_', '-')} checks indexes as a whole, a selection shows records of logs"
             raise click.UsageError(f"{what}: leave one of them out")
-    from engine.dump.selection import Selection
+    from engine.record.selection import Selection
 
     selection = Selection(**given)
     return None if selection == Selection() else selection
