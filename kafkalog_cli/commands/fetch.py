@@ -13,7 +13,6 @@ from engine.discovery.names import parent_of
 from engine.discovery.patterns import expand
 from engine.errors import KafkalogError, UnreadableFile, UsageError, argument
 from engine.files import ReadOnlyFiles, now_ms
-from engine.findings import Finding, Where
 from engine.formats import INT_MAX, LONG_MAX, LONG_MIN
 from engine.log.errors import RecordsInRemoteStorage
 from engine.log.fetch.merging import by_time
@@ -34,6 +33,7 @@ from kafkalog_cli.selecting import SELECTION, selection_from, selection_options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from engine.findings import Finding
     from engine.log.fetch.open_transactions import HeldBack
     from engine.log.fetch.records import Run
     from kafkalog_cli.app import Outcome
@@ -176,15 +176,9 @@ def _directories(paths: Sequence[str], topics: Sequence[str], partitions: Sequen
     named = [path for pattern in paths for path in expand(files, pattern)]
     if not topics:
         return named
-    from engine.log.fetch.replicas import best_replica
+    from engine.log.fetch.replicas import read_best_replica
 
-    directories = []
-    for replicas in find_replicas(files, named, topics, partitions):
-        directories.append(best_replica(files, replicas))
-        if len(replicas) > 1:
-            others = ", ".join(path for path in replicas if path != directories[-1])
-            outcome.finding(Finding("replica-chosen", Where(directories[-1]), f"read in place of {others}"))
-    return directories
+    return [read_best_replica(files, replicas, outcome.finding) for replicas in find_replicas(files, named, topics, partitions)]
 
 
 class _Log:
