@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from engine.discovery.names import partition_of
@@ -58,6 +59,7 @@ class Wanted:
     form: str
     raw: bool
     force: bool
+    jobs: int
 
 
 class Renderer(Protocol):
@@ -78,7 +80,7 @@ def renderer_for(path: str, wanted: Wanted, write: Callable[[memoryview], object
 
     write  takes the text, as that of a TextBuffer
     """
-    out = TextBuffer(write)
+    out = TextBuffer(write, jobs=wanted.jobs)
     partition = partition_of(ReadOnlyFiles().absolute(path.rstrip("/") + "/x"))
     if wanted.form == "text":
         is_terminal = sys.stdout.isatty()
@@ -219,20 +221,31 @@ class Template:
 
     def put(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
         """Write a run of records; `put_large` writes one that an empty buffer has no room for."""
-        record, status, chunk = run.first, int(Status.FULL), run.chunk
-        while status == Status.FULL:
-            out.at, record, status = put_by_template(
-                out.data, out.at, chunk.data, chunk.batches.table, chunk.records.table, record, run.end,
-                self._pieces.table, self._constants,
-            )  # fmt: skip
-            if status == Status.FULL and out.at:
+        size = run.end - run.first
+        count = out.shares(size)
+        cuts = [run.first + size * number // count for number in range(count + 1)]
+        parts = [run._replace(first=first, end=end) for first, end in pairwise(cuts)]
+        out.put_parts(parts, self._fill, lambda part: self._finish(out, part, put_large))
+
+    def _finish(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
+        while (run := self._fill(out, run)).first < run.end:
+            if out.at:
                 out.flush()
-            elif status == Status.FULL:
-                for large in run._replace(first=record, end=record + 1).records():
+            else:
+                for large in run._replace(end=run.first + 1).records():
                     put_large(large)
-                record += 1
-        if status != Status.END:
+                run = run._replace(first=run.first + 1)
+
+    def _fill(self, out: TextBuffer, run: Run) -> Run:
+        """Write what there is room for → the records that are left."""
+        chunk = run.chunk
+        out.at, record, status = put_by_template(
+            out.data, out.at, chunk.data, chunk.batches.table, chunk.records.table, run.first, run.end, self._pieces.table,
+            self._constants,
+        )  # fmt: skip
+        if status not in (Status.END, Status.FULL):
             raise AssertionError("records, batches and bytes that do not fit each other")
+        return run._replace(first=record)
 
 
 class JsonRecords:

@@ -20,7 +20,7 @@ from engine.log.logdir.tiered import not_read, remote_log_start
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.fetch_output import Renderer, Wanted, renderer_for, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Size, Whole, version_option
+from kafkalog_cli.options import PATH, Size, Whole, jobs_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.ranges import EARLIEST, LATEST, Instant, StartOffset
 
@@ -36,7 +36,7 @@ _SECTIONS = (
         "--offset", "--timestamp", "--max-bytes", "--limit", "--isolation", "--open-transactions", "--log-dir", "--follow",
         "--log-start-offset", "--high-watermark",
     )),
-    Section("Output", ("--template", "--format", "--raw", "--force")),
+    Section("Output", ("--template", "--format", "--raw", "--force", "--jobs")),
 )
 _MAIN = ("--offset", "--timestamp", "--limit", "--follow", "--template", "--format")
 _EXAMPLES = (
@@ -80,6 +80,7 @@ _EXAMPLES = (
               help="Text, one JSON document, or one JSON object a line.")
 @click.option("--raw", is_flag=True, help="Write the batches as they stand in the log, whole ones, aborted ones too.")
 @click.option("--force", is_flag=True, help="Write --raw, and a template with raw bytes (%R, \\xHH), to a terminal as well.")
+@jobs_option("Threads that make the text of records. Default: one for each processor, up to 8.")
 @version_option
 def command(path: str, **values: Any) -> int:
     """Read the records of a partition as a consumer does.
