@@ -148,7 +148,7 @@ _kafkalog() {
         ;;
     fetch)
         case $prev in
-        --offset|--timestamp|--max-bytes|--limit|--log-start-offset|--high-watermark|-f|--template|-j|--jobs)
+        -t|--topic|-p|--partition|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|--until|--max-bytes|--log-start-offset|--high-watermark|-f|--template|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -169,7 +169,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --open-transactions --log-dir --follow --log-start-offset --high-watermark -f --template --format --raw --force -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark -f --template --format --raw --force -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     help)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.discovery.names import partition_of
 from engine.dump.json_stream import JsonStream, bytes_field
-from engine.dump.text_buffer import TextBuffer
 from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
 from engine.formats import Status
@@ -28,9 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.discovery.names import PartitionDir
+    from engine.dump.text_buffer import TextBuffer
     from engine.files import OpenFile
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
+    from engine.record.selection import Selection
 
     Part = Callable[[Record], bytes]
 
@@ -43,16 +44,20 @@ _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the command line asks for."""
+    """What the command line asks for.
 
-    offset: int | str | None
-    timestamp: int | None
+    start      the offset to begin with, EARLIEST, LATEST, or negative: so many before the end
+    selection  of records; its first offset says no more than `start`
+    """
+
+    start: int | str
+    selection: Selection
     max_bytes: int | None
-    limit: int | None
     isolation: str
     open_transactions: str | None
     log_dirs: tuple[str, ...]
     follow: bool
+    merge: bool
     log_start_offset: int | None
     high_watermark: int | None
     template: str | None
@@ -63,7 +68,7 @@ class Wanted:
 
 
 class Renderer(Protocol):
-    """Shows records."""
+    """Shows records of one partition."""
 
     def run(self, run: Run, limit: int | None) -> int:
         """Show a run of records, `limit` at most → how many."""
@@ -71,22 +76,28 @@ class Renderer(Protocol):
     def record(self, record: Record) -> None:
         """Show one."""
 
+
+class Output:
+    """Where records and findings go."""
+
+    def __init__(self, wanted: Wanted, out: TextBuffer) -> None:
+        self._wanted, self._out = wanted, out
+        self._stream: JsonStream | None = None
+        if wanted.form != "text":
+            self._stream = JsonStream(self._out, array=wanted.form == "json", ascii=sys.stdout.isatty())
+        self.outcome = Outcome(stream=self._stream)
+
+    def renderer(self, path: str) -> Renderer:
+        """What shows the records of the partition in the directory `path`. Raises UsageError for a bad template."""
+        partition = partition_of(ReadOnlyFiles().absolute(path.rstrip("/") + "/x"))
+        if self._stream is not None:
+            return JsonRecords(self._stream, partition)
+        template = _DEFAULT if self._wanted.template is None else self._wanted.template
+        return TextRecords(template, partition, self._out, escape=sys.stdout.isatty(), force=self._wanted.force)
+
     def flush(self) -> None:
-        """Hand out what was shown up to here."""
-
-
-def renderer_for(path: str, wanted: Wanted, write: Callable[[memoryview], object]) -> tuple[Renderer, Outcome]:
-    """What shows the records of the partition at `path`, and what takes the findings. Raises UsageError.
-
-    write  takes the text, as that of a TextBuffer
-    """
-    out = TextBuffer(write, jobs=wanted.jobs)
-    partition = partition_of(ReadOnlyFiles().absolute(path.rstrip("/") + "/x"))
-    if wanted.form == "text":
-        is_terminal = sys.stdout.isatty()
-        return TextRecords(wanted.template or _DEFAULT, partition, out, escape=is_terminal, force=wanted.force), Outcome()
-    stream = JsonStream(out, array=wanted.form == "json", ascii=sys.stdout.isatty())
-    return JsonRecords(stream, partition), Outcome(stream=stream)
+        """Hand out what was shown."""
+        self._out.flush()
 
 
 class TextRecords:
@@ -126,10 +137,6 @@ class TextRecords:
     def record(self, record: Record) -> None:
         """Show one."""
         self._out.put(b"".join([part(record) for part in self._parts]))
-
-    def flush(self) -> None:
-        """Hand out what was shown."""
-        self._out.flush()
 
     def _part(self, letter: str) -> Part:
         if letter in "sk":
@@ -289,10 +296,6 @@ class JsonRecords:
             self._template.put(self._stream.out, run._replace(first=begun), self.record)
             counts[_TYPE] = before + run.end - begun  # with the large ones, which counted themselves
         return run.end - run.first
-
-    def flush(self) -> None:
-        """Hand out what was shown."""
-        self._stream.out.flush()
 
 
 def send(file: OpenFile, position: int, size: int) -> None:
