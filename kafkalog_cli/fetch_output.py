@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from engine.discovery.names import partition_of
 from engine.dump.json_stream import JsonStream, bytes_field
-from engine.dump.text_buffer import TextBuffer
 from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
 from engine.formats import Status
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.discovery.names import PartitionDir
+    from engine.dump.text_buffer import TextBuffer
     from engine.files import OpenFile
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
@@ -63,6 +64,7 @@ class Wanted:
     form: str
     raw: bool
     force: bool
+    jobs: int
 
 
 class Renderer(Protocol):
@@ -76,10 +78,10 @@ class Renderer(Protocol):
 
 
 class Output:
-    """Where records and findings go: `write` takes the text, as that of a TextBuffer does."""
+    """Where records and findings go."""
 
-    def __init__(self, wanted: Wanted, write: Callable[[memoryview], object]) -> None:
-        self._wanted, self._out = wanted, TextBuffer(write)
+    def __init__(self, wanted: Wanted, out: TextBuffer) -> None:
+        self._wanted, self._out = wanted, out
         self._stream: JsonStream | None = None
         if wanted.form != "text":
             self._stream = JsonStream(self._out, array=wanted.form == "json", ascii=sys.stdout.isatty())
@@ -226,20 +228,31 @@ class Template:
 
     def put(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
         """Write a run of records; `put_large` writes one that an empty buffer has no room for."""
-        record, status, chunk = run.first, int(Status.FULL), run.chunk
-        while status == Status.FULL:
-            out.at, record, status = put_by_template(
-                out.data, out.at, chunk.data, chunk.batches.table, chunk.records.table, record, run.end,
-                self._pieces.table, self._constants,
-            )  # fmt: skip
-            if status == Status.FULL and out.at:
+        size = run.end - run.first
+        count = out.shares(size)
+        cuts = [run.first + size * number // count for number in range(count + 1)]
+        parts = [run._replace(first=first, end=end) for first, end in pairwise(cuts)]
+        out.put_parts(parts, self._fill, lambda part: self._finish(out, part, put_large))
+
+    def _finish(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
+        while (run := self._fill(out, run)).first < run.end:
+            if out.at:
                 out.flush()
-            elif status == Status.FULL:
-                for large in run._replace(first=record, end=record + 1).records():
+            else:
+                for large in run._replace(end=run.first + 1).records():
                     put_large(large)
-                record += 1
-        if status != Status.END:
+                run = run._replace(first=run.first + 1)
+
+    def _fill(self, out: TextBuffer, run: Run) -> Run:
+        """Write what there is room for → the records that are left."""
+        chunk = run.chunk
+        out.at, record, status = put_by_template(
+            out.data, out.at, chunk.data, chunk.batches.table, chunk.records.table, run.first, run.end, self._pieces.table,
+            self._constants,
+        )  # fmt: skip
+        if status not in (Status.END, Status.FULL):
             raise AssertionError("records, batches and bytes that do not fit each other")
+        return run._replace(first=record)
 
 
 class JsonRecords:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from engine.discovery.names import FileKind, FileName, file_name, parse_file_name
@@ -96,9 +97,7 @@ class Selector:
         self._left -= end - first
         while first < end:
             row = batch_of[first]
-            behind = first + 1
-            while behind < end and batch_of[behind] == row:
-                behind += 1
+            behind = bisect_right(batch_of, row, first, end)
             position = base + chunk.batches.table[BatchField.POSITION, row]
             due = row + 1 if self._shown == position else row
             self._shown = position

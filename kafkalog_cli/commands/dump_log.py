@@ -21,7 +21,7 @@ from engine.formats import INT_MAX
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.decoders import DecoderClass, payload_decoder
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.options import PATH, FileList, KafkaCommand, size_option, version_option
+from kafkalog_cli.options import PATH, FileList, KafkaCommand, jobs_option, size_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.ranges import NO_END, OffsetRange
 from kafkalog_cli.selecting import SELECTION, selection_from, selection_options
@@ -44,7 +44,7 @@ _SECTIONS = (
         "--share-group-state-decoder",
     )),
     Section("Selection", (*SELECTION, "--count")),
-    Section("Output", ("--format", "--decode")),
+    Section("Output", ("--format", "--decode", "--jobs")),
     Section("Damage and limits", ("--continue-on-corruption", "--max-decompressed-bytes", "--max-batch-bytes")),
 )
 _MAIN = ("--files", "--print-data-log", "--offset", "--time", "--key", "--tail", "--format", "--continue-on-corruption")
@@ -95,6 +95,7 @@ _EXAMPLES = (
 @selection_options
 @click.option("--count", is_flag=True, help="Show how many records and batches match, instead of them.")
 @click.option("--continue-on-corruption", is_flag=True, help="Go on behind damage, at the next batch that is sound.")
+@jobs_option("Threads that make the text of records. Default: one for each processor, up to 8.")
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Inflate no batch beyond this.")
 @size_option("--max-batch-bytes", default=64 << 20, help="Decode no batch larger than this.")
 @version_option
@@ -109,7 +110,7 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
 
     if files is None and not paths:
         raise click.UsageError("name files or directories, or use --files")
-    return dump_all(ReadOnlyFiles(), paths, files, options_from(values), _selection(values), form)
+    return dump_all(ReadOnlyFiles(), paths, files, options_from(values), _selection(values), form, values["jobs"])
 
 
 _DECODERS = {
@@ -215,14 +216,13 @@ class Target(NamedTuple):
 
 def dump_all(
     files: ReadOnlyFiles, paths: tuple[str, ...], listed: str | None, options: DumpOptions,
-    selection: Selection | None = None, form: str = "text",
+    selection: Selection | None = None, form: str = "text", jobs: int = 1,
 ) -> int:
     """Dump what `--files` lists as kafka-dump-log would, then everything the plain arguments lead to → exit status.
 
-    form  text, json or jsonl
+    form  text, json or jsonl        jobs  threads
     """
-    with BackgroundWriter(raw_stdout()) as output:
-        out = TextBuffer(output.write)
+    with BackgroundWriter(raw_stdout()) as output, TextBuffer(output.write, jobs=jobs) as out:
         renderer, outcome = _text(options, out) if form == "text" else _json(options, out, array=form == "json")
         targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
         if selection is not None and selection.count:

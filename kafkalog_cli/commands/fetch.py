@@ -11,6 +11,7 @@ import click
 
 from engine.discovery.names import parent_of
 from engine.discovery.patterns import expand
+from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError, argument
 from engine.files import ReadOnlyFiles, now_ms
 from engine.formats import INT_MAX, LONG_MAX, LONG_MIN
@@ -25,7 +26,7 @@ from engine.log.logdir.tiered import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
 from kafkalog_cli.fetch_output import Output, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Size, Whole, version_option
+from kafkalog_cli.options import PATH, Size, Whole, jobs_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.ranges import EARLIEST, LATEST, NO_END, OffsetRange, Until
 from kafkalog_cli.selecting import SELECTION, selection_from, selection_options
@@ -46,7 +47,7 @@ _SECTIONS = (
     Section("As which consumer", (
         "--isolation", "--open-transactions", "--log-dir", "--log-start-offset", "--high-watermark",
     )),
-    Section("Output", ("--template", "--format", "--raw", "--force")),
+    Section("Output", ("--template", "--format", "--raw", "--force", "--jobs")),
 )
 _MAIN = ("--topic", "--offset", "--time", "--limit", "--tail", "--follow", "--template", "--format")
 _EXAMPLES = (
@@ -101,6 +102,7 @@ _EXAMPLES = (
 @click.option("--raw", is_flag=True, help="Write the batches of one partition as they stand in the log, whole ones, aborted "
                                           "ones too.")
 @click.option("--force", is_flag=True, help="Write --raw, and a template with raw bytes (%R, \\xHH), to a terminal as well.")
+@jobs_option("Threads that make the text of records. Default: one for each processor, up to 8.")
 @version_option
 def command(paths: tuple[str, ...], topics: tuple[str, ...], partitions: tuple[int, ...], **values: Any) -> int:
     """Read the records of partitions as a consumer does.
@@ -137,7 +139,7 @@ def _wanted(values: dict[str, Any]) -> Wanted:
     if values["form"] != "text" and values["template"] is not None:
         raise click.UsageError("--template is for --format text")
     same = ("max_bytes", "isolation", "open_transactions", "log_dirs", "follow", "merge", "log_start_offset", "high_watermark",
-            "template", "form", "raw", "force")  # fmt: skip
+            "template", "form", "raw", "force", "jobs")  # fmt: skip
     start = EARLIEST if first == LONG_MIN else first
     return Wanted(start=start, selection=selection, **{name: values[name] for name in same})
 
@@ -150,9 +152,10 @@ _LARGEST_FETCH = INT_MAX
 
 def fetch(paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int], wanted: Wanted) -> int:
     """Read and show what is wanted of the partitions that are named → exit status."""
-    with BackgroundWriter(raw_stdout()) as writer:
+    with ExitStack() as opened:
+        writer = opened.enter_context(BackgroundWriter(raw_stdout()))
         write = raw_stdout() if wanted.follow else writer.write  # --follow ends as soon as its reader does
-        output = Output(wanted, write)
+        output = Output(wanted, opened.enter_context(TextBuffer(write, jobs=wanted.jobs)))
         try:
             if wanted.raw and not wanted.force and sys.stdout.isatty():
                 raise UsageError("--raw writes bytes that a terminal would obey", "write to a file or a pipe, or add --force")

@@ -270,6 +270,7 @@ def test_a_torn_end_that_stands_still_is_reported_once(tmp_path, monkeypatch):
     wanted = Wanted(
         start="earliest", selection=EVERYTHING, max_bytes=None, isolation="read_uncommitted", open_transactions=None, log_dirs=(),
         follow=True, merge=False, log_start_offset=None, high_watermark=None, template=None, form="text", raw=False, force=False,
+        jobs=1,
     )  # fmt: skip
     log = fetching._Log(str(partition), wanted, told.append)
     assert told == []
