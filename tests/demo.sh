@@ -8,8 +8,14 @@ LOGS="$("$PYTHON" -m tests.support.corpus)/kafka-4.3.1/logs"
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT INT TERM
 
+bold='' plain=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then
+    bold=$(printf '\033[1m') plain=$(printf '\033[0m')
+    export FORCE_COLOR=1 # the output passes through a file
+fi
+
 show() { # run a command, show its beginning; problems found are part of the demo
-    printf '\n$ kafkalog %s\n' "$*"
+    printf '\n%s$ kafkalog %s%s\n' "$bold" "$*" "$plain"
     status=0
     "$PYTHON" -m kafkalog_cli.main "$@" > "$WORK/output" 2>&1 || status=$?
     head -"${lines:-8}" "$WORK/output" | cut -c1-170

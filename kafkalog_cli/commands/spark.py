@@ -78,7 +78,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
              help="Bytes of segments for each task, such as 64MiB. Default: 128MiB; for stats by topic, codec or producer "
                   "1GiB.")
 @click.option("--on-corruption", type=click.Choice(["fail", "skip", "report"]), default="fail", show_default=True,
-              help="stats, export: give up at damage, remove it, or remove it and write it to the executors' logs.")
+              help="stats, export: at damage fail, skip it, or skip it and log it on the executors.")
 @click.option("--by", type=click.Choice(["topic", "codec", "producer", "hour", "header", "key"]), default="topic",
               show_default=True, help="stats: group records and bytes by this.")
 @click.option("--top", type=Whole(1), default=20, show_default=True, metavar="N", help="stats by key: show this many of the "

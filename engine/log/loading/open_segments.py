@@ -84,7 +84,8 @@ def _load_segment(log: Loading, segment: LogSegment, there: set[str], *, checks_
         if checks_sizes:
             segment.refuse_large_indexes()
         if segment.base_offset in log.unsplittable:  # its recovery was given up; its index is a part only
-            _recover_while_loading(log, segment, "its offsets do not fit its index (more than 2^31 - 1 after the base offset)")
+            _recover_while_loading(log, segment, "its offsets do not fit its index (more than 2^31 - 1 after the base offset) "
+                                                 "(more than 2^31 - 1 after the base offset)")
     except OffsetIndexMissing:
         if segment.size:
             _recover_while_loading(log, segment, NO_INDEX)
