@@ -45,7 +45,7 @@ _EXAMPLES = (
 
 @click.command("restore", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("paths", nargs=-1, type=PATH)
-@click.option("--list", "lists", is_flag=True, help="Change nothing: show what can be undone, when it was done, and how large it is.")
+@click.option("--list", "lists", is_flag=True, help="Change nothing: show what can be undone, its time and its size.")
 @click.option("--prune", "prunes", is_flag=True, help="Delete quarantines; needs --older-than.")
 @click.option("--older-than", "older_than_ms", type=Duration(), metavar="TIME",
               help="With --prune: only quarantines older than this: 30d, 12h, 90m, 45s.")
@@ -64,18 +64,19 @@ def command(
     """Undo what a command did, byte for byte, from its quarantine.
 
     PATHS are quarantines, or log dirs in which a write of Spark's sink was stopped during its commit. To undo the last
-    completed write of the sink, name the file .kafkalog-sink.json in the log dir: the records that it appended are truncated and
-    kept in a quarantine. This is refused if anything was written to these partitions since.
+    completed write of the sink, name the file .kafkalog-sink.json in the log dir: the records that it appended are truncated
+    and kept in a quarantine. This is refused if anything was written to these partitions since. Several PATHS are undone from
+    the newest operation to the oldest.
 
-    What was cut, overwritten, renamed or removed is put back; files that the command made are removed. Checksums are
-    compared first. It can be stopped at any time and called again. What needs no room on the disk is done first. The
-    quarantine itself is left where it is, and so is the lock file .lock, as Kafka leaves it. What is not as before in the end
-    is named, with status 4.
+    restore first compares all checksums. It then puts back what was truncated, overwritten, renamed or removed, and removes the
+    files that the command created. You can stop it at any time and run it again. Steps that need no disk space come first. The
+    quarantine stays where it is; so does the lock file .lock, as Kafka leaves it. Every file that is not as before is reported,
+    with status 4.
 
     With --list and --prune, PATHS are directories that hold quarantines, or log dirs with quarantines beside them; default:
-    the working directory. Of a partition, --list shows the quarantines beside its log dir that hold something of it. --prune
-    deletes only directories with a manifest of kafkalog's and nothing else in them. A quarantine from which restoring was begun
-    stays until restoring is done.
+    the working directory. For a partition, --list shows the quarantines beside its log dir that keep files of it. --prune
+    deletes only quarantines that hold nothing but kafkalog's own files. It does not delete a quarantine that is only partly
+    restored.
     """
     if lists and prunes:
         raise click.UsageError("--list and --prune exclude each other")
@@ -322,7 +323,7 @@ def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_ru
 
 
 def _later_first(files: Files, directory: str) -> str | None:
-    """The command that undoes what was done after the quarantine `directory`, and then what it keeps; None: nothing is known."""
+    """The command that undoes what was done after the quarantine `directory`, and then its own; None: nothing is known."""
     from engine.log.quarantine.kept import State, made_after
 
     try:

@@ -457,7 +457,7 @@ def _one(
 
 
 def _settle_snapshots(files: Files, log: UnifiedLog, report: Report) -> None:
-    """Leave producer snapshots as they stay: beside the one at the log end, the next start removes the one that this one kept."""
+    """Leave producer snapshots as they stay: with one at the log end, the next start removes the one that this one kept."""
     log.producer_state.take_snapshot()
     files.sync_directory(log.directory)  # it is there for sure before an old one is removed
     for offset in log.producer_state.remove_stray_snapshots(log.segments.base_offsets):
