@@ -282,9 +282,10 @@ def test_what_was_not_put_back_whole_stays(log_dir, tmp_path):
     stored = max((kept / "files").iterdir(), key=lambda path: path.stat().st_size)
     stored.write_bytes(b"X" + stored.read_bytes()[1:])
     assert kafkalog("restore", "--salvage", str(kept)).status == 4
-    [row] = [json.loads(line) for line in kafkalog("restore", "--list", "--format", "json", str(log_dir)).out.splitlines()]
-    assert row["state"] == "incomplete"
-    assert kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir)).out == b"0 bytes deleted\n"
+    rows = [json.loads(line) for line in kafkalog("restore", "--list", "--format", "json", str(log_dir)).out.splitlines()]
+    assert [(row["path"], row["state"]) for row in rows] == [
+        (str(kept), "incomplete"), (f"{kept}.forced", "whole")], "the second keeps what the first could not replace"
+    assert kafkalog("restore", "--prune", "--older-than", "1s", str(kept)).out == b"0 bytes deleted\n"
     assert stored.exists()
 
 

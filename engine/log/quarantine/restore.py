@@ -110,9 +110,10 @@ def restore(
     Everything stored is checked first. After a crash, the next call goes on where the last one stopped, unless others wrote
     since. The quarantine stays. progress(done, all) is called for each step.
 
-    force    over what was changed meanwhile as well, and without the files that came since: with `keep` all of that goes
-             to a quarantine of its own, `now` (ms) is when it was made
+    force    over what was changed meanwhile as well, and without the files that came since
     salvage  undo what can be undone, though the manifest or what is stored is damaged or not complete
+    keep     what is removed or replaced goes to a quarantine of its own, made at `now` (ms), where it is not certain that only
+             what the command made is lost: with `force`, and where what was there before is not put back
     Raises QuarantineDamaged, ChangedSince before anything is changed; UnreadableFile, UnwritableFile.
     """
     manifest = read_trusted(files, directory, salvage=salvage)
@@ -134,7 +135,7 @@ def restore(
         raise _changed(directory, manifest, since)
     unproven = _unproven(manifest.entries, {one.path for one in since or ()})
     seam = files
-    if force and keep and (before.is_begun or since != []):
+    if keep and (skipped or (force and (before.is_begun or since != []))):
         with acting_as_root():  # the owner of a log dir may not be allowed to make something beside the quarantine
             seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
             seam.make()
@@ -320,6 +321,7 @@ def _stored_faults(
 ) -> Iterator[tuple[int, str]]:
     """(number of the entry, what is wrong with the file that it needs), of those with `numbers`, still to be undone."""
     kept = f"{files.resolve(directory)}/{STORED}"
+    taken = _names_taken(entries, numbers)
     for number in sorted(numbers):
         entry = entries[number]
         if entry is not None and number in larger:
@@ -330,7 +332,8 @@ def _stored_faults(
         is_half_done = before.is_begun and number == numbers[0]
         path = f"{directory}/{STORED}/{entry.stored}"
         if not files.exists(path):
-            if entry.do is Do.REMOVE and any(files.exists(name) for name in _earlier_names(entries[:number], entry.path)):
+            names = _earlier_names(entries[:number], entry.path) if entry.do is Do.REMOVE else []
+            if any(files.exists(name) and taken.get(name, -1) < number for name in names):
                 continue  # it was about to be moved there, and never was; or a power cut undid that
             if is_half_done and entry.do is Do.RENAME and _is_moved_back(files, entry):
                 continue
@@ -346,6 +349,18 @@ def _stored_faults(
             continue  # it was renamed, and nobody read it
         elif _sha256(files, path) != entry.sha256:
             yield number, f"{path}: its SHA-256 is not the manifest's {entry.sha256}, for {entry.path}"
+
+
+def _names_taken(entries: list[Entry | None], numbers: list[int]) -> dict[str, int]:
+    """By path, the last of the entries with `numbers` that gave a new file this name."""
+    taken: dict[str, int] = {}
+    for number in sorted(numbers):
+        entry = entries[number]
+        if entry is not None and entry.do is Do.CREATE:
+            taken[entry.path] = number
+        elif entry is not None and entry.to is not None:
+            taken[entry.to] = number
+    return taken
 
 
 def _is_moved_back(files: Files, entry: Entry) -> bool:
