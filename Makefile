@@ -1,7 +1,8 @@
 # `make demo` and `make test` set up everything they need in .venv; `make help` lists the rest.
 VENV := .venv
 PYTHON := $(VENV)/bin/python
-COMPILE := $(PYTHON) setup.py -q build_ext --inplace
+STEP := sh .ci/step
+COMPILE := $(STEP) "compile the kernels that changed" $(PYTHON) setup.py -q build_ext --inplace
 
 .PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle goldens bench bench-spark docs clean
 
@@ -10,13 +11,13 @@ help: ## list the targets
 
 setup: $(VENV)/ready ## make .venv with everything that development needs, kernels compiled
 
-$(VENV)/demo-ready: pyproject.toml setup.py .ci/setup .ci/packages
-	sh .ci/setup
-	touch $@
+$(VENV)/demo-ready: pyproject.toml setup.py .ci/setup .ci/packages .ci/step
+	@sh .ci/setup
+	@touch $@
 
-$(VENV)/ready: pyproject.toml setup.py .ci/setup .ci/packages constraints.txt
-	sh .ci/setup dev
-	touch $(VENV)/demo-ready $@
+$(VENV)/ready: pyproject.toml setup.py .ci/setup .ci/packages .ci/step constraints.txt
+	@sh .ci/setup dev
+	@touch $(VENV)/demo-ready $@
 
 build: setup ## compile the kernels again if they were edited
 	@$(COMPILE)
@@ -26,14 +27,14 @@ demo: $(VENV)/demo-ready ## damage a partition of a real broker's log dir, and r
 	@sh tests/demo.sh
 
 test: build lint ## the whole suite; then the tests of the kernels once more, with bounds checks and sanitizers
-	$(PYTHON) -m pytest -n auto --dist loadgroup
-	$(PYTHON) -m tests.fuzz.sanitize --tests
+	@$(STEP) -v "the whole suite" $(PYTHON) -m pytest -n auto --dist loadgroup
+	@$(STEP) -v "the tests of the kernels, with bounds checks and sanitizers" $(PYTHON) -m tests.fuzz.sanitize --tests
 
 lint: build ## ruff, mypy, import layers
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports
-	$(VENV)/bin/lint-imports --config .ci/log-layers.toml
+	@$(STEP) "ruff" $(VENV)/bin/ruff check .
+	@$(STEP) "mypy" $(VENV)/bin/mypy
+	@$(STEP) "import layers" $(VENV)/bin/lint-imports
+	@$(STEP) "import layers inside engine.log" $(VENV)/bin/lint-imports --config .ci/log-layers.toml
 
 oracle: build ## compare with real Kafka (Java, Maven)
 	KAFKALOG_BROKER=all $(PYTHON) -m pytest tests/oracle -m oracle

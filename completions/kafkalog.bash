@@ -123,7 +123,7 @@ _kafkalog() {
             _kafkalog_files "$cur"
             return
             ;;
-        --max-bytes|--max-message-size|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|--max-decompressed-bytes|--max-batch-bytes)
+        --max-bytes|--max-message-size|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|-j|--jobs|--max-decompressed-bytes|--max-batch-bytes)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -143,12 +143,12 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --format --decode --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
+            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --format --decode -j --jobs --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
         fi
         ;;
     fetch)
         case $prev in
-        --offset|--timestamp|--max-bytes|--limit|--log-start-offset|--high-watermark|-f|--template)
+        -t|--topic|-p|--partition|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|--until|--max-bytes|--log-start-offset|--high-watermark|-f|--template|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -169,7 +169,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --open-transactions --log-dir --follow --log-start-offset --high-watermark -f --template --format --raw --force -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark -f --template --format --raw --force -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     help)

@@ -332,6 +332,10 @@ KINDS: dict[str, Kind] = {
         "to -stray: a cluster is lost, and nothing says so", "start no broker on it before the metadata log is restored",
     ),
     "broker-warns": Kind(Severity.WARNING, "a broker starts without this file, and says so", _RECOVER),
+    "replica-chosen": Kind(
+        Severity.INFO, "several directories hold this partition: the copy with the latest leader epoch is read, of those the "
+        "longest", "name the directory of another copy to read that one",
+    ),
     "replica-divergence": Kind(
         Severity.ERROR, "two replicas hold different records at the same offsets: after an unclean leader election, or a crash "
         "that lost acknowledged records", "keep the copy with the latest leader epoch; the others fetch it again",

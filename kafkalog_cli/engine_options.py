@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +11,7 @@ from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
 from kafkalog_cli.options import (
     PATH,
     Whole,
+    jobs_option,
     object_lines_option,
     quiet_option,
     verbose_option,
@@ -78,8 +78,7 @@ _OPTIONS = (
                  "else 0."),
     click.option("--keep-deleted", is_flag=True, help="Leave what is deleted under names that end in .deleted."),
     click.option("--dry-run", "-n", is_flag=True, help="Do everything in memory: say what would be done, and change nothing."),
-    click.option("--jobs", "-j", type=Whole(1, 64), metavar="N",
-                 help="Partitions at a time. Default: one for each processor, up to 8."),
+    jobs_option("Partitions at a time. Default: one for each processor, up to 8."),
     click.option("--metrics-textfile", type=PATH, metavar="FILE",
                  help="Write what was done under Kafka's metric names, for the textfile collector of the node exporter."),
     object_lines_option("Text, or one JSON object a line for each partition."),
@@ -181,7 +180,7 @@ def opening_from(values: dict[str, Any]) -> Opening:
         high_watermark=values.get("high_watermark"),  # nobody asks for it who only recovers
         keep_deleted=values["keep_deleted"],
         dry_run=values["dry_run"],
-        jobs=min(8, os.cpu_count() or 1) if values["jobs"] is None else values["jobs"],
+        jobs=values["jobs"],
     )
 
 

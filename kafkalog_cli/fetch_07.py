@@ -49,8 +49,10 @@ class _Message(NamedTuple):
     batch: _Batch = _Batch()
 
 
-def fetch_07(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcome) -> None:
-    """Show what is wanted of the log at `path`; without a renderer, its entries as they are. Nothing is changed.
+def fetch_07(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcome, left: int | None = None) -> int:
+    """Show what is wanted of the log at `path`, `left` messages at most; without a renderer, its entries as they are.
+
+    Returns how many messages were shown. Nothing is changed.
 
     An offset must be that of an entry. Raises UsageError, OffsetOutOfRange07, and Refused07 for a log that does not open.
     """
@@ -59,14 +61,20 @@ def fetch_07(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outc
     with open_log_07(files, path.rstrip("/"), Config07(), now=now_ms(), need_recovery=False) as log:
         reader = _Reader(files, log, outcome, wanted.max_bytes)
         if renderer is None:
-            reader.copy(reader.start(wanted.offset))
-            return
-        if isinstance(wanted.offset, int) and wanted.offset < 0:
-            messages: Iterator[MessageAndOffset] = iter(deque(reader.messages(log.log_start_offset), maxlen=-wanted.offset))
+            reader.copy(reader.start(wanted.start))
+            return 0
+        last = -wanted.start if isinstance(wanted.start, int) and wanted.start < 0 else wanted.selection.tail
+        if last is not None:
+            messages: Iterator[MessageAndOffset] = iter(deque(reader.messages(log.log_start_offset), maxlen=last))
         else:
-            messages = reader.messages(reader.start(wanted.offset))
-        for message in islice(messages, wanted.limit):
+            messages = reader.messages(reader.start(wanted.start))
+        shown = 0
+        for message in islice(messages, left):
+            if message.offset >= wanted.selection.end_offset:
+                break
             renderer.record(cast("Record", _Message(message.offset, cast("bytes | None", message.payload))))
+            shown += 1
+        return shown
 
 
 def _copied(message: MessageAndOffset) -> MessageAndOffset:
@@ -78,9 +86,11 @@ def _check(path: str, wanted: Wanted) -> None:
     """Raise UsageError for what a log of 0.7 has nothing for."""
     given = {
         "--open-transactions": wanted.open_transactions is not None,
-        "--timestamp": wanted.timestamp is not None, "--follow": wanted.follow,
+        "--follow": wanted.follow, "--merge": wanted.merge,
         "--log-start-offset": wanted.log_start_offset is not None, "--high-watermark": wanted.high_watermark is not None,
-        "a number of last messages with --raw": wanted.raw and isinstance(wanted.offset, int) and wanted.offset < 0,
+        "a number of last messages with --raw": wanted.raw and isinstance(wanted.start, int) and wanted.start < 0,
+        "--tail together with --offset": wanted.selection.tail is not None and wanted.start != EARLIEST,
+        **dict.fromkeys(wanted.selection.unknown_to_07(), True),
     }  # fmt: skip
     unknown = [option for option, is_given in given.items() if is_given]
     if unknown:
@@ -94,9 +104,9 @@ class _Reader:
         self._files, self._log, self._outcome, self._left = files, log, outcome, max_bytes
         self._is_first = True
 
-    def start(self, offset: int | str | None) -> int:
+    def start(self, offset: int | str) -> int:
         """The offset to begin with, where an entry begins or the log ends."""
-        if offset is None or offset == EARLIEST:
+        if offset == EARLIEST:
             return self._log.log_start_offset
         if offset == LATEST:
             return self._log.log_end_offset

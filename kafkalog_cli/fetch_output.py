@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from engine.discovery.names import partition_of
 from engine.dump.json_stream import JsonStream, bytes_field
-from engine.dump.text_buffer import TextBuffer
 from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
 from engine.formats import Status
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.discovery.names import PartitionDir
+    from engine.dump.text_buffer import TextBuffer
     from engine.files import OpenFile
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
+    from engine.record.selection import Selection
 
     Part = Callable[[Record], bytes]
 
@@ -42,26 +44,31 @@ _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the command line asks for."""
+    """What the command line asks for.
 
-    offset: int | str | None
-    timestamp: int | None
+    start      the offset to begin with, EARLIEST, LATEST, or negative: so many before the end
+    selection  of records; its first offset says no more than `start`
+    """
+
+    start: int | str
+    selection: Selection
     max_bytes: int | None
-    limit: int | None
     isolation: str
     open_transactions: str | None
     log_dirs: tuple[str, ...]
     follow: bool
+    merge: bool
     log_start_offset: int | None
     high_watermark: int | None
     template: str | None
     form: str
     raw: bool
     force: bool
+    jobs: int
 
 
 class Renderer(Protocol):
-    """Shows records."""
+    """Shows records of one partition."""
 
     def run(self, run: Run, limit: int | None) -> int:
         """Show a run of records, `limit` at most → how many."""
@@ -69,22 +76,28 @@ class Renderer(Protocol):
     def record(self, record: Record) -> None:
         """Show one."""
 
+
+class Output:
+    """Where records and findings go."""
+
+    def __init__(self, wanted: Wanted, out: TextBuffer) -> None:
+        self._wanted, self._out = wanted, out
+        self._stream: JsonStream | None = None
+        if wanted.form != "text":
+            self._stream = JsonStream(self._out, array=wanted.form == "json", ascii=sys.stdout.isatty())
+        self.outcome = Outcome(stream=self._stream)
+
+    def renderer(self, path: str) -> Renderer:
+        """What shows the records of the partition in the directory `path`. Raises UsageError for a bad template."""
+        partition = partition_of(ReadOnlyFiles().absolute(path.rstrip("/") + "/x"))
+        if self._stream is not None:
+            return JsonRecords(self._stream, partition)
+        template = _DEFAULT if self._wanted.template is None else self._wanted.template
+        return TextRecords(template, partition, self._out, escape=sys.stdout.isatty(), force=self._wanted.force)
+
     def flush(self) -> None:
-        """Hand out what was shown up to here."""
-
-
-def renderer_for(path: str, wanted: Wanted, write: Callable[[memoryview], object]) -> tuple[Renderer, Outcome]:
-    """What shows the records of the partition at `path`, and what takes the findings. Raises UsageError.
-
-    write  takes the text, as that of a TextBuffer
-    """
-    out = TextBuffer(write)
-    partition = partition_of(ReadOnlyFiles().absolute(path.rstrip("/") + "/x"))
-    if wanted.form == "text":
-        is_terminal = sys.stdout.isatty()
-        return TextRecords(wanted.template or _DEFAULT, partition, out, escape=is_terminal, force=wanted.force), Outcome()
-    stream = JsonStream(out, array=wanted.form == "json", ascii=sys.stdout.isatty())
-    return JsonRecords(stream, partition), Outcome(stream=stream)
+        """Hand out what was shown."""
+        self._out.flush()
 
 
 class TextRecords:
@@ -124,10 +137,6 @@ class TextRecords:
     def record(self, record: Record) -> None:
         """Show one."""
         self._out.put(b"".join([part(record) for part in self._parts]))
-
-    def flush(self) -> None:
-        """Hand out what was shown."""
-        self._out.flush()
 
     def _part(self, letter: str) -> Part:
         if letter in "sk":
@@ -219,20 +228,31 @@ class Template:
 
     def put(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
         """Write a run of records; `put_large` writes one that an empty buffer has no room for."""
-        record, status, chunk = run.first, int(Status.FULL), run.chunk
-        while status == Status.FULL:
-            out.at, record, status = put_by_template(
-                out.data, out.at, chunk.data, chunk.batches.table, chunk.records.table, record, run.end,
-                self._pieces.table, self._constants,
-            )  # fmt: skip
-            if status == Status.FULL and out.at:
+        size = run.end - run.first
+        count = out.shares(size)
+        cuts = [run.first + size * number // count for number in range(count + 1)]
+        parts = [run._replace(first=first, end=end) for first, end in pairwise(cuts)]
+        out.put_parts(parts, self._fill, lambda part: self._finish(out, part, put_large))
+
+    def _finish(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
+        while (run := self._fill(out, run)).first < run.end:
+            if out.at:
                 out.flush()
-            elif status == Status.FULL:
-                for large in run._replace(first=record, end=record + 1).records():
+            else:
+                for large in run._replace(end=run.first + 1).records():
                     put_large(large)
-                record += 1
-        if status != Status.END:
+                run = run._replace(first=run.first + 1)
+
+    def _fill(self, out: TextBuffer, run: Run) -> Run:
+        """Write what there is room for → the records that are left."""
+        chunk = run.chunk
+        out.at, record, status = put_by_template(
+            out.data, out.at, chunk.data, chunk.batches.table, chunk.records.table, run.first, run.end, self._pieces.table,
+            self._constants,
+        )  # fmt: skip
+        if status not in (Status.END, Status.FULL):
             raise AssertionError("records, batches and bytes that do not fit each other")
+        return run._replace(first=record)
 
 
 class JsonRecords:
@@ -276,10 +296,6 @@ class JsonRecords:
             self._template.put(self._stream.out, run._replace(first=begun), self.record)
             counts[_TYPE] = before + run.end - begun  # with the large ones, which counted themselves
         return run.end - run.first
-
-    def flush(self) -> None:
-        """Hand out what was shown."""
-        self._stream.out.flush()
 
 
 def send(file: OpenFile, position: int, size: int) -> None:

@@ -108,7 +108,10 @@ def _first_sentence(path: Path) -> str:
 
 _PACKAGES = ("kafkalog_cli", "kafkalog_spark", "pyspark_kafkalog", "engine")
 EDITION = "2026-11-22"  # when the words of the pages were last changed
-_ENVIRONMENT = (("NO_COLOR", "If it is set, nothing is coloured. Without it colours appear on a terminal only."),)
+_ENVIRONMENT = (
+    ("NO_COLOR", "If it is set, nothing is coloured. Without it colours appear on a terminal only."),
+    ("FORCE_COLOR", "If it is set, and NO_COLOR is not, colours appear in files and pipes too."),
+)
 _AS_ROOT = (
     "Run it as the user that the broker runs as. If root runs it on a log dir of another user, it works there with that user's "
     "rights only: what it makes belongs to that user, and files of other users are refused. Log dirs of several users need "

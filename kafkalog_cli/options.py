@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -154,6 +155,15 @@ def size_option(
     """An option that takes bytes, with units; no fewer than `least`."""
     text = None if default is None else size_text(default)
     return click.option(name, type=Size(least), default=text, show_default=default is not None, metavar="BYTES", help=help)
+
+
+def jobs_option(help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word
+    """--jobs: by default one for each processor, up to 8."""
+
+    def by_processors(_ctx: click.Context, _parameter: click.Parameter, value: int | None) -> int:
+        return min(8, os.cpu_count() or 1) if value is None else value
+
+    return click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", callback=by_processors, help=help)
 
 
 def object_lines_option(help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word

@@ -1,4 +1,4 @@
-"""Ranges on the command line: offsets, times, and the conditions of `dump-log` that they belong to."""
+"""Values of the options that select records: ranges of offsets and times, keys, headers."""
 
 from __future__ import annotations
 
@@ -71,47 +71,51 @@ EARLIEST, LATEST = "earliest", "latest"
 _ENDS = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": LATEST}
 
 
-class StartOffset(click.ParamType["int | str"]):
-    """An offset, EARLIEST, LATEST, or a negative number: so many before the end."""
+class OffsetRange(click.ParamType["tuple[int | str, int]"]):
+    """A:B, from A up to, not including, B; either may be missing. A alone has no end.
 
-    name = "offset"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Text → offset or end; click.BadParameter for anything else."""
-        text = str(value).strip()
-        if text in _ENDS:
-            return _ENDS[text]
-        number = whole_number(text)
-        if number is None:
-            self.fail(f"{value!r} is not an offset: write a number, earliest, latest, or -N", param, ctx)
-        check_range(text, number, LONG_MIN, LONG_MAX, param, ctx)
-        return number
-
-
-class OffsetRange(click.ParamType[tuple[int, int]]):
-    """A:B, from A up to, not including, B; either may be missing. A alone is one offset."""
+    with_ends  A may be EARLIEST, LATEST, or negative: so many offsets before the end of the log
+    """
 
     name = "offset range"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+    def __init__(self, *, with_ends: bool = False) -> None:
+        self._with_ends = with_ends
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | str, int]:
         """Text → (first, end); click.BadParameter for anything else."""
-        match = re.fullmatch(r"\s*(-?[0-9]+)?\s*(:)?\s*(-?[0-9]+)?\s*", value)
-        if match is None or not (match[1] or match[2]) or (match[3] and not match[2]):
-            self.fail(f"{value!r} is not a range of offsets: write A:B, A: or :B", param, ctx)
-        first, end = whole_number(match[1] or str(LONG_MIN)), whole_number(match[3] or str(NO_END))
-        assert first is not None
-        assert end is not None  # the pattern says so
-        check_range(value, first, LONG_MIN, LONG_MAX, param, ctx)
+        left, colon, right = (part.strip() for part in str(value).partition(":"))
+        first: int | str | None = _ENDS.get(left) if self._with_ends else None
+        if first is None:
+            first = LONG_MIN if colon and not left else whole_number(left)
+        end = NO_END if not right else whole_number(right)
+        if first is None or end is None:
+            forms = "A, A:B, :B, earliest, latest, or -N for the last N" if self._with_ends else "A, A:B, A: or :B"
+            self.fail(f"{value!r} is not a range of offsets: write {forms}", param, ctx)
+        if isinstance(first, int):
+            check_range(value, first, LONG_MIN, LONG_MAX, param, ctx)
         check_range(value, end, LONG_MIN, NO_END, param, ctx)
-        if not match[2]:
-            end = first + 1
-        if end < first:
+        if isinstance(first, int) and end < first:
             self.fail(f"{value!r} ends before it begins", param, ctx)
         return first, end
 
 
+class Until(click.ParamType[tuple[int, int]]):
+    """Where to end: an offset, or a time in ISO-8601 or as `2h ago`."""
+
+    name = "end"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Text → (end offset, end time in ms), of which one is NO_END; click.BadParameter for anything else."""
+        offset = whole_number(str(value).strip())
+        if offset is not None:
+            check_range(value, offset, 0, LONG_MAX, param, ctx)
+            return offset, NO_END
+        return NO_END, Instant().convert(value, param, ctx)
+
+
 class TimeRange(click.ParamType[tuple[int, int]]):
-    """FROM:TO, half-open; either may be missing. `..` may stand for the colon."""
+    """FROM:TO, half-open; either may be missing, FROM alone has no end. `..` may stand for the colon."""
 
     name = "time range"
 
@@ -123,6 +127,9 @@ class TimeRange(click.ParamType[tuple[int, int]]):
         now_ms = int(datetime.now(tz=UTC).timestamp() * 1000) if self._now_ms is None else self._now_ms
         separator = ".." if ".." in value else ":"
         found: set[tuple[int, int]] = set()
+        alone = parse_instant(value, now_ms)
+        if alone is not None:
+            found.add((alone, NO_END))
         at = value.find(separator)
         while at >= 0:
             left, right = value[:at], value[at + len(separator) :]

@@ -62,8 +62,13 @@ class Outliving:
 
 
 def colour_choice() -> bool | None:
-    """For click's `color`: False where the user wants no colours, None for colours on a terminal only.
+    """For click's `color`: False where the user wants no colours, True where they are asked for, None: on a terminal only.
 
-    NO_COLOR counts where it is not empty (no-color.org); a terminal that calls itself dumb knows no colours.
+    NO_COLOR (no-color.org) and FORCE_COLOR (force-color.org) count where they are not empty, the first one before the other;
+    a terminal that calls itself dumb knows no colours.
     """
-    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return False if os.environ.get("TERM") == "dumb" else None

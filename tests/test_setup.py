@@ -46,7 +46,7 @@ def machine(tmp_path):
     def run(*words, lacks=(), user=0, apt=APT):
         shutil.copytree(ROOT / ".ci", tmp_path / "tree/.ci")
         (tmp_path / "bin").mkdir()
-        for name in ("sh", "dirname", "mkdir", "cp", "touch"):
+        for name in ("sh", "dirname", "mkdir", "cp", "touch", "date", "mktemp", "cat", "rm"):
             (tmp_path / "bin" / name).symlink_to(shutil.which(name))
         program("cc").rename(tmp_path / "cc.there")
         program("id", f"echo {user}\n")

@@ -15,21 +15,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.discovery.names import FileKind
-from engine.dump.selection import EVERYTHING
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, MAGIC_V2, BatchField, RecordField
 from engine.kernels.select import next_cleaned, next_gap
 from engine.log.continuity.cleaner_traces import was_cleaned
 from engine.log.continuity.header_gaps import KEPT, Gap, HeaderGaps, explained_finding, loss_findings
+from engine.record.selection import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.discovery.names import FileName
     from engine.dump.reports import DumpReports
-    from engine.dump.selection import Selection
     from engine.files import ReadOnlyFiles
     from engine.record.reader import Chunk
+    from engine.record.selection import Selection
 
 
 class Gaps(HeaderGaps):

@@ -21,67 +21,105 @@ LARGE = 256 << 10  # bytes of a key or payload that is shown in pieces, so that 
 MANY = 4096  # headers that are shown together
 
 
-def put_records(
-    kernel: Callable[..., Any], put_large: Callable[[Chunk, int, int, int], object], out: TextBuffer, chunk: Chunk, base: int,
-    row: int, last_row: int, record: int, last_record: int, flags: int,
-) -> int:
-    """Batches row … last_row − 1 and records record … last_record − 1, interleaved → the row that is due next.
+class Part(NamedTuple):
+    """What is due of a chunk: batches row … last_row − 1 and records record … last_record − 1, interleaved."""
+
+    row: int
+    last_row: int
+    record: int
+    last_record: int
+
+    def split(self, chunk: Chunk, count: int) -> list[Part]:
+        """The same in `count` parts with about as many records each. A batch goes with its first record."""
+        records = self.last_record - self.record
+        cuts = [self.record + records * number // count for number in range(1, count)]
+        table = chunk.records.table
+        rows = [min(max(self.row, table[RecordField.BATCH, cut - 1] + 1), self.last_row) for cut in cuts]
+        begins = zip([self.row, *rows], [self.record, *cuts], strict=True)
+        ends = zip([*rows, self.last_row], [*cuts, self.last_record], strict=True)
+        return [Part(row, end, record, behind) for (row, record), (end, behind) in zip(begins, ends, strict=True)]
+
+
+class Shown(NamedTuple):
+    """How the batches and records of a chunk are written.
 
     kernel     print_records or record_objects
-    put_large  (chunk, base, record, flags): shows a record that an empty buffer has no room for
+    put_large  (shown, record): shows a record that an empty buffer has no room for
+    base       file position of the window
     """
-    status = int(Status.FULL)
-    while status == Status.FULL:
-        out.at, row, record, status = kernel(
-            out.data, out.at, chunk.data, chunk.batches.table, row, last_row, chunk.records.table, record,
-            last_record, flags, base,
-        )
+
+    kernel: Callable[..., Any]
+    put_large: Callable[[Shown, int], object]
+    chunk: Chunk
+    base: int
+    flags: int
+
+    def fill(self, out: TextBuffer, part: Part) -> tuple[Part, Status]:
+        """Write what there is room for → what is left of the part, and FULL or END."""
+        chunk, (row, last_row, record, last_record) = self.chunk, part
+        out.at, row, record, status = self.kernel(
+            out.data, out.at, chunk.data, chunk.batches.table, row, last_row, chunk.records.table, record, last_record,
+            self.flags, self.base,
+        )  # fmt: skip
+        if status not in (Status.END, Status.FULL):
+            raise AssertionError("records, batches and bytes that do not fit each other")
+        return Part(row, last_row, record, last_record), status
+
+
+def put_records(out: TextBuffer, shown: Shown, part: Part) -> None:
+    """Batches and records, by as many threads as they are worth."""
+    count = out.shares(part.last_record - part.record)
+    if count == 1:
+        _put_part(out, shown, part)
+    else:
+        parts = part.split(shown.chunk, count)
+        out.put_parts(parts, lambda buffer, one: shown.fill(buffer, one)[0], lambda one: _put_part(out, shown, one))
+
+
+def _put_part(out: TextBuffer, shown: Shown, part: Part) -> None:
+    while part.row < part.last_row or part.record < part.last_record:
+        part, status = shown.fill(out, part)
         if status == Status.FULL:
-            if out.at or not _is_large_next(chunk, row, last_row, record, last_record, flags):
+            if out.at or not _is_large_next(shown, part):
                 out.make_room()
             else:
-                put_large(chunk, base, record, flags)
-                record += 1
-                status = int(Status.FULL if record < last_record or row < last_row else Status.END)
-    if status != Status.END:
-        raise AssertionError("records, batches and bytes that do not fit each other")
-    return row
+                shown.put_large(shown, part.record)
+                part = part._replace(record=part.record + 1)
 
 
-def _is_large_next(chunk: Chunk, row: int, last_row: int, record: int, last_record: int, flags: int) -> bool:
-    """Is it a large record that a kernel found no room for, and not the batch in front of it?
-
-    row, record   what the kernel would write next, up to, not including, `last_row` and `last_record`
-    """
-    table = chunk.records.table
+def _is_large_next(shown: Shown, part: Part) -> bool:
+    """Is what the kernel found no room for a large record, and not the batch in front of it?"""
+    table, (row, last_row, record, last_record) = shown.chunk.records.table, part
     if record >= last_record or (row < last_row and row <= table[RecordField.BATCH, record]):
         return False
-    if flags & META and table[RecordField.HEADER_COUNT, record] > MANY:
+    if shown.flags & META and table[RecordField.HEADER_COUNT, record] > MANY:
         return True
-    return bool(flags & CONTENTS and max(table[RecordField.KEY_SIZE, record], table[RecordField.VALUE_SIZE, record]) >= LARGE)
+    sizes = table[RecordField.KEY_SIZE, record], table[RecordField.VALUE_SIZE, record]
+    return bool(shown.flags & CONTENTS and max(sizes) >= LARGE)
 
 
-def put_head(
-    kernel: Callable[..., Any], out: TextBuffer, chunk: Chunk, base: int, record: int, flags: int, mark: bytes,
-) -> None:  # fmt: skip
+def put_head(out: TextBuffer, shown: Shown, record: int, mark: bytes) -> None:
     """What stands in front of the key of a large record; many headers some at a time.
 
-    flags  without CONTENTS        mark  what the kernel writes in front of the first header; behind the last is `]`
+    mark  what the kernel writes in front of the first header; behind the last is `]`
     """
-    table, behind = chunk.records.table, chunk.last_row  # no batch is due any more
-    if not flags & META or table[RecordField.HEADER_COUNT, record] <= MANY:
-        put_records(kernel, _not_large, out, chunk, base, behind, behind, record, record + 1, flags)
+    chunk = shown.chunk
+    shown = shown._replace(flags=(shown.flags & ~CONTENTS) | OPEN, put_large=_not_large)
+    alone = Part(chunk.last_row, chunk.last_row, record, record + 1)  # no batch is due any more
+    table = chunk.records.table
+    if not shown.flags & META or table[RecordField.HEADER_COUNT, record] <= MANY:
+        put_records(out, shown, alone)
         return
     whole = table[RecordField.HEADERS_POSITION, record], table[RecordField.HEADER_COUNT, record]
-    parts: list[bytes] = []
-    group = TextBuffer(lambda view: parts.append(bytes(view)))
+    texts: list[bytes] = []
+    group = TextBuffer(lambda view: texts.append(bytes(view)))
     try:
         for number, (position, count) in enumerate(_header_groups(chunk.data, *whole)):
             table[RecordField.HEADERS_POSITION, record], table[RecordField.HEADER_COUNT, record] = position, count
-            put_records(kernel, _not_large, group, chunk, base, behind, behind, record, record + 1, flags)
+            put_records(group, shown, alone)
             group.flush()
-            text = b"".join(parts)[:-1]
-            parts.clear()
+            text = b"".join(texts)[:-1]
+            texts.clear()
             out.put(b"," + text[text.index(mark) + len(mark) :] if number else text)
     finally:
         table[RecordField.HEADERS_POSITION, record], table[RecordField.HEADER_COUNT, record] = whole
@@ -101,7 +139,7 @@ def _header_groups(data: memoryview, at: int, left: int) -> Iterator[tuple[int, 
         left -= count
 
 
-def _not_large(_chunk: Chunk, _base: int, _record: int, _flags: int) -> None:
+def _not_large(_shown: Shown, _record: int) -> None:
     raise AssertionError("a group of headers is not large")
 
 
@@ -150,7 +188,7 @@ class KernelRenderer:
         """Batches and records, interleaved."""
         flags, ending = self._flags_of(chunk), self._ending_of(chunk)
         if ending is None:
-            self._put(chunk, base, chunk.first_row, chunk.last_row, chunk.first, chunk.end, flags)
+            self._put(chunk, base, flags)
         else:
             self._one_by_one(chunk, base, flags | OPEN, ending)
 
@@ -178,17 +216,17 @@ class KernelRenderer:
 
     # ---- of both
 
-    def _put(
-        self, chunk: Chunk, base: int, row: int, last_row: int, record: int, last_record: int, flags: int
-    ) -> int:
-        """Batches and records by the kernel → the row that is due next."""
-        return put_records(
-            self._form.kernel, self._put_large, self._out, chunk, base, row, last_row, record, last_record, flags
-        )
+    def _put(self, chunk: Chunk, base: int, flags: int) -> None:
+        """The batches and records of a chunk, by the kernel alone."""
+        put_records(self._out, self._shown(chunk, base, flags), Part(chunk.first_row, chunk.last_row, chunk.first, chunk.end))
 
-    def _put_large(self, chunk: Chunk, base: int, record: int, flags: int) -> None:
+    def _shown(self, chunk: Chunk, base: int, flags: int) -> Shown:
+        return Shown(self._form.kernel, self._put_large, chunk, base, flags)
+
+    def _put_large(self, shown: Shown, record: int) -> None:
         """Write a record that an empty buffer has no room for, piece by piece."""
-        put_head(self._form.kernel, self._out, chunk, base, record, (flags & ~CONTENTS) | OPEN, self._form.headers)
+        chunk, flags = shown.chunk, shown.flags
+        put_head(self._out, shown, record, self._form.headers)
         if flags & CONTENTS:
             key = _content(chunk, record, RecordField.KEY_POSITION, RecordField.KEY_SIZE)
             value = _content(chunk, record, RecordField.VALUE_POSITION, RecordField.VALUE_SIZE)
@@ -198,15 +236,14 @@ class KernelRenderer:
 
     def _one_by_one(self, chunk: Chunk, base: int, flags: int, ending: Ending) -> None:
         """Records whose lines the kernel can not end. What is found wrong stands in front of the record, behind its batch."""
-        row, table = chunk.first_row, chunk.records.table
+        row, table, shown = chunk.first_row, chunk.records.table, self._shown(chunk, base, flags)
         for record in range(chunk.first, chunk.end):
-            behind = table[RecordField.BATCH, record] + 1
-            if row < behind:
-                row = self._put(chunk, base, row, behind, record, record, flags)
-            end = ending(chunk, record, base)
-            self._put(chunk, base, row, row, record, record + 1, flags)
+            behind = max(row, table[RecordField.BATCH, record] + 1)
+            put_records(self._out, shown, Part(row, behind, record, record))
+            row, end = behind, ending(chunk, record, base)
+            put_records(self._out, shown, Part(row, row, record, record + 1))
             self._out.put(end + b"\n")
-        self._put(chunk, base, row, chunk.last_row, chunk.end, chunk.end, flags)
+        put_records(self._out, shown, Part(row, chunk.last_row, chunk.end, chunk.end))
 
     def _control(self, chunk: Chunk, record: int, base: int) -> bytes:
         from engine.schema.wire import SchemaError  # most logs have no control records

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from engine.discovery.names import FileName
     from engine.dump.renderer import DumpOptions
     from engine.dump.reports import DumpReports
-    from engine.dump.selection import Selection
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from engine.record.reader import Chunk
+    from engine.record.selection import Selection
     from engine.record.windows import Window
 
 

@@ -1,110 +1,28 @@
-"""Which batches and records a dump shows: ranges of offsets and times, keys, headers, producers, the first or last N."""
+"""A selection applied to the files of a dump: which files and batches are read, which of their records are shown."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_right
+from typing import TYPE_CHECKING
 
 from engine.discovery.names import FileKind, FileName, file_name, parse_file_name
 from engine.dump.batch_heads import BatchHeads
 from engine.errors import UnreadableFile
-from engine.formats import CODEC_MASK, LONG_MAX, LONG_MIN, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
+from engine.formats import BatchField, RecordField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
-from engine.kernels.select import ANY, mask_records, pack_records
-from engine.record.columns import RECORD_ROWS
+from engine.record.selection import END, FIRST, RecordMatcher
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterator
 
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.record.reader import Chunk
+    from engine.record.selection import Selection
     from engine.record.windows import Window
 
 
-FIRST, END = LONG_MIN, LONG_MAX + 1  # half-open, as all ranges here
 _AGREEING = 3  # batches in a row that lie behind a selection before the walk believes it: an offset may be damaged
-
-
-class Selection(NamedTuple):
-    """What to show. Every condition must hold; ranges are half-open.
-
-    first_offset, end_offset   of records        from_ms, to_ms   of record timestamps
-    keys          the key is one of these        key_regex        or found in the key
-    headers       (name, value): every one is there; value None: whatever it is
-    producer_id, leader_epoch   of the batch; ANY: whatever it is
-    limit, tail   no more than that many, from the beginning, from the end
-    count         only how many there are
-    """
-
-    first_offset: int = FIRST
-    end_offset: int = END
-    from_ms: int = FIRST
-    to_ms: int = END
-    keys: tuple[bytes, ...] = ()
-    key_regex: re.Pattern[bytes] | None = None
-    headers: tuple[tuple[bytes, bytes | None], ...] = ()
-    producer_id: int = ANY
-    leader_epoch: int = ANY
-    transactional: bool = False
-    limit: int | None = None
-    tail: int | None = None
-    count: bool = False  # type: ignore[assignment]  # nobody asks a selection how often it holds a value
-
-    @property
-    def by_content(self) -> bool:
-        """Does it look into records, so that a shallow walk would not do?"""
-        return bool(self.keys or self.key_regex or self.headers)
-
-    def unknown_to_07(self) -> list[str]:
-        """The options that ask for what messages of 0.7 do not have: they have nothing but their offset."""
-        options = {
-            "--time": (self.from_ms, self.to_ms) != (FIRST, END),
-            "--key": bool(self.keys),
-            "--key-regex": self.key_regex is not None,
-            "--header": bool(self.headers),
-            "--producer-id": self.producer_id != ANY,
-            "--partition-leader-epoch": self.leader_epoch != ANY,
-            "--transactional-only": self.transactional,
-        }
-        return [option for option, is_given in options.items() if is_given]
-
-    def may_match(self, table: memoryview, row: int) -> bool:
-        """Can the batch in `row` of a BatchColumns table hold a record that fits? Headers alone decide."""
-        if table[BatchField.LAST_OFFSET, row] < self.first_offset:
-            return False
-        if table[BatchField.MAGIC, row] < MAGIC_V2:
-            return self._may_match_message(table, row)
-        if table[BatchField.BASE_OFFSET, row] >= self.end_offset:
-            return False
-        if table[BatchField.MAX_TIMESTAMP, row] < self.from_ms and table[BatchField.VALID, row]:
-            return False
-        if self.transactional and not table[BatchField.ATTRIBUTES, row] & TRANSACTIONAL_FLAG:
-            return False
-        if self.producer_id not in (ANY, table[BatchField.PRODUCER_ID, row]):
-            return False
-        return self.leader_epoch in (ANY, table[BatchField.LEADER_EPOCH, row])
-
-    def _may_match_message(self, table: memoryview, row: int) -> bool:
-        """The same for formats 0 and 1. A compressed wrapper names its last offset and its largest time only."""
-        if self.producer_id != ANY or self.leader_epoch != ANY or self.transactional:
-            return False
-        timestamp = table[BatchField.MAX_TIMESTAMP, row]
-        if table[BatchField.MAGIC, row] != 0 and timestamp < self.from_ms:
-            return False
-        if table[BatchField.ATTRIBUTES, row] & CODEC_MASK:
-            return True
-        if table[BatchField.LAST_OFFSET, row] >= self.end_offset:
-            return False
-        return bool(self.from_ms <= timestamp < self.to_ms)
-
-    def is_behind(self, table: memoryview, row: int) -> bool:
-        """Does the batch begin behind the offsets that fit? A wrapper of formats 0 and 1 does not say."""
-        is_wrapper = table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK
-        return not is_wrapper and bool(table[BatchField.BASE_OFFSET, row] >= self.end_offset)
-
-
-EVERYTHING = Selection()
 
 
 class Selector:
@@ -117,7 +35,7 @@ class Selector:
         self.selection = selection
         self._skip = skip
         self._left = selection.limit if selection.limit is not None else END
-        self._keep = memoryview(bytearray(RECORD_ROWS))
+        self._matcher = RecordMatcher(selection)
         self._shown = -1  # file position of the last batch whose line is out
         self._behind = 0  # batches in a row that began behind the selection
 
@@ -144,16 +62,7 @@ class Selector:
 
     def runs(self, window: Window) -> Iterator[tuple[int, int]]:
         """(row, last_row) of batches in a row that may hold a match."""
-        table, start = window.batches.table, -1
-        for row in range(window.rows):
-            if self.selection.may_match(table, row):
-                if start < 0:
-                    start = row
-            elif start >= 0:
-                yield start, row
-                start = -1
-        if start >= 0:
-            yield start, window.rows
+        return self.selection.runs(window, 0, window.rows)
 
     def batches(self, row: int, last_row: int) -> tuple[int, int]:
         """The part of these matching batches that a shallow walk may show."""
@@ -180,7 +89,7 @@ class Selector:
 
     def records(self, chunk: Chunk, base: int) -> Iterator[Chunk]:
         """The matching records of a chunk, one batch at a time, each behind its batch's line."""
-        end = self._matching(chunk)
+        end = self._matcher.pack(chunk)
         batch_of = chunk.records.field(RecordField.BATCH)
         first = min(self._skip, end)
         self._skip -= first
@@ -188,51 +97,12 @@ class Selector:
         self._left -= end - first
         while first < end:
             row = batch_of[first]
-            behind = first + 1
-            while behind < end and batch_of[behind] == row:
-                behind += 1
+            behind = bisect_right(batch_of, row, first, end)
             position = base + chunk.batches.table[BatchField.POSITION, row]
             due = row + 1 if self._shown == position else row
             self._shown = position
             yield chunk._replace(first_row=due, last_row=row + 1, first=first, end=behind)
             first = behind
-
-    def _matching(self, chunk: Chunk) -> int:
-        """Move the matching records of the chunk to the front → how many there are."""
-        wanted, table = self.selection, chunk.records.table
-        if chunk.end > len(self._keep):
-            self._keep = memoryview(bytearray(chunk.end))
-        keep = self._keep
-        fitting: int = mask_records(
-            table, chunk.end, chunk.batches.table, wanted.first_offset, max(wanted.end_offset - 1, FIRST), wanted.from_ms,
-            max(wanted.to_ms - 1, FIRST), wanted.producer_id, wanted.leader_epoch, wanted.transactional, keep,
-        )
-        if fitting < 0:
-            raise AssertionError("records and batches that do not fit each other")
-        if wanted.by_content:
-            for record in range(chunk.end):
-                if keep[record]:
-                    keep[record] = self._content_fits(chunk, record)
-        kept: int = pack_records(table, chunk.end, keep)
-        return kept
-
-    def _content_fits(self, chunk: Chunk, record: int) -> bool:
-        wanted = self.selection
-        if wanted.keys or wanted.key_regex:
-            key = chunk.key(record)
-            if key is None:
-                return False
-            if wanted.keys and key not in wanted.keys:
-                return False
-            if wanted.key_regex and not wanted.key_regex.search(key):
-                return False
-        if not wanted.headers:
-            return True
-        headers = chunk.headers(record)
-        return all(
-            any(name == wanted_name and wanted_value in (None, value) for name, value in headers)
-            for wanted_name, wanted_value in wanted.headers
-        )
 
 
 def may_hold_matches(files: ReadOnlyFiles, path: str, name: FileName, selection: Selection) -> bool:

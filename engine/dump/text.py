@@ -119,7 +119,7 @@ class TextRenderer(KernelRenderer):
             super().records(chunk, base)
             return
         shown = chunk.without_records() if self._options.skip_metadata and self._options.print_data else chunk
-        self._put(shown, base, shown.first_row, shown.last_row, shown.first, shown.end, self._flags)
+        self._put(shown, base, self._flags)
 
     def trailing(self, count: int) -> None:
         """Kafka's line for what is behind the last batch."""

@@ -1,29 +1,72 @@
-"""Text on its way out: reusable buffers that kernels write into, handed to a sink in turn."""
+"""Text on its way out: reusable buffers that kernels write into, handed to a sink in turn; by several threads, in order."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from engine.background import Background
 from engine.errors import KafkalogError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import Self
 
 SIZE = 1 << 20
 _LARGEST = 1 << 30
+_SHARE = 4 << 20  # bytes of text that a helping thread makes at a time
+_WORTH = 512  # records: fewer are written before a thread has begun
+
+Part = TypeVar("Part")
 
 
 class TextBuffer:
     """Kernels fill `data` from `at` on and leave `at` behind their text.
 
     write  takes the text; it must be done with a view when its next call returns (there are two buffers)
+    jobs   threads that make text, the caller's included: each more takes two buffers of 4 MiB
     """
 
-    def __init__(self, write: Callable[[memoryview], object], size: int = SIZE) -> None:
+    def __init__(self, write: Callable[[memoryview], object], size: int = SIZE, jobs: int = 1) -> None:
         self._write = write
         self.data = memoryview(bytearray(size))
         self._other = memoryview(bytearray(size))
         self.at = 0
+        self._helpers: list[tuple[Background[Any], TextBuffer]] = [
+            (Background("text"), TextBuffer(write, _SHARE)) for _ in range(jobs - 1)
+        ]
+
+    def shares(self, records: int) -> int:
+        """How many threads so many records are worth."""
+        return max(1, min(len(self._helpers) + 1, records // _WORTH))
+
+    def put_parts(
+        self, parts: Sequence[Part], begin: Callable[[TextBuffer, Part], Part], finish: Callable[[Part], object]
+    ) -> None:
+        """Write `shares` parts of a run of records side by side; their text comes out in order.
+
+        begin   writes what there is room for in an empty buffer → what is left of the part; called in other threads
+        finish  writes a part, or what is left of it, here
+        """
+        first, *others = parts
+        busy = self._helpers[: len(others)]
+        for (thread, buffer), part in zip(busy, others, strict=True):
+            thread.begin(partial(begin, buffer, part))
+        try:
+            finish(first)
+        finally:
+            left = [thread.wait() for thread, _ in busy]  # what they read may change from now on
+        for (_, buffer), part in zip(busy, left, strict=True):
+            self.flush()
+            buffer.flush()
+            finish(part)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for thread, _ in self._helpers:
+            thread.close()
 
     def flush(self) -> None:
         """Hand everything to the sink."""

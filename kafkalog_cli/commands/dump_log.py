@@ -17,21 +17,22 @@ from engine.dump.run import LOGS, Dump, kafka_file_name
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
 from engine.findings import Finding, Where
-from engine.formats import INT_MAX, INT_MIN, LONG_MIN
+from engine.formats import INT_MAX
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.decoders import DecoderClass, payload_decoder
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.options import PATH, FileList, KafkaCommand, Whole, size_option, version_option
+from kafkalog_cli.options import PATH, FileList, KafkaCommand, jobs_option, size_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
-from kafkalog_cli.ranges import NO_END, Header, KeyRegex, OffsetRange, TimeRange
+from kafkalog_cli.ranges import NO_END, OffsetRange
+from kafkalog_cli.selecting import SELECTION, selection_from, selection_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.discovery.names import FileName
     from engine.dump.renderer import DumpRenderer
-    from engine.dump.selection import Selection
     from engine.files import ReadOnlyFiles
+    from engine.record.selection import Selection
     from engine.schema.decode import RecordDecoder
 
 
@@ -42,11 +43,8 @@ _SECTIONS = (
         "--offsets-decoder", "--transaction-log-decoder", "--cluster-metadata-decoder", "--remote-log-metadata-decoder",
         "--share-group-state-decoder",
     )),
-    Section("Selection", (
-        "--offset", "--time", "--key", "--key-regex", "--header", "--producer-id", "--partition-leader-epoch",
-        "--transactional-only", "--limit", "--tail", "--count",
-    )),
-    Section("Output", ("--format", "--decode")),
+    Section("Selection", (*SELECTION, "--count")),
+    Section("Output", ("--format", "--decode", "--jobs")),
     Section("Damage and limits", ("--continue-on-corruption", "--max-decompressed-bytes", "--max-batch-bytes")),
 )
 _MAIN = ("--files", "--print-data-log", "--offset", "--time", "--key", "--tail", "--format", "--continue-on-corruption")
@@ -92,23 +90,12 @@ _EXAMPLES = (
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
               help="Kafka's text, one JSON document, or one JSON object a line.")
 @click.option("--decode", type=click.Choice(["auto"]), help="Choose the decoder by the topic's name, unless one is named.")
-@click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B", help="Only offsets from A up to, not including, B.")
-@click.option("--time", "times", type=TimeRange(), metavar="FROM:TO",
-              help="Only timestamps from FROM up to, not including, TO: ISO-8601 (UTC unless it says), ms, or `2h ago`. "
-                   "With TO batches are opened, as with --deep-iteration.")
-@click.option("--key", "keys", multiple=True, help="Only records with this key; may be repeated.")
-@click.option("--key-regex", type=KeyRegex(), help="Only records whose key holds a match.")
-@click.option("--header", "headers", type=Header(), multiple=True, metavar="NAME[=VALUE]",
-              help="Only records with this header; may be repeated, then all must be there. "
-                   "In NAME write \\= for an equals sign, \\\\ for a backslash.")
-@click.option("--producer-id", type=Whole(LONG_MIN + 1), metavar="ID", help="Only batches of this producer.")
-@click.option("--partition-leader-epoch", type=Whole(INT_MIN, INT_MAX), metavar="N",
-              help="Only batches of this epoch.")
-@click.option("--transactional-only", is_flag=True, help="Only transactional batches.")
-@click.option("--limit", type=Whole(0), metavar="N", help="Show the first N matches only.")
-@click.option("--tail", type=Whole(0), metavar="N", help="Show the last N matches only.")
+@click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B",
+              help="Only offsets from A up to, not including, B. A alone has no end.")
+@selection_options
 @click.option("--count", is_flag=True, help="Show how many records and batches match, instead of them.")
 @click.option("--continue-on-corruption", is_flag=True, help="Go on behind damage, at the next batch that is sound.")
+@jobs_option("Threads that make the text of records. Default: one for each processor, up to 8.")
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Inflate no batch beyond this.")
 @size_option("--max-batch-bytes", default=64 << 20, help="Decode no batch larger than this.")
 @version_option
@@ -123,7 +110,7 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
 
     if files is None and not paths:
         raise click.UsageError("name files or directories, or use --files")
-    return dump_all(ReadOnlyFiles(), paths, files, options_from(values), selection_from(values), form)
+    return dump_all(ReadOnlyFiles(), paths, files, options_from(values), _selection(values), form, values["jobs"])
 
 
 _DECODERS = {
@@ -173,39 +160,21 @@ def _looks_into_records(values: dict[str, Any]) -> bool:
     return bool(values["keys"] or values["key_regex"] or values["headers"]) or has_end
 
 
-def selection_from(values: dict[str, Any]) -> Selection | None:
+def _selection(values: dict[str, Any]) -> Selection | None:
     """The Selection that the command line asks for; None: everything. Raises UsageError for what excludes each other."""
-    given: dict[str, Any] = {
-        "keys": tuple(key.encode("utf-8", "surrogateescape") for key in values["keys"]),
-        "key_regex": values["key_regex"],
-        "headers": values["headers"],
-        "transactional": values["transactional_only"],
-        "limit": values["limit"],
-        "tail": values["tail"],
-        "count": values["count"],
-    }
-    if values["offsets"]:
-        given["first_offset"], given["end_offset"] = values["offsets"]
-    if values["times"]:
-        given["from_ms"], given["to_ms"] = values["times"]
-    if values["producer_id"] is not None:
-        given["producer_id"] = values["producer_id"]
-    if values["partition_leader_epoch"] is not None:
-        given["leader_epoch"] = values["partition_leader_epoch"]
-    if given["limit"] is not None and given["tail"] is not None:
-        raise click.UsageError("--limit and --tail exclude each other")
-    if given["count"] and (given["limit"] is not None or given["tail"] is not None):
+    from engine.record.selection import EVERYTHING
+
+    first, end = values["offsets"] or (None, None)
+    selection = selection_from(values, first_offset=first, end_offset=end, count=values["count"])
+    if selection.count and (selection.limit is not None or selection.tail is not None):
         raise click.UsageError("--count counts every match: leave out --limit and --tail")
-    if all(value is None or value is False or value == () for value in given.values()):
+    if selection == EVERYTHING:
         return None
     for option in ("verify_index_only", "index_sanity_check"):
         if values[option]:
             what = f"--{option.replace('_', '-')} checks indexes as a whole, a selection shows records of logs"
             raise click.UsageError(f"{what}: leave one of them out")
-    from engine.dump.selection import Selection
-
-    selection = Selection(**given)
-    return None if selection == Selection() else selection
+    return selection
 
 
 _SLASHES = re.compile("/{2,}")
@@ -247,14 +216,13 @@ class Target(NamedTuple):
 
 def dump_all(
     files: ReadOnlyFiles, paths: tuple[str, ...], listed: str | None, options: DumpOptions,
-    selection: Selection | None = None, form: str = "text",
+    selection: Selection | None = None, form: str = "text", jobs: int = 1,
 ) -> int:
     """Dump what `--files` lists as kafka-dump-log would, then everything the plain arguments lead to → exit status.
 
-    form  text, json or jsonl
+    form  text, json or jsonl        jobs  threads
     """
-    with BackgroundWriter(raw_stdout()) as output:
-        out = TextBuffer(output.write)
+    with BackgroundWriter(raw_stdout()) as output, TextBuffer(output.write, jobs=jobs) as out:
         renderer, outcome = _text(options, out) if form == "text" else _json(options, out, array=form == "json")
         targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
         if selection is not None and selection.count:

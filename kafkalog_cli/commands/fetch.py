@@ -4,61 +4,82 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from engine.discovery.names import parent_of
+from engine.discovery.patterns import expand
+from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError, argument
-from engine.files import ReadOnlyFiles
-from engine.formats import INT_MAX, LONG_MAX
+from engine.files import ReadOnlyFiles, now_ms
+from engine.formats import INT_MAX, LONG_MAX, LONG_MIN
 from engine.log.errors import RecordsInRemoteStorage
+from engine.log.fetch.merging import by_time
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, out_of_range, read
+from engine.log.fetch.records import RecordFetcher, last_matches
 from engine.log.fetch.view import BEING_WRITTEN, PartitionView
+from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
 from engine.log.logdir.logs_07 import is_log_07
 from engine.log.logdir.tiered import not_read, remote_log_start
-from kafkalog_cli.app import Outcome
-from kafkalog_cli.fetch_output import Renderer, Wanted, renderer_for, send
+from engine.record.selection import EVERYTHING, FIRST
+from kafkalog_cli.fetch_output import Output, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Size, Whole, version_option
+from kafkalog_cli.options import PATH, Size, Whole, jobs_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
-from kafkalog_cli.ranges import EARLIEST, LATEST, Instant, StartOffset
+from kafkalog_cli.ranges import EARLIEST, LATEST, NO_END, OffsetRange, Until
+from kafkalog_cli.selecting import SELECTION, selection_from, selection_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.findings import Finding
     from engine.log.fetch.open_transactions import HeldBack
+    from engine.log.fetch.records import Run
+    from kafkalog_cli.app import Outcome
+    from kafkalog_cli.fetch_output import Renderer
 
 
 _SECTIONS = (
-    Section("Where to begin and to end", (
-        "--offset", "--timestamp", "--max-bytes", "--limit", "--isolation", "--open-transactions", "--log-dir", "--follow",
-        "--log-start-offset", "--high-watermark",
+    Section("Which partitions", ("--topic", "--partition", "--merge")),
+    Section("Which records", (*SELECTION, "--until", "--follow", "--max-bytes")),
+    Section("As which consumer", (
+        "--isolation", "--open-transactions", "--log-dir", "--log-start-offset", "--high-watermark",
     )),
-    Section("Output", ("--template", "--format", "--raw", "--force")),
+    Section("Output", ("--template", "--format", "--raw", "--force", "--jobs")),
 )
-_MAIN = ("--offset", "--timestamp", "--limit", "--follow", "--template", "--format")
+_MAIN = ("--topic", "--offset", "--time", "--limit", "--tail", "--follow", "--template", "--format")
 _EXAMPLES = (
     Example("Every value, one a line:", "kafkalog fetch data/orders-7"),
-    Example("Key and value of what has the last ten offsets:",
-            "kafkalog fetch --offset -10 -f '%o %k: %s\\n' data/orders-7"),
+    Example("Key and value of the last ten records:", "kafkalog fetch --tail 10 -f '%o %k: %s\\n' data/orders-7"),
+    Example("All partitions of a topic, in the order of time:",
+            "kafkalog fetch -t orders --merge -f '%T %p %o %s\\n' data"),
     Example("What was committed since noon, as JSON, one object a line:",
-            "kafkalog fetch --timestamp 2026-11-21T12:00Z --isolation read_committed --format jsonl data/orders-7"),
+            "kafkalog fetch --time 2026-11-21T12:00Z --isolation read_committed --format jsonl data/orders-7"),
     Example("Watch a partition while a broker writes it:", "kafkalog fetch --offset latest --follow data/orders-7"),
     Example("The batches as they are, for another tool:", "kafkalog fetch --raw --offset 4096 data/orders-7"),
 )
 
 
 @click.command("fetch", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
-@click.argument("path", type=PATH)
-@click.option("--offset", type=StartOffset(), metavar="N",
-              help="Begin with this offset; earliest, latest, or -N: N offsets before the end. Default: earliest.")
-@click.option("--timestamp", type=Instant(), metavar="TIME",
-              help="Begin with the first record of this time or later: ISO-8601 (UTC unless it says), ms, or `2h ago`.")
+@click.argument("paths", nargs=-1, required=True, type=PATH)
+@click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
+              help="Read the partitions of this topic in the log dirs that PATHS name. A quoted pattern, such as "
+                   "'orders-*', names several topics. May be repeated.")
+@click.option("--partition", "-p", "partitions", type=Whole(0, INT_MAX), multiple=True, metavar="N",
+              help="With --topic: only this partition; may be repeated.")
+@click.option("--merge", is_flag=True,
+              help="Show the records of several partitions in the order of time, not one partition after the other.")
+@click.option("--offset", "offsets", type=OffsetRange(with_ends=True), metavar="A:B",
+              help="Begin with offset A of each partition, end before B. A alone has no end; A may be earliest, latest, or "
+                   "-N: N offsets before the end. Default: earliest.")
+@click.option("--until", type=Until(), metavar="OFFSET|TIME",
+              help="End before this offset of each partition, or show only records before this time: ISO-8601 or `2h ago`. "
+                   "With --follow, wait until then.")
+@selection_options
 @click.option("--max-bytes", type=Size(), metavar="BYTES",
-              help="Read whole batches of so many bytes, at least one. Default: all.")
-@click.option("--limit", type=Whole(0), metavar="N", help="Show the first N records only.")
+              help="Read whole batches of so many bytes of each partition, at least one. Default: all.")
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
               show_default=True, help="read_committed leaves out aborted transactions, and ends where one is open.")
 @click.option("--open-transactions", type=click.Choice(["wait", "abort"]), metavar="wait|abort",
@@ -78,19 +99,37 @@ _EXAMPLES = (
                    "%t topic, %p partition, %R the size of the value in 4 bytes; \\n \\r \\t \\xHH. Default: '%s\\n'.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
               help="Text, one JSON document, or one JSON object a line.")
-@click.option("--raw", is_flag=True, help="Write the batches as they stand in the log, whole ones, aborted ones too.")
+@click.option("--raw", is_flag=True, help="Write the batches of one partition as they stand in the log, whole ones, aborted "
+                                          "ones too.")
 @click.option("--force", is_flag=True, help="Write --raw, and a template with raw bytes (%R, \\xHH), to a terminal as well.")
+@jobs_option("Threads that make the text of records. Default: one for each processor, up to 8.")
 @version_option
-def command(path: str, **values: Any) -> int:
-    """Read the records of a partition as a consumer does.
+def command(paths: tuple[str, ...], topics: tuple[str, ...], partitions: tuple[int, ...], **values: Any) -> int:
+    """Read the records of partitions as a consumer does.
 
     Control records are left out, and with read_committed those of aborted transactions. Offsets and times are looked up
-    through the indexes. PATH is the directory of a partition; a broker may be writing it meanwhile. Nothing is changed.
+    through the indexes. PATHS are directories of partitions or, with --topic, log dirs; brokers may be writing them meanwhile.
+    Nothing is changed.
     """
-    if values["offset"] is not None and values["timestamp"] is not None:
-        raise click.UsageError("--offset and --timestamp exclude each other")
-    if values["raw"] and (values["template"] is not None or values["form"] != "text" or values["limit"] is not None):
-        raise click.UsageError("--raw knows no records: leave out --template, --format and --limit")
+    wanted = _wanted(values)
+    if partitions and not topics:
+        raise click.UsageError("--partition is for --topic")
+    return fetch(paths, topics, partitions, wanted)
+
+
+def _wanted(values: dict[str, Any]) -> Wanted:
+    """What the options ask for. Raises click.UsageError for what excludes each other."""
+    first, end = values["offsets"] or (EARLIEST, NO_END)
+    until_offset, until_ms = values["until"] or (NO_END, NO_END)
+    selection = selection_from(values, end_offset=min(end, until_offset))
+    selection = selection._replace(to_ms=min(selection.to_ms, until_ms))
+    if values["raw"] and (
+        values["template"] is not None or values["form"] != "text" or selection._replace(from_ms=FIRST) != EVERYTHING
+    ):
+        what = "--raw knows no records: leave out --template, --format, and what selects records, except where to begin"
+        raise click.UsageError(what)
+    if values["raw"] and values["merge"]:
+        raise click.UsageError("--raw writes the batches of one partition: leave out --merge")
     if values["open_transactions"] is not None and values["isolation"] != "read_committed":
         raise click.UsageError("--open-transactions is for --isolation read_committed")
     if values["open_transactions"] == "abort" and values["follow"]:
@@ -99,7 +138,10 @@ def command(path: str, **values: Any) -> int:
         raise click.UsageError("--log-dir is for --open-transactions abort")
     if values["form"] != "text" and values["template"] is not None:
         raise click.UsageError("--template is for --format text")
-    return fetch(path, Wanted(**values))
+    same = ("max_bytes", "isolation", "open_transactions", "log_dirs", "follow", "merge", "log_start_offset", "high_watermark",
+            "template", "form", "raw", "force", "jobs")  # fmt: skip
+    start = EARLIEST if first == LONG_MIN else first
+    return Wanted(start=start, selection=selection, **{name: values[name] for name in same})
 
 
 _ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
@@ -108,71 +150,252 @@ _PATIENCE = 10  # seconds: no broker takes that long for a batch
 _LARGEST_FETCH = INT_MAX
 
 
-def fetch(path: str, wanted: Wanted) -> int:
-    """Read and show what is wanted of the partition at `path` → exit status."""
-    with BackgroundWriter(raw_stdout()) as output:
-        write = raw_stdout() if wanted.follow else output.write  # --follow ends as soon as its reader does
-        status = _show(path, wanted, write)
-        output.drain()
+def fetch(paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int], wanted: Wanted) -> int:
+    """Read and show what is wanted of the partitions that are named → exit status."""
+    with ExitStack() as opened:
+        writer = opened.enter_context(BackgroundWriter(raw_stdout()))
+        write = raw_stdout() if wanted.follow else writer.write  # --follow ends as soon as its reader does
+        output = Output(wanted, opened.enter_context(TextBuffer(write, jobs=wanted.jobs)))
+        try:
+            if wanted.raw and not wanted.force and sys.stdout.isatty():
+                raise UsageError("--raw writes bytes that a terminal would obey", "write to a file or a pipe, or add --force")
+            directories = _directories(paths, topics, partitions, output.outcome)
+            if wanted.merge or (wanted.follow and not wanted.raw):
+                _together(directories, wanted, output)
+            else:
+                _one_by_one(directories, wanted, output)
+        except KafkalogError as error:
+            output.flush()
+            output.outcome.error(error)
+        status = output.outcome.finish()
+        output.flush()
+        writer.drain()
     return status
 
 
-def _show(path: str, wanted: Wanted, write: Callable[[memoryview], object]) -> int:
-    renderer: Renderer | None = None
-    outcome = Outcome()
-    try:
-        if wanted.raw and not wanted.force and sys.stdout.isatty():
-            raise UsageError("--raw writes bytes that a terminal would obey", "write to a file or a pipe, or add --force")
-        if not wanted.raw:
-            renderer, outcome = renderer_for(path, wanted, write)
-        if is_log_07(ReadOnlyFiles(), path):
-            from kafkalog_cli.fetch_07 import fetch_07
+def _directories(paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int], outcome: Outcome) -> list[str]:
+    """The directories of the partitions that are named, in the order in which they are shown."""
+    files = ReadOnlyFiles()
+    named = [path for pattern in paths for path in expand(files, pattern)]
+    if not topics:
+        return named
+    from engine.log.fetch.replicas import read_best_replica
 
-            fetch_07(path, wanted, renderer, outcome)
+    return [read_best_replica(files, replicas, outcome.finding) for replicas in find_replicas(files, named, topics, partitions)]
+
+
+class _Log:
+    """A partition that is being read: where reading stands, and what waits at its end.
+
+    report  takes damage and what is left out
+    start   the offset to begin with; None: as `wanted` says
+    """
+
+    def __init__(self, path: str, wanted: Wanted, report: Callable[[Finding], None], start: int | None = None) -> None:
+        self.path, self._report = path, report
+        self.view = _view(path, wanted, report)
+        try:
+            self.held = None
+            files = ReadOnlyFiles()
+            if wanted.isolation == "read_committed" and not wanted.follow:
+                self.held = self._held_back(files, wanted)
+            self.start = _start(self.view, wanted) if start is None else start
+            _check_remote(files, self.view, wanted, report)
+        except BaseException:
+            self.view.close()
+            raise
+        self.fetcher = RecordFetcher(
+            self.view, self.start, _ISOLATIONS[wanted.isolation], report, wanted.max_bytes, selection=wanted.selection
+        )
+        self._waited, self._tail = 0.0, self.view.tail
+        self._reported: Finding | None = None
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self.view.close()
+
+    def _held_back(self, files: ReadOnlyFiles, wanted: Wanted) -> HeldBack | None:
+        from engine.log.fetch.open_transactions import TransactionStates, end_as_coordinator, held_back
+
+        held = held_back(self.view)
+        if held is not None and wanted.open_transactions == "abort":
+            states = TransactionStates(files, _log_dirs(files, self.view, wanted), self._report)
+            end_as_coordinator(self.view, held, states)
+        return held
+
+    def runs(self, output: Output) -> Iterator[Run]:
+        """The records from where reading stands. An error ends those of this log, not of the others."""
+        try:
+            yield from self.fetcher.runs()
+        except KafkalogError as error:
+            output.flush()
+            output.outcome.error(error)
+
+    def has_more(self) -> bool:
+        """Look again: does the log go further?
+
+        An incomplete batch at its end is being written, unless nothing comes for long: then it is reported once.
+        """
+        is_longer = self.view.refresh()
+        if is_longer or self.view.tail != self._tail:
+            self._waited, self._tail = 0.0, self.view.tail
+            return is_longer
+        tail, self._waited = self._tail, self._waited + _WAIT
+        if tail is not None and tail.code in BEING_WRITTEN and self._waited >= _PATIENCE and tail != self._reported:
+            self._report(tail._replace(what=f"{tail.what}, unchanged for {_PATIENCE} s: not read"))
+            self._reported = tail
+        return False
+
+
+class _Shown:
+    """Counts what is shown: the first `skip` matches are left out, of the others `left` are shown; None: all."""
+
+    def __init__(self, skip: int, left: int | None) -> None:
+        self._skip, self.left = skip, left
+
+    def is_done(self) -> bool:
+        """Is nothing more to be shown?"""
+        return self.left == 0
+
+    def show(self, renderer: Renderer, run: Run) -> None:
+        """Show what is due of a run."""
+        skipped = min(self._skip, run.end - run.first)
+        self._skip -= skipped
+        run = run._replace(first=run.first + skipped)
+        if run.first < run.end:
+            self.count(renderer.run(run, self.left))
+
+    def count(self, shown: int) -> None:
+        """So many more were shown."""
+        self.left = None if self.left is None else self.left - shown
+
+
+def _one_by_one(directories: list[str], wanted: Wanted, output: Output) -> None:
+    """Show one partition after the other; one that cannot be read does not keep the others back."""
+    if wanted.raw and len(directories) > 1:
+        raise UsageError("--raw writes the batches of one partition, which do not say whose they are", "name one partition")
+    starts: dict[str, int | None] = dict.fromkeys(directories)
+    skip = 0
+    if wanted.selection.tail is not None:
+        starts, skip = _tails(directories, wanted)
+    shown = _Shown(skip, wanted.selection.limit)
+    for path, start in starts.items():
+        if shown.is_done():
+            break
+        try:
+            renderer = None if wanted.raw else output.renderer(path)
+            if is_log_07(ReadOnlyFiles(), path):
+                from kafkalog_cli.fetch_07 import fetch_07
+
+                shown.count(fetch_07(path, wanted, renderer, output.outcome, shown.left))
+                continue
+            with closing(_Log(path, wanted, output.outcome.finding, start)) as log:
+                if renderer is None:
+                    reached = _raw(log, wanted)
+                else:
+                    for run in log.fetcher.runs():
+                        shown.show(renderer, run)
+                        if shown.is_done():
+                            break
+                    reached = log.fetcher.offset
+                _report_held_back(log, reached, wanted, output.outcome)
+        except KafkalogError as error:
+            output.flush()
+            output.outcome.error(error)
+
+
+def _together(directories: list[str], wanted: Wanted, output: Output) -> None:
+    """Show several partitions at once: merged by time, or whatever comes first while they are followed."""
+    starts: dict[str, int | None] = dict.fromkeys(directories)
+    skip = 0
+    if wanted.selection.tail is not None:
+        starts, skip = _tails(directories, wanted)
+    shown = _Shown(skip, wanted.selection.limit)
+    with ExitStack() as opened:
+        logs, renderers = [], []
+        for path, start in starts.items():
+            if is_log_07(ReadOnlyFiles(), path):
+                what = f"{path}: a log of Kafka 0.7, which has no times to merge by, and no broker that writes it"
+                raise UsageError(what, "leave out --merge and --follow", path=path)
+            try:
+                logs.append(opened.enter_context(closing(_Log(path, wanted, output.outcome.finding, start))))
+                renderers.append(output.renderer(path))
+            except KafkalogError as error:
+                output.outcome.error(error)
+        for _ in _rounds(logs, wanted):
+            runs = [log.runs(output) for log in logs]
+            for number, run in by_time(runs) if wanted.merge else ((n, run) for n, one in enumerate(runs) for run in one):
+                shown.show(renderers[number], run)
+                if shown.is_done():
+                    return
+            if wanted.follow:
+                output.flush()
+        for log in logs:
+            _report_held_back(log, log.fetcher.offset, wanted, output.outcome)
+
+
+def _rounds(logs: list[_Log], wanted: Wanted) -> Iterator[None]:
+    """Once; and again whenever there is more, while the logs are followed."""
+    yield
+    while wanted.follow and now_ms() < wanted.selection.to_ms:
+        if all(log.fetcher.offset >= wanted.selection.end_offset for log in logs):
+            return
+        looks = [log.has_more() for log in logs]
+        if any(looks):
+            yield
         else:
-            _fetch(path, wanted, renderer, outcome)
-    except KafkalogError as error:
-        if renderer is not None:
-            renderer.flush()
-        outcome.error(error)
-    status = outcome.finish()
-    if renderer is not None:
-        renderer.flush()
-    return status
+            time.sleep(_WAIT)
 
 
-def _fetch(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcome) -> None:
+def _tails(directories: list[str], wanted: Wanted) -> tuple[dict[str, int | None], int]:
+    """Where the last matches begin: (partitions that have some → offset to begin with, how many matches to leave out first).
+
+    One that cannot be read is among them, without an offset: reading it says why. Raises UsageError for logs of Kafka 0.7.
+    """
+    count = left = wanted.selection.tail or 0
+    starts: dict[str, int | None] = {}
+    total = 0
+    for path in reversed(directories):
+        if is_log_07(ReadOnlyFiles(), path):
+            raise UsageError(f"{path}: a log of Kafka 0.7, of which `--offset -N` shows the last messages", path=path)
+        starts[path], found = None, 0
+        try:
+            with closing(_Log(path, wanted, lambda _finding: None)) as log:
+                isolation = _ISOLATIONS[wanted.isolation]
+                starts[path], found = last_matches(log.view, log.start, isolation, wanted.selection, left)
+        except KafkalogError:
+            continue
+        total += found
+        if not wanted.merge:
+            left -= min(left, found)
+            if not left:
+                break
+    return dict(reversed(starts.items())), max(0, total - count)
+
+
+def _view(path: str, wanted: Wanted, report: Callable[[Finding], None]) -> PartitionView:
+    """The partition at `path`. Raises UsageError where `path` leads to log dirs, UnreadableFile where nothing is."""
     files = ReadOnlyFiles()
     try:
-        view = PartitionView(
-            files, path, outcome.finding, log_start_offset=wanted.log_start_offset, high_watermark=wanted.high_watermark,
+        return PartitionView(
+            files, path, report, log_start_offset=wanted.log_start_offset, high_watermark=wanted.high_watermark,
             is_followed=wanted.follow,
         )
     except UnreadableFile:
-        if files.exists(path) and files.info(path).is_directory:
-            from engine.log.logdir.log_dirs import find_log_dirs
-
-            find_log_dirs(files, [path])  # which knows what to say of a place that is none of Kafka's
+        if files.exists(path) and files.info(path).is_directory and any(one.is_whole for one in find_log_dirs(files, [path])):
+            do = f"kafkalog fetch --topic NAME {argument(path)}    # or name the directory of a partition"
+            raise UsageError(f"{path}: a place of log dirs, not of one partition", do, path=path) from None
         raise
-    held = None
-    if wanted.isolation == "read_committed" and not wanted.follow:
-        from engine.log.fetch.open_transactions import TransactionStates, end_as_coordinator, held_back
-
-        held = held_back(view)
-        if held is not None and wanted.open_transactions == "abort":
-            end_as_coordinator(view, held, TransactionStates(files, _log_dirs(files, view, wanted), outcome.finding))
-    start = _start(view, wanted)
-    _check_remote(files, view, wanted, outcome)
-    reached = _raw(view, start, wanted, outcome) if renderer is None else _records(view, start, wanted, renderer, outcome)
-    if held is not None and reached >= held.offset:
-        _report_held_back(files, path, wanted, held, outcome)
 
 
-def _report_held_back(files: ReadOnlyFiles, path: str, wanted: Wanted, held: HeldBack, outcome: Outcome) -> None:
+def _report_held_back(log: _Log, reached: int, wanted: Wanted, outcome: Outcome) -> None:
+    """Report open transactions at which reading ended, if it came so far."""
+    if log.held is None or reached < log.held.offset:
+        return
     from engine.log.fetch.open_transactions import findings_of_ends, findings_of_wait
 
     is_ended = wanted.open_transactions == "abort"
-    for finding in findings_of_ends(path, held) if is_ended else findings_of_wait(files, path, held):
+    for finding in findings_of_ends(log.path, log.held) if is_ended else findings_of_wait(ReadOnlyFiles(), log.path, log.held):
         outcome.finding(finding)
 
 
@@ -192,26 +415,27 @@ def _log_dirs(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted) -> list
 
 def _start(view: PartitionView, wanted: Wanted) -> int:
     """The offset to begin with."""
-    if wanted.timestamp is not None:
-        found = fetch_offset_by_timestamp(view, wanted.timestamp)
-        return view.log_end_offset if found is None else found.offset
-    if wanted.offset is None or wanted.offset == EARLIEST:
-        return view.log_start_offset
-    end = _end(view, wanted)
-    if wanted.offset == LATEST:
-        return end
-    offset = int(wanted.offset)
-    return max(view.log_start_offset, end + offset) if offset < 0 else offset
+    offset = view.log_start_offset
+    if wanted.start == LATEST:
+        offset = _end(view, wanted)
+    elif wanted.start != EARLIEST:
+        offset = int(wanted.start)
+        offset = max(view.log_start_offset, _end(view, wanted) + offset) if offset < 0 else offset
+    from_ms = wanted.selection.from_ms
+    if from_ms < 0:  # before 1970 a lookup would take it for one of its special times
+        return offset
+    found = fetch_offset_by_timestamp(view, from_ms)
+    return max(offset, view.log_end_offset if found is None else found.offset)
 
 
-def _check_remote(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted, outcome: Outcome) -> None:
+def _check_remote(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted, report: Callable[[Finding], None]) -> None:
     """Report records of a tiered log that are wanted and are in remote storage only.
 
     Raises RecordsInRemoteStorage if the offset that was asked for is among them, OffsetOutOfRange below them.
     """
     first, offset = view.log_start_offset, -1
-    if wanted.timestamp is None and wanted.offset not in (None, EARLIEST):
-        offset = _end(view, wanted) if wanted.offset == LATEST else int(wanted.offset or 0)
+    if wanted.start != EARLIEST:
+        offset = _end(view, wanted) if wanted.start == LATEST else int(wanted.start)
         if offset >= first or (offset < 0 and _end(view, wanted) + offset >= first):
             return
     remote = remote_log_start(files, view.directory) if wanted.log_start_offset is None else None
@@ -224,7 +448,7 @@ def _check_remote(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted, out
         do = f"kafkalog fetch --offset {first} {argument(view.directory)}    # begins with the first local record"
         what = f"{view.directory}: offset {offset}: {missing.what}; the local log begins at offset {first}"
         raise RecordsInRemoteStorage(what, do, path=view.directory)
-    outcome.finding(missing)
+    report(missing)
 
 
 def _end(view: PartitionView, wanted: Wanted) -> int:
@@ -233,54 +457,15 @@ def _end(view: PartitionView, wanted: Wanted) -> int:
     return view.high_watermark
 
 
-def _records(view: PartitionView, start: int, wanted: Wanted, renderer: Renderer, outcome: Outcome) -> int:
-    """Show the records from `start` on → the offset behind the last one that was read."""
-    from engine.log.fetch.records import RecordFetcher
-
-    fetcher = RecordFetcher(view, start, _ISOLATIONS[wanted.isolation], outcome.finding, wanted.max_bytes)
-    left = wanted.limit
-    for _ in _rounds(view, wanted, outcome):
-        for run in fetcher.runs() if left != 0 else ():
-            shown = renderer.run(run, left)
-            left = None if left is None else left - shown
-            if left == 0:
-                return fetcher.offset
-        if left == 0:
-            break
-        if wanted.follow:
-            renderer.flush()
-    return fetcher.offset
-
-
-def _rounds(view: PartitionView, wanted: Wanted, outcome: Outcome) -> Iterator[None]:
-    """Once; and again whenever there is more, if the log is followed.
-
-    An incomplete batch at its end is being written, unless nothing comes for long: then it is reported once.
-    """
-    yield
-    told: Finding | None = None
-    while wanted.follow:
-        waited, tail = 0.0, view.tail
-        while not view.refresh():
-            if view.tail != tail:
-                waited, tail = 0.0, view.tail
-            if tail is not None and tail.code in BEING_WRITTEN and waited >= _PATIENCE and tail != told:
-                outcome.finding(tail._replace(what=f"{tail.what}, unchanged for {_PATIENCE} s: not read"))
-                told = tail
-            time.sleep(_WAIT)
-            waited += _WAIT
-        yield
-
-
-def _raw(view: PartitionView, offset: int, wanted: Wanted, outcome: Outcome) -> int:
-    """Whole batches to stdout, from the one that holds `offset` on → the offset behind the last one."""
+def _raw(log: _Log, wanted: Wanted) -> int:
+    """Whole batches to stdout, from the one that holds `log.start` on → the offset behind the last one."""
     from engine.log.segment.batch_search import last_head
 
     sys.stdout.flush()
-    left = wanted.max_bytes
+    view, offset, left = log.view, log.start, wanted.max_bytes
     is_first = True
     sent = (-1, 0)  # base offset of a segment, and up to which byte: offsets that run backwards must not lead back there
-    for _ in _rounds(view, wanted, outcome):
+    for _ in _rounds([log], wanted):
         while left is None or left > 0 or is_first:
             limit = _LARGEST_FETCH if left is None else min(left, _LARGEST_FETCH)
             data = read(view, offset, limit, _ISOLATIONS[wanted.isolation], min_one_message=is_first)

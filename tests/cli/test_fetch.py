@@ -12,15 +12,14 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from engine.files import ReadOnlyFiles
-from engine.log.fetch.view import PartitionView
 from engine.record.builder import NewRecord, build_batch
+from engine.record.selection import EVERYTHING
 from kafkalog_cli.commands import fetch as fetching
+from kafkalog_cli.fetch_output import Wanted
 from tests.record.test_legacy import message, wrapper
 from tests.support.run import kafkalog
 from tests.support.terminal import all_said
@@ -69,9 +68,9 @@ def test_where_to_begin(logs):
     assert offsets(fetch("-f", "%o ", "--offset", "end", path, cwd=logs)) == []
     times = [int(line) for line in fetch("-f", "%T\n", path, cwd=logs).out.split()]
     middle = sorted(times)[len(times) // 2]
-    first = offsets(fetch("-f", "%o ", "--timestamp", str(middle), "--limit", "1", path, cwd=logs))
+    first = offsets(fetch("-f", "%o ", "--time", str(middle), "--limit", "1", path, cwd=logs))
     assert first == [next(one for one, stamp in zip(everything, times, strict=True) if stamp >= middle)]
-    assert offsets(fetch("-f", "%o ", "--timestamp", "2999-01-01", path, cwd=logs)) == []
+    assert offsets(fetch("-f", "%o ", "--time", "2999-01-01", path, cwd=logs)) == []
     beyond = fetch("--offset", "999999", path, cwd=logs)
     assert beyond.status == 2
     assert "we only have log segments upto" in beyond.err
@@ -115,10 +114,10 @@ def test_raw_is_the_log(logs, tmp_path):
 
 
 def test_options_that_exclude_each_other(logs):
-    for words in (["--raw", "--limit", "1"], ["--offset", "1", "--timestamp", "1"], ["--format", "json", "-f", "%s"]):
+    for words in (["--raw", "--limit", "1"], ["--raw", "--merge"], ["--limit", "1", "--tail", "1"], ["--partition", "1"], ["--format", "json", "-f", "%s"]):
         assert fetch(*words, "clean/d0/tx-0", cwd=logs).status == 2
     assert fetch("no-such-partition", cwd=logs).status == 8
-    assert fetch("clean", cwd=logs).status == 8
+    assert fetch("clean", cwd=logs).status == 2
 
 
 def test_follow_shows_what_is_appended_until_interrupted(own_corpus, tmp_path):
@@ -206,8 +205,8 @@ def test_an_offset_that_the_log_does_not_have_is_wrong_usage(logs):
 
 def test_a_log_dir_is_no_partition(logs):
     done = fetch("clean/d0", cwd=logs)
-    assert done.status == 8
-    assert "\n  do   name the directory of one partition" in done.err
+    assert done.status == 2
+    assert "\n  do   kafkalog fetch --topic NAME clean/d0" in done.err
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
@@ -261,8 +260,6 @@ def test_a_torn_end_that_stands_still_is_reported_once(tmp_path, monkeypatch):
     batch = build_batch([NewRecord(0, 1, None, b"v")])
     (partition / "00000000000000000000.log").write_bytes(batch + batch[:20])
     told, looks = [], []
-    view = PartitionView(ReadOnlyFiles(), str(partition), told.append, is_followed=True)
-    assert told == []
     monkeypatch.setattr(fetching, "_PATIENCE", 1)
 
     def sleep(seconds):
@@ -271,12 +268,17 @@ def test_a_torn_end_that_stands_still_is_reported_once(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(fetching.time, "sleep", sleep)
-    outcome = SimpleNamespace(finding=told.append)
-    rounds = fetching._rounds(view, SimpleNamespace(follow=True), outcome)
+    wanted = Wanted(
+        start="earliest", selection=EVERYTHING, max_bytes=None, isolation="read_uncommitted", open_transactions=None, log_dirs=(),
+        follow=True, merge=False, log_start_offset=None, high_watermark=None, template=None, form="text", raw=False, force=False,
+        jobs=1,
+    )  # fmt: skip
+    log = fetching._Log(str(partition), wanted, told.append)
+    assert told == []
     with pytest.raises(KeyboardInterrupt):
-        list(rounds)
+        list(fetching._rounds([log], wanted))
     assert [finding.code for finding in told] == ["torn-tail"]
-    view.close()
+    log.close()
 
 
 def on_terminal(*words):

@@ -238,7 +238,7 @@ def test_what_a_log_of_0_7_has_nothing_for(log_of, words):
     assert files_in(directory) == before
 
 
-@pytest.mark.parametrize("words", [["--timestamp", "0"], ["--follow"], ["--high-watermark", "4"], ["--raw", "--offset", "-3"]])
+@pytest.mark.parametrize("words", [["--time", "0"], ["--merge"], ["--tail", "1", "--offset", "4"], ["--follow"], ["--high-watermark", "4"], ["--raw", "--offset", "-3"]])
 def test_fetch_refuses_what_0_7_does_not_have(words):
     done = kafkalog("fetch", *words, str(OWN_LOGS / "plain-0"))
     assert done.status == 2

@@ -255,3 +255,10 @@ def test_colours_are_for_terminals_and_no_color_forbids_them(variables, coloured
     assert done.returncode == 8
     assert (b"\x1b[" in said) is coloured
     assert "\x1b" not in kafkalog("dump-log", "no-such-file").err
+
+
+@pytest.mark.parametrize(("variables", "coloured"), [({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)])
+def test_colours_can_be_asked_for_in_a_pipe(variables, coloured):
+    done = subprocess.run([sys.executable, "-m", "kafkalog_cli.main", "dump-log", "no-such-file"], cwd=ROOT, check=False,
+                          capture_output=True, env={"PYTHONPATH": str(ROOT), **variables})  # fmt: skip
+    assert (b"\x1b[" in done.stderr) is coloured

@@ -18,20 +18,21 @@ def test_instants(text, wanted):
 @pytest.mark.parametrize(("text", "wanted"), [
     ("2h ago:1h ago", (NOW - 7_200_000, NOW - 3_600_000)), ("2h ago:", (NOW - 7_200_000, 2**63)),
     (":0", (-(2**63), 0)), ("1970-01-01T00:00:01Z:1970-01-01T00:00:02Z", (1000, 2000)),
+    ("5", (5, 2**63)), ("2h ago", (NOW - 7_200_000, 2**63)), ("1970-01-01T10:30:45", (37_845_000, 2**63)),
     ("1970-01-01T00:00:01..1970-01-01T00:00:02", (1000, 2000)), ("1970-01-01:1970-01-02", (0, 86_400_000)),
 ])
 def test_time_ranges(text, wanted):
     assert TimeRange(NOW).convert(text, None, None) == wanted
 
 
-@pytest.mark.parametrize("text", ["", "5", "1970-01-01T10:30:45", "2:1", "a:b"])
+@pytest.mark.parametrize("text", ["", "2:1", "a:b"])
 def test_no_time_ranges(text):
     with pytest.raises(click.BadParameter):
         TimeRange(NOW).convert(text, None, None)
 
 
 @pytest.mark.parametrize(("text", "wanted"), [
-    ("1:2", (1, 2)), ("7", (7, 8)), ("7:", (7, 2**63)), (":7", (-(2**63), 7)), (":", (-(2**63), 2**63)),
+    ("1:2", (1, 2)), ("7", (7, 2**63)), ("7:", (7, 2**63)), (":7", (-(2**63), 7)), (":", (-(2**63), 2**63)),
     (f"{2**63 - 1}", (2**63 - 1, 2**63)), (f"1:{2**63 - 1}", (1, 2**63 - 1)), (f"1:{2**63}", (1, 2**63)),
 ])
 def test_offset_ranges(text, wanted):

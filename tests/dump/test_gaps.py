@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from engine.discovery.names import file_name, parse_file_name
 from engine.dump.gaps import Gap, Gaps, gaps_of, report_gaps
 from engine.dump.reports import DumpReports
-from engine.dump.selection import Selection
 from engine.formats import Codec
 from engine.log.continuity import cleaner_traces as keys
 from engine.log.continuity.check import ContinuityCheck
@@ -17,6 +16,7 @@ from engine.log.continuity.cleaner_traces import was_cleaned
 from engine.record import columns
 from engine.record.builder import NewRecord, build_batch
 from engine.record.reader import ChunkReader
+from engine.record.selection import Selection
 from engine.record.windows import LogWalk
 from tests.support.memory_files import WORKING_DIRECTORY, MemoryFiles
 from tests.support.small_logs import LOG, PARTITION, batch, chunks, emptied, records_at, windows, with_wrong_checksum

@@ -12,8 +12,8 @@ from engine.discovery.names import file_name, parse_file_name
 from engine.dump.matches import Tally, tally
 from engine.dump.renderer import DumpOptions
 from engine.dump.reports import DumpReports
-from engine.dump.selection import Selection
 from engine.formats import Codec
+from engine.record.selection import Selection
 from tests.support.memory_files import WORKING_DIRECTORY, MemoryFiles
 from tests.support.small_logs import LOG, batch, with_wrong_checksum
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.dump.selection import EVERYTHING, Selection, Selector
+from engine.dump.selection import Selector
 from engine.formats import BatchField, Codec, RecordField
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import RecordColumns
 from engine.record.reader import ChunkReader
+from engine.record.selection import EVERYTHING, Selection
 from tests.support.small_logs import LOG, batch, windows
 
 HEADERS = [(b"h", b"1"), (b"h", None), (b"", b"")]

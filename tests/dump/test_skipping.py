@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.discovery.names import file_name, parse_file_name
-from engine.dump.selection import Selection, may_hold_matches, start_position
+from engine.dump.selection import may_hold_matches, start_position
+from engine.record.selection import Selection
 from tests.support.memory_files import MemoryFiles
 from tests.support.small_logs import batch
 

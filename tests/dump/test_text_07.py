@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from engine.dump.entries_07 import Entries07, dump_entries, starting_offset
 from engine.dump.renderer import DumpOptions
-from engine.dump.selection import Selection, Selector
+from engine.dump.selection import Selector
 from engine.files import ReadOnlyFiles
 from engine.findings import KINDS
 from engine.java_text import java_utf8, whole_text
+from engine.record.selection import Selection
 from tests.support.corpus import corpus_directory
 
 ROOT = corpus_directory() / "old" / "0.7.2"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from engine.discovery.names import FileKind
 from engine.dump.renderer import DumpOptions
-from engine.dump.selection import Selection
+from engine.record.selection import Selection
 from engine.schema.decode import DECODERS, decoder
 from tests.fuzz.mutate import mutate
 from tests.fuzz.seeds import LOGS, by_kind

@@ -191,7 +191,7 @@ def test_fetch_says_what_is_in_remote_storage(named):
 
 def test_a_time_may_be_that_of_a_remote_record():
     directory = str(tiered_directory() / "clean/d0/plain-0")
-    done = kafkalog("fetch", "--timestamp", "1700683101764", "--format", "jsonl", directory)
+    done = kafkalog("fetch", "--time", "1700683101764", "--format", "jsonl", directory)
     assert done.status == 4
     assert "records-in-remote-storage" in [json.loads(line).get("code") for line in done.out.splitlines()]
 

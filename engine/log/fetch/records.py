@@ -16,9 +16,10 @@ from engine.log.segment.producer_rows import unreadable_marker
 from engine.log.segment.recovery_walk import read_marker
 from engine.record.batch import Record, RecordBatch
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
-from engine.record.columns import BatchColumns, RecordColumns
+from engine.record.columns import RECORD_ROWS, BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.reader import ChunkReader
+from engine.record.selection import EVERYTHING, RecordMatcher
 from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Stop
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from engine.log.fetch.reading import FetchData
     from engine.log.segment.reading import ReadableSegment
     from engine.record.reader import Chunk
+    from engine.record.selection import Selection
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]
@@ -77,18 +79,21 @@ class RecordFetcher:
     only_sound leave out batches whose checksum does not fit, and go on where damage hides the first one
     max_decompressed_bytes  of one batch; a larger one is reported and left out
     columns    to reuse; what was read before is gone then
+    selection  only records that it chooses; its limit and tail are the caller's, its offsets bound what is read
     """
 
     def __init__(
         self, log: ReadableLog, offset: int, isolation: FetchIsolation, report: Report, max_bytes: int | None = None, *,
         end: int | None = None, only_sound: bool = False, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-        columns: FetchColumns | None = None,
+        columns: FetchColumns | None = None, selection: Selection = EVERYTHING,
     ) -> None:  # fmt: skip
         self._columns = FetchColumns() if columns is None else columns
         self._log, self._isolation, self._report = log, isolation, report
         self.offset = offset  # of the next record, or of what stands in its place
         self._left = max_bytes
-        self._end = LONG_MAX if end is None else end
+        self._end = min(LONG_MAX if end is None else end, selection.end_offset)
+        self._selection = selection
+        self._matcher = None if selection == EVERYTHING else RecordMatcher(selection)
         self._only_sound = only_sound
         self._limit = max_decompressed_bytes
         self._is_first = True
@@ -213,16 +218,46 @@ class RecordFetcher:
                     row += 1
                     continue
                 end = row + 1
-            for chunk in reader.chunks(window, row, end):
-                offsets, first, last = chunk.records.field(RecordField.OFFSET), chunk.first, chunk.end
-                while first < last and offsets[first] < self.offset:
-                    first += 1
-                while first < last and offsets[last - 1] >= self._end:
-                    last -= 1
-                if first < last:
-                    yield Run(chunk, first, last, window.base, path)
+            rows = ((row, end),) if self._matcher is None else self._selection.runs(window, row, end)
+            for begin, behind in rows:
+                for chunk in reader.chunks(window, begin, behind):
+                    first, last = self._wanted(chunk)
+                    if first < last:
+                        yield Run(chunk, first, last, window.base, path)
             self.offset = max(self.offset, table[BatchField.LAST_OFFSET, end - 1] + 1)
             row = end
+
+    def _wanted(self, chunk: Chunk) -> tuple[int, int]:
+        """The records of the chunk that are wanted: (first, end), after a selection has moved them to the front."""
+        offsets, first, last = chunk.records.field(RecordField.OFFSET), chunk.first, chunk.end
+        while first < last and offsets[first] < self.offset:
+            first += 1
+        while first < last and offsets[last - 1] >= self._end:
+            last -= 1
+        if self._matcher is None:
+            return first, last
+        return 0, self._matcher.pack(chunk._replace(end=last), first)
+
+
+def last_matches(
+    log: ReadableLog, start: int, isolation: FetchIsolation, selection: Selection, count: int
+) -> tuple[int, int]:
+    """From where on the log has the last `count` matches, no further back than `start` → (offset, matches from there on).
+
+    There may be more of them than `count`; fewer only from `start` on. Damage is left to who reads there.
+    Raises UnreadableFile, OffsetOutOfRange.
+    """
+    span, columns = count, FetchColumns()
+    while True:
+        offset = max(start, log.log_end_offset - span)
+        try:
+            fetcher = RecordFetcher(log, offset, isolation, lambda _finding: None, selection=selection, columns=columns)
+            found = sum(run.end - run.first for run in fetcher.runs())
+        except CorruptRecord:  # damage hides the first record; one further back may not be hidden
+            found = 0
+        if found >= count or offset == start:
+            return offset, found
+        span = max(span * 8, RECORD_ROWS)
 
 
 class _Filter:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError
+from engine.findings import Finding, Where
 from engine.log.fetch.view import PartitionView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.files import ReadOnlyFiles
-    from engine.findings import Finding
 
 
 def best_replica(files: ReadOnlyFiles, directories: list[str]) -> str:
@@ -21,6 +23,15 @@ def best_replica(files: ReadOnlyFiles, directories: list[str]) -> str:
         return directories[0]
     ranks = {directory: rank for directory in directories if (rank := _rank(files, directory)) is not None}
     return max(ranks, key=ranks.__getitem__, default=directories[0])
+
+
+def read_best_replica(files: ReadOnlyFiles, directories: list[str], report: Callable[[Finding], None]) -> str:
+    """The best of several copies; `report` takes which others are not read."""
+    best = best_replica(files, directories)
+    others = [path for path in directories if path != best]
+    if others:
+        report(Finding("replica-chosen", Where(best), f"read in place of {', '.join(others)}"))
+    return best
 
 
 def _rank(files: ReadOnlyFiles, directory: str) -> tuple[int, int, int] | None:

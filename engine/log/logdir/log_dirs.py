@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.identity import decode_meta_properties, read_identity
@@ -41,11 +42,12 @@ from engine.files import (
 from engine.log.logdir.cluster_metadata import METADATA_DIR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from engine.files import Files, Owner, ReadOnlyFiles
 
 
+_SHOWN_TOPICS = 10
 _DEPTH = 4  # directories between a path and the log dirs below it
 _LOG_DIR_FILES = frozenset((
     FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.REPLICATION_CHECKPOINT,
@@ -151,6 +153,31 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
         for log_dir in map(known, below):
             found[log_dir] = list_log_dir(files, log_dir)
     return [whole or LogDir(path, False, tuple(named[path].values()), (), ()) for path, whole in found.items()]
+
+
+def find_replicas(
+    files: ReadOnlyFiles, paths: Iterable[str], topics: Sequence[str], partitions: Sequence[int] = ()
+) -> list[list[str]]:
+    """Directories of the partitions of `topics` in the log dirs behind `paths`, in order; copies of one partition together.
+
+    topics      names, or patterns with `*`, `?`, `[…]`        partitions  their numbers; none: all of them
+    Raises UnreadableFile, UsageError as `find_log_dirs` does, and where no partition fits.
+    """
+    found: dict[tuple[str, int], list[str]] = {}
+    there: set[str] = set()
+    for log_dir in find_log_dirs(files, paths):
+        for place in log_dir.partitions():
+            there.add(place.name.topic)
+            is_named = any(fnmatchcase(place.name.topic, topic) for topic in topics)
+            if is_named and (not partitions or place.name.partition in partitions):
+                found.setdefault(place.key, []).append(place.path)
+    if not found:
+        wanted = " or ".join(topics) + (f", partition {', '.join(map(str, partitions))}" if partitions else "")
+        some = sorted(there)[:_SHOWN_TOPICS]
+        names = ", ".join(some) + (", …" if len(there) > len(some) else "")
+        what = f"no partition of topic {wanted} is there"
+        raise UsageError(what, f"name one of the topics that are there: {names}" if there else None)
+    return [found[key] for key in sorted(found)]
 
 
 def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:

@@ -1,0 +1,159 @@
+"""Which batches and records are wanted: ranges of offsets and times, keys, headers, producers, the first or last N."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.formats import CODEC_MASK, LONG_MAX, LONG_MIN, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField
+from engine.kernels.select import ANY, mask_records, pack_records
+from engine.record.columns import RECORD_ROWS
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator
+
+    from engine.record.reader import Chunk
+    from engine.record.windows import Window
+
+
+FIRST, END = LONG_MIN, LONG_MAX + 1  # half-open, as all ranges here
+
+
+class Selection(NamedTuple):
+    """What to show. Every condition must hold; ranges are half-open.
+
+    first_offset, end_offset   of records        from_ms, to_ms   of record timestamps
+    keys          the key is one of these        key_regex        or found in the key
+    headers       (name, value): every one is there; value None: whatever it is
+    producer_id, leader_epoch   of the batch; ANY: whatever it is
+    limit, tail   no more than that many, from the beginning, from the end
+    count         only how many there are
+    """
+
+    first_offset: int = FIRST
+    end_offset: int = END
+    from_ms: int = FIRST
+    to_ms: int = END
+    keys: tuple[bytes, ...] = ()
+    key_regex: re.Pattern[bytes] | None = None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    producer_id: int = ANY
+    leader_epoch: int = ANY
+    transactional: bool = False
+    limit: int | None = None
+    tail: int | None = None
+    count: bool = False  # type: ignore[assignment]  # nobody asks a selection how often it holds a value
+
+    @property
+    def by_content(self) -> bool:
+        """Does it look into records, so that a shallow walk would not do?"""
+        return bool(self.keys or self.key_regex or self.headers)
+
+    def unknown_to_07(self) -> list[str]:
+        """The options that ask for what messages of 0.7 do not have: they have nothing but their offset."""
+        options = {
+            "--time": (self.from_ms, self.to_ms) != (FIRST, END),
+            "--key": bool(self.keys),
+            "--key-regex": self.key_regex is not None,
+            "--header": bool(self.headers),
+            "--producer-id": self.producer_id != ANY,
+            "--partition-leader-epoch": self.leader_epoch != ANY,
+            "--transactional-only": self.transactional,
+        }
+        return [option for option, is_given in options.items() if is_given]
+
+    def may_match(self, table: memoryview, row: int) -> bool:
+        """Can the batch in `row` of a BatchColumns table hold a record that fits? Headers alone decide."""
+        if table[BatchField.LAST_OFFSET, row] < self.first_offset:
+            return False
+        if table[BatchField.MAGIC, row] < MAGIC_V2:
+            return self._may_match_message(table, row)
+        if table[BatchField.BASE_OFFSET, row] >= self.end_offset:
+            return False
+        if table[BatchField.MAX_TIMESTAMP, row] < self.from_ms and table[BatchField.VALID, row]:
+            return False
+        if self.transactional and not table[BatchField.ATTRIBUTES, row] & TRANSACTIONAL_FLAG:
+            return False
+        if self.producer_id not in (ANY, table[BatchField.PRODUCER_ID, row]):
+            return False
+        return self.leader_epoch in (ANY, table[BatchField.LEADER_EPOCH, row])
+
+    def _may_match_message(self, table: memoryview, row: int) -> bool:
+        """The same for formats 0 and 1. A compressed wrapper names its last offset and its largest time only."""
+        if self.producer_id != ANY or self.leader_epoch != ANY or self.transactional:
+            return False
+        timestamp = table[BatchField.MAX_TIMESTAMP, row]
+        if table[BatchField.MAGIC, row] != 0 and timestamp < self.from_ms:
+            return False
+        if table[BatchField.ATTRIBUTES, row] & CODEC_MASK:
+            return True
+        if table[BatchField.LAST_OFFSET, row] >= self.end_offset:
+            return False
+        return bool(self.from_ms <= timestamp < self.to_ms)
+
+    def runs(self, window: Window, row: int, end: int) -> Iterator[tuple[int, int]]:
+        """(row, last_row) of the batches in a row, of rows row … end − 1, that may hold a match."""
+        table, start = window.batches.table, -1
+        for each in range(row, end):
+            if self.may_match(table, each):
+                if start < 0:
+                    start = each
+            elif start >= 0:
+                yield start, each
+                start = -1
+        if start >= 0:
+            yield start, end
+
+    def is_behind(self, table: memoryview, row: int) -> bool:
+        """Does the batch begin behind the offsets that fit? A wrapper of formats 0 and 1 does not say."""
+        is_wrapper = table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK
+        return not is_wrapper and bool(table[BatchField.BASE_OFFSET, row] >= self.end_offset)
+
+
+EVERYTHING = Selection()
+
+
+class RecordMatcher:
+    """Applies the conditions of a selection to one chunk of records after the other; `limit` and `tail` are the caller's."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
+        self._keep = memoryview(bytearray(RECORD_ROWS))
+
+    def pack(self, chunk: Chunk, first: int = 0) -> int:
+        """Move the matching ones of records first … chunk.end − 1 to the front of the chunk → how many there are."""
+        wanted, table = self._selection, chunk.records.table
+        if chunk.end > len(self._keep):
+            self._keep = memoryview(bytearray(chunk.end))
+        keep = self._keep
+        fitting: int = mask_records(
+            table, chunk.end, chunk.batches.table, wanted.first_offset, max(wanted.end_offset - 1, FIRST), wanted.from_ms,
+            max(wanted.to_ms - 1, FIRST), wanted.producer_id, wanted.leader_epoch, wanted.transactional, keep,
+        )
+        if fitting < 0:
+            raise AssertionError("records and batches that do not fit each other")
+        keep[:first] = bytes(first)
+        if wanted.by_content:
+            for record in range(first, chunk.end):
+                if keep[record]:
+                    keep[record] = self._content_fits(chunk, record)
+        kept: int = pack_records(table, chunk.end, keep)
+        return kept
+
+    def _content_fits(self, chunk: Chunk, record: int) -> bool:
+        wanted = self._selection
+        if wanted.keys or wanted.key_regex:
+            key = chunk.key(record)
+            if key is None:
+                return False
+            if wanted.keys and key not in wanted.keys:
+                return False
+            if wanted.key_regex and not wanted.key_regex.search(key):
+                return False
+        if not wanted.headers:
+            return True
+        headers = chunk.headers(record)
+        return all(
+            any(name == wanted_name and wanted_value in (None, value) for name, value in headers)
+            for wanted_name, wanted_value in wanted.headers
+        )
