@@ -19,6 +19,8 @@ def unreadable(path: str, error: OSError | ValueError) -> UnreadableFile:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, FileNotFoundError) and os.path.islink(path):
         reason = f"{reason}: {LINK} to a target that does not exist"
+    if isinstance(error, OSError) and error.errno == errno.ENXIO:
+        reason = "a socket or an absent device, not a file"
     return UnreadableFile(f"{path}: {reason}", path=path)
 
 

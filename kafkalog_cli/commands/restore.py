@@ -10,9 +10,9 @@ import click
 
 from engine.discovery.names import file_name, parent_of
 from engine.discovery.sink_commits import MANIFEST, STAGING
-from engine.errors import KafkalogError, UnreadableFile
+from engine.errors import KafkalogError, UnreadableFile, argument
 from engine.log.quarantine.places import time_text
-from engine.log.quarantine.restore import Restored, Undone
+from engine.log.quarantine.restore import ChangedSince, Restored, Undone
 from kafkalog_cli.app import UNREADABLE, Outcome, kept_in, printable
 from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.help import DocumentedCommand, Example, Section
@@ -36,24 +36,24 @@ _SECTIONS = (
 )
 _MAIN = ("--list", "--prune", "--older-than", "--salvage", "--dry-run")
 _EXAMPLES = (
-    Example("What can be undone beside a log dir, and how large is it?", "kafkalog restore --list data"),
+    Example("List what can be undone in a log dir, with sizes:", "kafkalog restore --list data"),
     Example("Undo a recovery:", "kafkalog restore data.quarantine-20261121T120000Z"),
     Example("See what would be put back:", "kafkalog restore --dry-run data.quarantine-20261121T120000Z"),
-    Example("Delete quarantines that are older than a month:", "kafkalog restore --prune --older-than 30d data"),
+    Example("Delete quarantines older than 30 days:", "kafkalog restore --prune --older-than 30d data"),
 )
 
 
 @click.command("restore", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("paths", nargs=-1, type=PATH)
-@click.option("--list", "lists", is_flag=True, help="Change nothing; list what can be undone, with time and size.")
+@click.option("--list", "lists", is_flag=True, help="Change nothing: show what can be undone, its time and its size.")
 @click.option("--prune", "prunes", is_flag=True, help="Delete quarantines; needs --older-than.")
 @click.option("--older-than", "older_than_ms", type=Duration(), metavar="TIME",
-              help="With --prune: only quarantines at least this old: 30d, 12h, 90m, 45s.")
+              help="With --prune: only quarantines older than this: 30d, 12h, 90m, 45s.")
 @click.option("--force", is_flag=True,
-              help="Restore even files that were changed or created since then; a new quarantine keeps these.")
+              help="Replace files that changed since the command, and remove new ones; a new quarantine keeps all of them.")
 @click.option("--salvage", is_flag=True,
-              help="Undo as much as possible if the quarantine is damaged or its command was killed.")
-@click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be done.")
+              help="Undo what can be undone if the quarantine is damaged or its command was killed.")
+@click.option("--dry-run", "-n", is_flag=True, help="Say what would be done, and change nothing.")
 @yes_option
 @object_lines_option("Text, or one JSON object a line.")
 @version_option
@@ -63,19 +63,20 @@ def command(
 ) -> int:
     """Undo what a command did, byte for byte, from its quarantine.
 
-    PATHS are quarantines, and log dirs in which a write of Spark's sink was stopped in the middle of its commit. The file
-    .kafkalog-sink.json in a log dir stands for the last completed write of the sink: what it appended is truncated, and
-    kept in a quarantine, unless anything was written to these partitions since.
+    PATHS are quarantines, or log dirs in which a write of Spark's sink was stopped during its commit. To undo the last
+    completed write of the sink, name the file .kafkalog-sink.json in the log dir: the records that it appended are truncated
+    and kept in a quarantine. This is refused if anything was written to these partitions since. Several PATHS are undone from
+    the newest operation to the oldest.
 
-    What was cut, overwritten, renamed or removed is put back; files that the command made are removed. Checksums are
-    compared first. It can be stopped at any time and called again. What needs no room on the disk is done first. The
-    quarantine itself is left where it is, and so is the lock file .lock, as Kafka leaves it. What is not as before in the end
-    is named, with status 4.
+    restore first compares all checksums. It then puts back what was truncated, overwritten, renamed or removed, and removes the
+    files that the command created. You can stop it at any time and run it again. Steps that need no disk space come first. The
+    quarantine stays where it is; so does the lock file .lock, as Kafka leaves it. Every file that is not as before is reported,
+    with status 4.
 
     With --list and --prune, PATHS are directories that hold quarantines, or log dirs with quarantines beside them; default:
-    the working directory. Of a partition, --list shows the quarantines beside its log dir that hold something of it. --prune
-    deletes only directories with a manifest of kafkalog's and nothing else in them. A quarantine from which restoring was begun
-    stays until restoring is done.
+    the working directory. For a partition, --list shows the quarantines beside its log dir that keep files of it. --prune
+    deletes only quarantines that hold nothing but kafkalog's own files. It does not delete a quarantine that is only partly
+    restored.
     """
     if lists and prunes:
         raise click.UsageError("--list and --prune exclude each other")
@@ -99,15 +100,25 @@ def run(paths: tuple[str, ...], *, force: bool, salvage: bool, dry_run: bool, ye
     directories = [path.rstrip("/") or path for path in paths]
     status = 0
     try:
+        from engine.log.quarantine.kept import log_dirs_of
+
         if len(directories) > 1 and not (dry_run or yes) and not agreed(_summary(files, directories)):
             return DECLINED
-        for directory in directories:
-            if file_name(directory) == MANIFEST or _is_half_committed(files, directory):
-                status = max(status, undo(files, directory, form, dry_run=dry_run))
+        failed: dict[str, str] = {}  # by log dir, what was not undone there
+        for directory in _newest_first(files, directories):
+            log_dirs = log_dirs_of(files, directory) if len(directories) > 1 else set()
+            later = next((failed[log_dir] for log_dir in sorted(log_dirs & failed.keys())), None)
+            if later is not None:
+                code = _say_not_begun(directory, later, form)
+            elif file_name(directory) == MANIFEST or _is_half_committed(files, directory):
+                code = undo(files, directory, form, dry_run=dry_run)
             else:
-                status = max(status, _restore(files, directory, force=force, salvage=salvage, dry_run=dry_run, form=form))
+                code = _restore(files, directory, force=force, salvage=salvage, dry_run=dry_run, form=form)
             if INTERRUPTION.status:
                 return INTERRUPTION.status
+            if code >= KafkalogError.exit_status:
+                failed |= dict.fromkeys(log_dirs, directory)
+            status = max(status, code)
     except KafkalogError as error:
         if form == "json":
             click.echo(stopped_line(error))
@@ -115,6 +126,24 @@ def run(paths: tuple[str, ...], *, force: bool, salvage: bool, dry_run: bool, ye
         outcome.error(error)
         status = max(status, outcome.finish())
     return status
+
+
+def _newest_first(files: Files, paths: list[str]) -> list[str]:
+    """`paths` in the order in which they can be undone: the last operation on a log dir first."""
+    from engine.log.quarantine.kept import when_made
+
+    return paths if len(paths) < 2 else sorted(dict.fromkeys(paths), key=lambda path: when_made(files, path), reverse=True)
+
+
+def _say_not_begun(path: str, later: str, form: str) -> int:
+    """Report that `path` is left as it is, for `later` could not be undone → exit status."""
+    what = f"{path}: not undone: {later} is of a later operation on the same log dir, and was not undone"
+    error = ChangedSince(what, do=f"kafkalog restore {argument(later)} {argument(path)}    # once that problem is solved")
+    if form == "json":
+        click.echo(stopped_line(error))
+    outcome = Outcome()
+    outcome.error(error)
+    return outcome.finish()
 
 
 def undo(files: Files, path: str, form: str, *, dry_run: bool = False) -> int:
@@ -275,6 +304,8 @@ def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_ru
                     progress=lambda number, count: done.append((number, count)),
                 )
     except KafkalogError as error:
+        if isinstance(error, ChangedSince):
+            error.do = _later_first(files, directory) or error.do
         if form == "json":
             click.echo(stopped_line(error))
         outcome.error(error)
@@ -289,6 +320,21 @@ def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_ru
     if restored.aside is not None:
         say_at_any_rate(kept_in(restored.aside), err=form != "text")
     return max(outcome.finish(), 0 if restored.is_as_before else 4)
+
+
+def _later_first(files: Files, directory: str) -> str | None:
+    """The command that undoes what was done after the quarantine `directory`, and then its own; None: nothing is known."""
+    from engine.log.quarantine.kept import State, made_after
+
+    try:
+        later = made_after(files, directory)
+    except KafkalogError:  # of a hint: the error itself is reported
+        return None
+    if not later:
+        return None
+    paths = " ".join(argument(path) for path in (*(kept.path for kept in later), directory))
+    salvage = "--salvage " if any(kept.state is State.UNFINISHED for kept in later) else ""
+    return f"kafkalog restore {salvage}{paths}    # later operations are undone first"
 
 
 def show(paths: tuple[str, ...], form: str) -> int:

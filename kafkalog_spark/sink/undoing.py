@@ -149,14 +149,16 @@ def undo_last_commit(files: Files, root: str, commit: LastCommit, now: int) -> N
     manager = LogManager(lambda _path: files, replace(cluster, log_dirs=(log_dir,)), Settings(), now)
     errors: list[KafkalogError] = []
 
-    def truncate(log: UnifiedLog) -> None:
-        LogTruncator(ends[file_name(log.directory)], fully=False).work(log)
+    def truncator(log: UnifiedLog) -> LogTruncator:
+        return LogTruncator(ends[file_name(log.directory)], fully=False)
 
     write_manifest(files, root, replace(commit.manifest, undoing=True))
-    options = OperationOptions("restore", for_snapshots=True, truncates_to=lambda place: ends[file_name(place.path)])
-    for _ in operate(manager, options, truncate, errors):
-        if errors:
-            raise errors[0]
+    options = OperationOptions("restore", for_snapshots=True, truncates_to=lambda place: ends[file_name(place.path)],
+                               deletes=lambda log: truncator(log).deletes(log))
+    for _ in operate(manager, options, lambda log: truncator(log).work(log), errors):
+        pass
+    if errors:
+        raise errors[0]
     new = [place for name, place in places.items() if name not in ends]
     LogManager(lambda _path: files, cluster, Settings(), now).forget(log_dir, {place.key for place in new})
     deleted = [f"{root}/{_deleted_name(place)}" for place in new]

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -316,3 +317,35 @@ def test_the_name_of_a_topic_is_escaped_on_a_terminal(logs, tmp_path):
     assert status == 0, err
     assert rb"a\x1b[2Jb" in shown
     assert b"\x1b" not in shown
+
+
+def _socket(path):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+@pytest.mark.parametrize("number", [0, 1, -1], ids=["first", "middle", "last"])
+@pytest.mark.parametrize(("kind", "said"), [
+    (os.mkfifo, "a FIFO, not a file"), (os.mkdir, "a directory, not a file"), (_socket, "a socket or an absent device"),
+    (lambda path: os.symlink("/of/a/disk/that/is/not/mounted", path), "a symbolic link that leads nowhere"),
+], ids=["fifo", "directory", "socket", "link"])  # fmt: skip
+def test_a_segment_that_is_not_a_file_is_not_passed_over(logs, tmp_path, monkeypatch, number, kind, said):
+    partition = tmp_path / "small_segments-0"
+    shutil.copytree(logs / "clean/d1/small_segments-0", partition)
+    segment = sorted(partition.glob("*.log"))[number]
+    segment.unlink()
+    monkeypatch.chdir(partition)  # the name of a socket is short
+    kind(segment.name)
+    done = fetch(str(partition))
+    assert done.status == 8
+    assert f"error[unreadable-file] {segment}: " in done.err
+    assert said in done.err
+
+
+def test_a_segment_with_two_names_is_read(logs, tmp_path):
+    partition = tmp_path / "small_segments-0"
+    shutil.copytree(logs / "clean/d1/small_segments-0", partition)
+    whole = fetch(str(partition))
+    os.link(sorted(partition.glob("*.log"))[1], tmp_path / "other")
+    again = fetch(str(partition))
+    assert (again.status, again.out, again.err) == (0, whole.out, "")

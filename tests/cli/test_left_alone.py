@@ -108,6 +108,24 @@ def test_a_log_with_too_large_a_segment_is_left_with_its_marker(partition, tmp_p
     refused(8, *words, partition, name="segment-too-large")
 
 
+@pytest.mark.parametrize("words", [(), ("--full",), ("--clean-start",), ("--salvage",)], ids=" ".join)
+def test_recover_of_a_log_dir_that_refuses_every_log_changes_nothing(partition, words):
+    for other in partition.parent.glob("*-[0-9]"):
+        if other != partition:
+            shutil.rmtree(other)
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):
+        (partition.parent / name).write_text("0\n1\nsmall_segments 0 89\n" if name[:3] != "log" else "0\n0\n")
+    aside = log(partition, 22)
+    aside.unlink()
+    aside.symlink_to("/of/a/disk/that/is/not/mounted")
+    refused(8, "recover", *words, partition.parent, name="is a disk not mounted?")
+
+
+def test_recover_that_refuses_one_log_and_finds_the_others_sound_leaves_the_marker(partition):
+    os.truncate(log(partition, 83), SIZE)
+    refused(8, "recover", partition.parent, name="segment-too-large")
+
+
 def test_recover_that_refuses_a_start_beyond_the_end_leaves_the_marker(partition):
     (partition.parent / "log-start-offset-checkpoint").write_text("0\n1\nsmall_segments 0 90\n")
     refused(4, "recover", partition, name="start-beyond-end")

@@ -282,9 +282,10 @@ def test_what_was_not_put_back_whole_stays(log_dir, tmp_path):
     stored = max((kept / "files").iterdir(), key=lambda path: path.stat().st_size)
     stored.write_bytes(b"X" + stored.read_bytes()[1:])
     assert kafkalog("restore", "--salvage", str(kept)).status == 4
-    [row] = [json.loads(line) for line in kafkalog("restore", "--list", "--format", "json", str(log_dir)).out.splitlines()]
-    assert row["state"] == "incomplete"
-    assert kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir)).out == b"0 bytes deleted\n"
+    rows = [json.loads(line) for line in kafkalog("restore", "--list", "--format", "json", str(log_dir)).out.splitlines()]
+    assert [(row["path"], row["state"]) for row in rows] == [
+        (str(kept), "incomplete"), (f"{kept}.forced", "whole")], "the second keeps what the first could not replace"
+    assert kafkalog("restore", "--prune", "--older-than", "1s", str(kept)).out == b"0 bytes deleted\n"
     assert stored.exists()
 
 
@@ -451,3 +452,69 @@ def test_spark_undo_begins_no_other_log_dir_after_a_signal(monkeypatch):
     monkeypatch.setattr(spark, "undo_commit", undo_commits)
     assert spark.undo(("a/", "b")) == 130
     assert begun == ["a"]
+
+
+@pytest.mark.parametrize("change", ["flipped", "shorter", "gone"])
+def test_force_does_not_vouch_for_the_beginning_of_a_file_of_which_only_the_end_was_kept(log_dir, change):
+    log = log_dir / "t-0" / f"{0:020}.log"
+    before = log.read_bytes()
+    kept = truncated(log_dir, 9)
+    size = log.stat().st_size
+    assert 0 < size < len(before)
+    match change:
+        case "flipped":
+            log.write_bytes(bytes([before[0] ^ 1]) + log.read_bytes()[1:])
+        case "shorter":
+            os.truncate(log, 5)
+        case "gone":
+            log.unlink()
+    done = kafkalog("restore", "--force", kept)
+    out = done.out.decode()
+    assert (done.status, log.stat().st_size) == (4, len(before))
+    assert f"differs: {log} - its first {size} bytes are not known to be as before" in out
+    assert "not as before `truncate`: 1 files differ" in out
+    assert b"nothing is left that could be undone; it is not as before" in kafkalog("restore", kept).out
+
+
+def truncated(log_dir, offset, at=0):
+    """The quarantine of a truncation. `at`: seconds after the first one."""
+    done = kafkalog("truncate", "--to", str(offset), "--now", str(1_700_003_600_000 + at * 1000), str(log_dir / "t-0"))
+    assert done.status == 0, done.err
+    return done.out.decode().splitlines()[-1].split("kafkalog restore ")[1]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2)])
+@pytest.mark.parametrize("apart", [1, 0], ids=["apart", "in-one-moment"])
+def test_stacked_operations_are_undone_newest_first_in_whatever_order_they_are_named(log_dir, order, apart):
+    states, kept = [files_of(log_dir)], []
+    for number, offset in enumerate((19, 9, 4)):
+        kept.append(truncated(log_dir, offset, number * apart))
+        states.append(files_of(log_dir))
+    paths = [kept[number] for number in order]
+    planned = kafkalog("restore", "--dry-run", *paths)
+    assert (planned.status, planned.err, files_of(log_dir)) == (0, "", states[-1])
+    done = kafkalog("restore", *paths)
+    assert (done.status, done.err) == (0, "")
+    assert files_of(log_dir) == states[min(order)]
+
+
+def test_an_older_operation_alone_is_refused_with_the_command_that_undoes_both(log_dir):
+    before = files_of(log_dir)
+    older, newer = truncated(log_dir, 19), truncated(log_dir, 9, 1)
+    after = files_of(log_dir)
+    done = kafkalog("restore", older)
+    assert (done.status, done.out, files_of(log_dir)) == (8, b"", after)
+    command = f"kafkalog restore {newer} {older}"
+    assert f"  do   {command}    # later operations are undone first" in done.err
+    assert kafkalog(*command.split()[1:]).status == 0
+    assert files_of(log_dir) == before
+
+
+def test_an_older_operation_is_left_alone_where_the_later_one_was_not_undone(log_dir):
+    older, newer = truncated(log_dir, 19), truncated(log_dir, 9, 1)
+    with (log_dir / "t-0/leader-epoch-checkpoint").open("a") as file:
+        file.write("of later\n")
+    after = files_of(log_dir)
+    done = kafkalog("restore", older, newer)
+    assert (done.status, done.out, files_of(log_dir)) == (8, b"", after)
+    assert f"{older}: not undone: {newer} is of a later operation on the same log dir" in done.err

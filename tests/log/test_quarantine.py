@@ -20,6 +20,7 @@ from engine.log.quarantine.manifest import MANIFEST, STORED, QuarantineDamaged, 
 from engine.log.quarantine.restore import ChangedSince, restore
 from engine.log.quarantine.seam import QuarantinedFile, QuarantiningFiles
 from tests.support.file_work import do_work, make_tree, tree, works
+from tests.support.run import kafkalog
 
 NOW = 1_700_000_000_000
 
@@ -301,6 +302,37 @@ def test_a_stop_of_the_command_loses_nothing(place, at):
     except KafkalogError:  # nothing was noted, so nothing may have changed
         assert not Path(place[1], MANIFEST).exists() or not Path(place[1], MANIFEST).read_bytes()
     assert tree(ReadOnlyFiles(), place[0]) == before
+
+
+@pytest.mark.parametrize("at", range(24))
+def test_a_stop_while_a_quarantine_that_has_nothing_to_tell_is_removed_loses_nothing(place, at):
+    before = tree(ReadOnlyFiles(), place[0])
+    files = QuarantiningFiles(StoppingFiles(at), place[1], command="test", now=NOW, log_dirs=(str(Path(place[0]).parent),))
+    with pytest.raises(Stop):
+        away_and_back(files, f"{place[0]}/b", before["b"])
+        files.finish()
+        raise Stop
+    if Path(place[1]).exists() and os.listdir(place[1]):
+        done = kafkalog("restore", "--salvage", place[1])
+        assert done.status == 0 or "it keeps nothing" in done.err, done.err
+    assert tree(ReadOnlyFiles(), place[0]) == before
+
+
+def test_salvage_keeps_what_it_removes_where_it_has_nothing_to_put_back(place):
+    files = quarantining(place)
+    away_and_back(files, f"{place[0]}/b", b"of the command")
+    files.finish()
+    after = tree(ReadOnlyFiles(), place[0])
+    for path in Path(place[1], "files").iterdir():
+        path.unlink()
+    with pytest.raises(QuarantineDamaged, match="missing, but the manifest needs it"):
+        restore(Files(), place[1])
+    assert tree(ReadOnlyFiles(), place[0]) == after
+    done = restore(Files(), place[1], salvage=True, now=NOW)
+    assert not done.is_as_before
+    assert tree(ReadOnlyFiles(), place[0]) != after
+    assert restore(Files(), done.aside.directory).is_as_before
+    assert tree(ReadOnlyFiles(), place[0]) == after
 
 
 @pytest.mark.parametrize("at", range(40))

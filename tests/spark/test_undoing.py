@@ -123,6 +123,17 @@ def test_records_in_the_place_of_those_that_were_truncated(root):
     assert (refused.status, "its last batch is another one" in refused.err) == (8, True)
 
 
+def test_a_segment_whose_batches_contradict_its_name_is_not_removed(root, tmp_path):
+    *_, one, other, _last = sorted((tmp_path / "logs/t-0").glob("*.log"))
+    data = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(data)
+    before = same(tree(tmp_path / "logs"))
+    refused = kafkalog("restore", f"{root}/{MANIFEST}")
+    assert (refused.status, "its sound batches hold offsets" in refused.err) == (4, True), refused.err
+    assert same(tree(tmp_path / "logs")) == before
+
+
 def test_other_partitions_may_grow(root):
     assert append(root, "u-0").status == 0
     assert kafkalog("restore", f"{root}/{MANIFEST}").status == 0

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from engine.discovery.names import file_name
 from engine.errors import UnreadableFile
+from engine.files import look
 from engine.formats import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
-from engine.log.errors import CorruptRecord
+from engine.log.errors import CorruptRecord, refuse_too_large
 from engine.log.segment.batch_search import largest_timestamp_after, search_for_offset, sound_windows, whole_windows
 from engine.log.segment.reading import ReadableSegment
 
@@ -77,10 +79,15 @@ class SegmentView(ReadableSegment):
         self, files: ReadOnlyFiles, directory: str, base_offset: int, suffix: str = "", *, has_txn_index: bool
     ) -> None:  # fmt: skip
         super().__init__(files, directory, base_offset, suffix, has_txn_index=has_txn_index)
-        size = self._size_on_disk()
-        if size is None:
+        found = look(files, self.log_path)
+        if found is None and file_name(self.log_path) not in files.special(directory):
             raise UnreadableFile(f"{self.log_path}: it was deleted after the directory was listed", path=self.log_path)
-        self.size = size
+        if found is not None and found.is_file:
+            self.size = found.size
+        else:
+            with files.open(self.log_path) as file:  # raises: a FIFO of no byte is not an empty segment
+                self.size = file.size()
+        refuse_too_large(files, self.log_path, self.size)
         self.is_last = False
 
     def _open_offset_index(self) -> OffsetIndex:

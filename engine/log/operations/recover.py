@@ -11,13 +11,13 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind
+from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind, producer_snapshot_file_name
 from engine.errors import KafkalogError, UsageError, too_little_memory
 from engine.files import nameless_file
 from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
-from engine.log.loading.notes import NO_INDEX
+from engine.log.loading.notes import NO_INDEX, STRAY
 from engine.log.logdir.log_manager import Listing, refuse_what_is_not_ours
 from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.logdir.lowering import lower_checkpoints
@@ -41,9 +41,11 @@ from engine.overlay.spill import Spill
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
+    from engine.files import Files
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager, Standing
     from engine.log.logdir.startup import Trouble
+    from engine.log.partition.unified_log import UnifiedLog
     from engine.log.verify.losses import Evidence, Opened
 
 OPERATION = "recover"
@@ -137,7 +139,7 @@ def recover(
     wrong.
     """
     recovery = Recovery()
-    yield from prepare(manager, options, recovery, proves_clean=not options.clean_start)
+    yield from prepare(manager, options, recovery, proves_clean=True)
     left = [place for place in recovery.places if place not in recovery.proven]
     with closing(recover_places(manager, options, left, recovery.troubles)) as recovered:  # its threads end with it
         for place in recovery.places:
@@ -145,8 +147,7 @@ def recover(
             if report.failure is not None:
                 errors.append(report.failure)
             told = [(event.action, event.severity) for event in report.events]
-            is_left_alone = isinstance(report.failure, (*LEFT_ALONE, StartBeyondEnd)) and not told
-            recovery.note(place, told, is_failed=report.failure is not None, is_left_alone=is_left_alone)
+            recovery.note(place, told, is_failed=report.failure is not None, is_left_alone=_is_left_alone(report))
             yield report
             if progress is not None:
                 progress(place)
@@ -238,6 +239,11 @@ def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> 
             put_marker(manager, log_dir, recovery.markers[log_dir.path])
 
 
+def _is_left_alone(report: Report) -> bool:
+    """Was the partition refused before anything of it was changed?"""
+    return isinstance(report.failure, (*LEFT_ALONE, StartBeyondEnd)) and not report.events
+
+
 def _troubles_in(place: Place, troubles: Iterable[Trouble]) -> list[Trouble]:
     return [trouble for trouble in troubles if trouble.is_in(place)]
 
@@ -255,19 +261,24 @@ def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDi
 def _proven(
     manager: LogManager, options: RecoverOptions, recovery: Recovery, log_dir: LogDir
 ) -> dict[Place, Report] | None:
-    """What is read when the places of a cleanly stopped log dir are recovered in memory.
+    """What is read when the places of a cleanly stopped log dir are recovered in memory, and nothing of them would change.
 
-    None: something is wrong there, or it was not stopped cleanly.
+    Those that are refused before anything is changed are among them. None: something would, or it was not stopped cleanly.
     """
     marker = f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
     places = [place for place in recovery.places if place.log_dir == log_dir.path]
-    if not manager.files_of(log_dir.path).exists(marker) or any(_troubles_in(place, recovery.troubles) for place in places):
+    if not manager.files_of(log_dir.path).exists(marker):
         return None
     found: dict[Place, Report] = {}
     segment_jobs = options.jobs if len(places) == 1 else 1
     work = partial(_in_memory, manager, options, segment_jobs)
+    if any(not _is_left_alone(work(place)) for place in places if _troubles_in(place, recovery.troubles)):
+        return None
     with closing(_side_by_side(work, places, options.jobs)) as reports:
         for place, report in reports:
+            if _is_left_alone(report):
+                found[place] = report
+                continue
             if report.failure is not None or report.has_problems_left or not all(
                 event.severity is Severity.INFO or event.path.endswith(DELETED) for event in report.events
             ):
@@ -285,6 +296,8 @@ def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: P
         over = manager.over(lambda _log_dir: overlay)
         try:
             listing = Listing.read(overlay, place)
+            if listing.is_07:
+                return _one_07(over, options, place)
             refuse_what_is_not_ours(overlay, place, listing)
             chosen = replace_in(options, log_start_offset=_log_start(over, options, place, report))
             _one(over, chosen, place, jobs, report, listing)
@@ -435,12 +448,22 @@ def _one(
         mend_contradicted_epochs(files, log, report, manager.tiering(place.name.topic))
 
     def looked_at() -> None:
+        if options.clean_start:
+            _settle_snapshots(files, log, report)
         note_breaks(report, log.segments.base_offsets)
         note_losses(files, report, log, evidence, partial(manager.policy, place.name.topic))
         if options.mark_clean:
             log.flush(force_flush_active_segment=True)
 
     return closed(log, looked_at, keep_deleted=options.keep_deleted)
+
+
+def _settle_snapshots(files: Files, log: UnifiedLog, report: Report) -> None:
+    """Leave producer snapshots as they stay: with one at the log end, the next start removes the one that this one kept."""
+    log.producer_state.take_snapshot()
+    files.sync_directory(log.directory)  # it is there for sure before an old one is removed
+    for offset in log.producer_state.remove_stray_snapshots(log.segments.base_offsets):
+        report.add(Action.REMOVED, producer_snapshot_file_name(offset), STRAY)
 
 
 def _note_salvaged(report: Report) -> None:
@@ -469,7 +492,9 @@ def _mark(
     name = FileKind.CLEAN_SHUTDOWN.value
     why = unproven or ("with --clean-start nothing is checked" if options.clean_start else None)
     if why is not None:
-        report.add(Action.REFUSED, name, f"the log dir is not marked as cleanly stopped: {why}", severity=Severity.ERROR)
+        what = "nothing was changed, and the marker stays as it was" if log_dir.path in recovery.clean else (
+            "the log dir is not marked as cleanly stopped")
+        report.add(Action.REFUSED, name, f"{what}: {why}", severity=Severity.ERROR)
     elif log_dir.path in recovery.clean:
         report.add(Action.EXPLAINED, name, "every log is proven sound, and nothing was changed: the marker is unchanged")
     else:

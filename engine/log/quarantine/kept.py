@@ -14,6 +14,7 @@ from engine.discovery.sink_commits import MANIFEST as SINK_MANIFEST
 from engine.discovery.sink_commits import STAGING, half_commit, undoable_since
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, argument
 from engine.files import ROOT, acting_as, is_root, look, owner_of
+from engine.formats import LONG_MAX
 from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, QuarantineDamaged, read_summary
 from engine.log.quarantine.steps import read_progress
 
@@ -59,6 +60,12 @@ class Kept(NamedTuple):
     state: State
 
 
+    @property
+    def is_undone(self) -> bool:
+        """Is there nothing left to undo?"""
+        return self.state is State.RESTORED
+
+
 class NotPruned(KafkalogError):
     """A quarantine that is not deleted."""
 
@@ -91,6 +98,49 @@ def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable
                 found |= {kept.path: kept for kept in _below(files, place, 0, missed)
                           if _concerns(files, kept, log_dir, file_name(partition))}
     return [found[path] for path in sorted(found)]
+
+
+def when_made(files: ReadOnlyFiles, path: str) -> tuple[int, int]:
+    """When the operation that `path` undoes began (ms), and when its manifest was last written (ns): to be compared only.
+
+    path  as `Kept` has it. A commit that was stopped is the latest of all. Raises UnreadableFile.
+    """
+    if not is_quarantine(files, path):
+        is_complete = file_name(path) == SINK_MANIFEST and files.exists(path)
+        since = undoable_since(files, parent_of(files.absolute(path))) if is_complete else None
+        return (LONG_MAX if since is None else since), 0
+    modified_ns = files.info(f"{path}/{MANIFEST}").modified_ns
+    try:
+        return read_summary(files, path).created_ms, modified_ns
+    except QuarantineDamaged:
+        return modified_ns // 1_000_000, modified_ns
+
+
+def log_dirs_of(files: ReadOnlyFiles, path: str) -> set[str]:
+    """The log dirs in which the operation was done that `path` undoes, resolved as far as they are there."""
+    if not files.exists(path):
+        return set()
+    if not is_quarantine(files, path):
+        return {files.resolve(parent_of(files.absolute(path)) if file_name(path) == SINK_MANIFEST else path)}
+    try:
+        log_dirs = read_summary(files, path).log_dirs
+    except QuarantineDamaged:
+        return set()
+    return {files.resolve(one) if files.exists(one) else one for one in log_dirs}
+
+
+def made_after(files: ReadOnlyFiles, directory: str) -> list[Kept]:
+    """What was kept in the same log dirs later than the quarantine `directory`, and is not undone: the newest first."""
+    def skip(_error: UnreadableFile) -> None:
+        """Leave the place out."""
+
+    log_dirs, when = log_dirs_of(files, directory), when_made(files, directory)
+    around = _directories(files, parent_of(files.resolve(directory)), skip)
+    found = find_kept(files, [one for one in sorted(log_dirs) if files.exists(one)], skip)
+    found += [kept for place in around for kept in _below(files, place, 0, skip)]
+    later = {kept.path: kept for kept in found if when_made(files, kept.path) > when and not kept.is_undone
+             and kept.state is not State.DAMAGED and log_dirs & log_dirs_of(files, kept.path)}
+    return sorted(later.values(), key=lambda kept: when_made(files, kept.path), reverse=True)
 
 
 def _beside(files: ReadOnlyFiles, log_dir: str, missed: Callable[[UnreadableFile], object]) -> list[str]:

@@ -14,7 +14,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
+from engine.errors import KafkalogError, UnreadableFile, UnwritableFile, argument
 from engine.formats import INT_MAX, LONG_MAX
 from engine.log.quarantine.stamps import Stamp
 
@@ -146,6 +146,7 @@ class ManifestWriter:
         self._reserve()
         self._file: WritableFile = files.open_writable(f"{directory}/{MANIFEST}", create=True)
         self._line({"quarantine": VERSION, "command": command, "created_ms": now, "log_dirs": list(log_dirs)})
+        self._header = (self._position, self._written.copy())
         self._file.sync()
 
     def append(self, entry: Entry) -> int:
@@ -157,6 +158,18 @@ class ManifestWriter:
         if entry.do not in UNIMPORTANT:
             self._file.sync()
         return self._count - 1
+
+    def forget(self) -> None:
+        """Drop every entry, and close: who is stopped while the quarantine is removed leaves one that undoes nothing."""
+        self._position, self._written = self._header
+        try:
+            self._file.truncate(self._position)
+            self._file.sync()
+            with suppress(UnwritableFile):  # on a full disk the manifest stays without its last line, and without entries
+                self._line({"left": {}, "sha256": self._written.hexdigest()})
+                self._file.sync()
+        finally:
+            self._file.close()
 
     def close(self, left: dict[str, Stamp] | None) -> None:
         """Write the last line, if the command came to its end, and close."""
@@ -194,6 +207,9 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
     salvage  lines that cannot be read are `faults` and not an error
     """
     path = f"{directory}/{MANIFEST}"
+    if files.info(directory).is_directory and _keeps_nothing(files, directory):
+        what = f"{directory}: it keeps nothing: its command was stopped before it changed anything, or had put everything back"
+        raise UnreadableFile(what, do=f"rm -r {argument(directory)}", path=directory)
     if not files.exists(path) and files.info(directory).is_directory:
         what = f"{directory}: not a quarantine: it contains no {MANIFEST}"
         raise UnreadableFile(what, do="kafkalog restore --list DIR shows the quarantines in DIR, and beside it", path=directory)
@@ -230,6 +246,15 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
             before[entry.path] = entry.files or {}
         entries.append(None if entry.do in (Do.REFUSED, Do.LIST) else entry)
     return Manifest(command, created_ms, log_dirs, tuple(entries), before, left, tuple(faults))
+
+
+def _keeps_nothing(files: ReadOnlyFiles, directory: str) -> bool:
+    """Has a quarantine no line of a manifest, and no file? It has its first line before anything is changed."""
+    sizes = {name: files.info(f"{directory}/{name}").size for name in files.plain(directory)}
+    stored = f"{directory}/{STORED}"
+    others = set(files.list(directory)) - {MANIFEST, PROGRESS, STORED}
+    is_ours = not others and (PROGRESS in sizes or files.exists(stored))
+    return is_ours and not sizes.get(MANIFEST) and not (files.exists(stored) and files.list(stored))
 
 
 def read_summary(files: ReadOnlyFiles, directory: str) -> Summary:

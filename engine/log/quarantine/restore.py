@@ -110,9 +110,10 @@ def restore(
     Everything stored is checked first. After a crash, the next call goes on where the last one stopped, unless others wrote
     since. The quarantine stays. progress(done, all) is called for each step.
 
-    force    over what was changed meanwhile as well, and without the files that came since: with `keep` all of that goes
-             to a quarantine of its own, `now` (ms) is when it was made
+    force    over what was changed meanwhile as well, and without the files that came since
     salvage  undo what can be undone, though the manifest or what is stored is damaged or not complete
+    keep     what is removed or replaced goes to a quarantine of its own, made at `now` (ms), where it is not certain that only
+             what the command made is lost: with `force`, and where what was there before is not put back
     Raises QuarantineDamaged, ChangedSince before anything is changed; UnreadableFile, UnwritableFile.
     """
     manifest = read_trusted(files, directory, salvage=salvage)
@@ -132,13 +133,14 @@ def restore(
     since = _changed_since(files, directory, manifest, order, before)
     if since and not force:
         raise _changed(directory, manifest, since)
+    unproven = _unproven(manifest.entries, {one.path for one in since or ()})
     seam = files
-    if force and keep and (before.is_begun or since != []):
+    if keep and (skipped or (force and (before.is_begun or since != []))):
         with acting_as_root():  # the owner of a log dir may not be allowed to make something beside the quarantine
             seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
             seam.make()
     try:
-        undoing = _Undoing(seam, directory, manifest, before, progress)
+        undoing = _Undoing(seam, directory, manifest, before, unproven, progress)
         left = undoing.run(entries, order, forget_new=force)
     except UnwritableFile as error:
         if not is_full(error):
@@ -156,7 +158,7 @@ def _complete(files: Files, manifest: Manifest, before: Progress) -> Restored:
     if before.is_as_before:
         return Restored(manifest, [], True, True, [], [])
     skipped = before.skipped - 1  # the last note is not about a change
-    missing = [f"{skipped} changes whose quarantined files are damaged"] if skipped else []
+    missing = [f"{skipped} changes: the quarantine was damaged, or the file was changed before"] if skipped else []
     left = differences(files, manifest.before)
     return Restored(manifest, [], True, not (missing or manifest.faults or left), [*manifest.faults, *missing], left)
 
@@ -190,6 +192,39 @@ def _changed_since(
     return found
 
 
+def _unproven(entries: tuple[Entry | None, ...], changed: set[str]) -> dict[int, Difference]:
+    """By number, the entries that keep only the end of a file to which others wrote since: of its beginning nothing is known.
+
+    changed  paths of files that are not as the command left them
+    """
+    found: dict[int, Difference] = {}
+    kept_end: dict[str, tuple[int, str, int]] = {}  # by the path that a file has now: its entry, its first path, bytes not kept
+    for number, entry in enumerate(entries):
+        if entry is None:
+            continue
+        known = kept_end.get(entry.path, (number, entry.path, 0))
+        match entry.do:
+            case Do.CUT | Do.GROW:
+                kept_end[entry.path] = (number, known[1], (entry.position if entry.do is Do.CUT else entry.size) or 0)
+            case Do.RENAME if entry.to is not None:
+                kept_end.pop(entry.to, None)  # it was kept whole
+                for path in [path for path in kept_end if _is_at_or_in(path, entry.path)]:
+                    kept_end[entry.to + path[len(entry.path) :]] = kept_end.pop(path)
+            case Do.REMOVE | Do.CREATE:
+                kept_end.pop(entry.path, None)
+            case _:
+                pass
+    for path, (number, first, size) in kept_end.items():
+        if size and path in changed:
+            what = f"its first {size} bytes are not known to be as before: they were not kept, and the file was changed since"
+            found[number] = Difference(first, what)
+    return found
+
+
+def _is_at_or_in(path: str, directory: str) -> bool:
+    return f"{path}/".startswith(f"{directory}/")
+
+
 def _paths(entries: list[Entry | None]) -> set[str]:
     """The files that `entries` are about, and where each is on its way back."""
     paths = {path for entry in entries if entry is not None for path in (entry.path, entry.to) if path is not None}
@@ -200,10 +235,11 @@ class _Undoing:
     """One run of undoing. `steps`: what it did; `is_as_before`: in the end every file was as before the command."""
 
     def __init__(
-        self, files: Files, directory: str, manifest: Manifest, before: Progress,
+        self, files: Files, directory: str, manifest: Manifest, before: Progress, unproven: dict[int, Difference],
         progress: Callable[[int, int], object] | None,
     ) -> None:  # fmt: skip
         self._files, self._directory, self._manifest, self._before = files, directory, manifest, before
+        self._unproven = unproven
         self._progress = progress
         self.steps: list[Undone] = []
         self.is_as_before = False
@@ -223,13 +259,15 @@ class _Undoing:
                 step = None if entry is None else _undo(files, self._directory, entry)
                 if step is not None:
                     self.steps.append(step)
-                is_skipped = entry is None and manifest.entries[number] is not None
+                is_skipped = (entry is None and manifest.entries[number] is not None) or number in self._unproven
                 skipped += is_skipped
                 notes.done(is_undone=not is_skipped)
                 if self._progress is not None:
                     self._progress(done + 1, len(order))
             self.steps += _without_new(files, manifest) if forget_new else ()
             left = differences(files, manifest.before)
+            named = {one.path for one in left}
+            left += [one for one in dict.fromkeys(self._unproven.values()) if one.path not in named]
             self.is_as_before = not (left or skipped or manifest.faults)
             notes.done(is_undone=self.is_as_before)
         return left
@@ -283,6 +321,7 @@ def _stored_faults(
 ) -> Iterator[tuple[int, str]]:
     """(number of the entry, what is wrong with the file that it needs), of those with `numbers`, still to be undone."""
     kept = f"{files.resolve(directory)}/{STORED}"
+    taken = _names_taken(entries, numbers)
     for number in sorted(numbers):
         entry = entries[number]
         if entry is not None and number in larger:
@@ -293,7 +332,8 @@ def _stored_faults(
         is_half_done = before.is_begun and number == numbers[0]
         path = f"{directory}/{STORED}/{entry.stored}"
         if not files.exists(path):
-            if entry.do is Do.REMOVE and any(files.exists(name) for name in _earlier_names(entries[:number], entry.path)):
+            names = _earlier_names(entries[:number], entry.path) if entry.do is Do.REMOVE else []
+            if any(files.exists(name) and taken.get(name, -1) < number for name in names):
                 continue  # it was about to be moved there, and never was; or a power cut undid that
             if is_half_done and entry.do is Do.RENAME and _is_moved_back(files, entry):
                 continue
@@ -310,6 +350,18 @@ def _stored_faults(
             continue  # it was renamed, and nobody read it
         elif _sha256(files, path) != entry.sha256:
             yield number, f"{path}: its SHA-256 is not the manifest's {entry.sha256}, for {entry.path}"
+
+
+def _names_taken(entries: list[Entry | None], numbers: list[int]) -> dict[str, int]:
+    """By path, the last of the entries with `numbers` that gave a new file this name."""
+    taken: dict[str, int] = {}
+    for number in sorted(numbers):
+        entry = entries[number]
+        if entry is not None and entry.do is Do.CREATE:
+            taken[entry.path] = number
+        elif entry is not None and entry.to is not None:
+            taken[entry.to] = number
+    return taken
 
 
 def _is_moved_back(files: Files, entry: Entry) -> bool:

@@ -16,7 +16,7 @@ from engine.discovery.names import parent_of
 from engine.errors import UnwritableFile, UsageError, argument
 from engine.files import FileInfo, Files, OpenFile, WritableFile, look, remove_tree
 from engine.files.layered import FilesAbove
-from engine.log.quarantine.manifest import MAX_KEPT_SIZE, STORED, Do, Entry, ManifestWriter
+from engine.log.quarantine.manifest import MANIFEST, MAX_KEPT_SIZE, STORED, Do, Entry, ManifestWriter
 from engine.log.quarantine.stamps import Stamp, list_files, stamp_of
 
 if TYPE_CHECKING:
@@ -185,12 +185,15 @@ class QuarantiningFiles(FilesAbove):
         return True
 
     def _drop(self, modified: dict[str, int]) -> None:
-        """Put times back, and remove the quarantine, its manifest first: without it nobody takes the rest for one."""
+        """Put times back, and remove the quarantine, first the entries of its manifest: they need what it keeps."""
         assert self._manifest is not None
-        self._manifest.close(None)
-        self._manifest = None
         for path, modified_ns in modified.items():
             self._below.set_modified(path, modified_ns)
+        self._manifest.forget()
+        self._manifest = None
+        for name in self._below.list(f"{self.directory}/{STORED}"):
+            self._below.remove(f"{self.directory}/{STORED}/{name}")
+        self._below.remove(f"{self.directory}/{MANIFEST}")
         remove_tree(self._below, self.directory)
         self.stored_size = 0
 
