@@ -7,14 +7,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
-from engine.discovery.names import FileKind, file_name, is_log_file_name, log_file_name, offset_index_file_name
+from engine.discovery.names import LOG_SWAP, FileKind, file_name, is_log_file_name, log_file_name, offset_index_file_name
 from engine.findings import Severity
 from engine.formats import LONG_MAX
 from engine.index.offset import OffsetIndex
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.report import Action
 from engine.log.segment.batch_search import end_by_headers
-from engine.log.segment.replacement import LOG_SWAP
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.windows import LogWalk

@@ -23,6 +23,7 @@ from engine.log.errors import (
     TransactionOrder,
 )
 from engine.log.loading.epoch_repair import note_epochs, note_lost_remote_epochs, open_leader_epochs, settle_epochs
+from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.notes import note_changes, note_kept, note_missing, note_torn_tail
 from engine.log.loading.open_segments import load_segment_files
 from engine.log.loading.shared import Loading
@@ -32,7 +33,6 @@ from engine.log.partition.unified_log import UnifiedLog
 from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action, Report
-from engine.log.segment.leftovers import Leftovers
 from engine.log.tiering import Starts, Tiering, nothing_known
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from engine.files import nameless_file
 from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
+from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.notes import NO_INDEX
 from engine.log.logdir.log_manager import Listing, refuse_what_is_not_ours
 from engine.log.logdir.logs_07 import refuse_offsets_07
@@ -33,7 +34,6 @@ from engine.log.operations.operation import (
     take_marker,
 )
 from engine.log.report import Action, Report, leaves_doubt
-from engine.log.segment.leftovers import Leftovers
 from engine.log.verify.losses import read_evidence
 from engine.overlay import OverlayFiles
 from engine.overlay.spill import Spill
