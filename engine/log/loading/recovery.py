@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.leader_epochs import EpochEntry
-from engine.discovery.names import FileKind, file_name, log_file_name
+from engine.discovery.names import file_name, log_file_name
 from engine.findings import Severity
 from engine.formats import (
     BATCH_HEADER,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from engine.errors import KafkalogError
     from engine.files import Files
     from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
-    from engine.log.epochs.runs import EpochDoubt, EpochRuns
+    from engine.log.epochs.runs import EpochRuns
     from engine.log.producers.snapshot_files import SnapshotFiles
     from engine.log.report import Report
     from engine.log.segment.index_evidence import Indexed
@@ -133,14 +132,12 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     if indexed is not None:
         log.report.add(Action.MISSING, name, f"{file_name(indexed.path)}: {indexed.what}: these offsets were lost before",
                        offsets=(end, indexed.end), severity=Severity.WARNING)
-    if scan.disorder is not None or scan.stranger is not None or scan.epochs.doubt is not None:
+    if scan.disorder is not None or scan.stranger is not None:
         log.report.drop(Action.KEPT, name)
     if scan.stranger is not None:
         _note_stranger(log.report, name, scan.stranger)
     if scan.disorder is not None:
         _note_disorder(log.report, name, scan.disorder)
-    if scan.epochs.doubt is not None:
-        _note_doubt(log, name, scan.epochs.doubt)
     if lost is not None:
         lost.note(log.report, Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}",
                   severity=Severity.WARNING if lost.is_zeros else Severity.ERROR,
@@ -184,16 +181,6 @@ def _note_stranger(report: Report, name: str, stranger: Stranger) -> None:
     what = (f"at byte {stranger.position}: a batch of magic {stranger.magic}, which no Kafka knows{more}: consumers end there; "
             f"no checksum covers the magic; --salvage drops such batches")
     report.add(Action.KEPT, name, what, offsets=(stranger.offset, None), severity=Severity.ERROR)
-
-
-def _note_doubt(log: Recovering, name: str, doubt: EpochDoubt) -> None:
-    """What Kafka believes. Where it would forget epochs for it that the checkpoint knows, ours does not."""
-    is_taken = EpochEntry(doubt.run.epoch, doubt.run.first_offset) in log.epochs.entries
-    log.report.has_doubtful_epochs |= is_taken
-    taken = "has it, as a broker takes it over" if is_taken else "is not changed by it"
-    log.report.add(Action.KEPT, name, f"at byte {doubt.run.position}: {doubt.text}; "
-                   f"{FileKind.LEADER_EPOCH_CHECKPOINT.value} {taken}",
-                   offsets=(doubt.run.first_offset, None), severity=Severity.WARNING)
 
 
 def _finish_epochs(log: Recovering, segment: LogSegment, scan: SegmentScan) -> None:

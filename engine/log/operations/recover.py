@@ -406,6 +406,7 @@ def _one(
         manager.load, place, report, clean_start=options.clean_start and not options.salvage,
         recovery_point=0 if options.mark_clean or options.salvage else options.recovery_point,
         log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True, settles_epochs=True,
+        refuses_doubtful_epochs=options.mark_clean or options.salvage,
         listing=listing if is_as_listed else None,
     )
     unchanged = None
