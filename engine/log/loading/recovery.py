@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.discovery.names import file_name, log_file_name
+from engine.discovery.names import file_name, log_file_name, transaction_index_file_name
 from engine.findings import Severity
 from engine.formats import (
     BATCH_HEADER,
     CODEC_MASK,
+    CONTROL_FLAG,
     INT_MAX,
+    MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
 )
+from engine.index.entries import MAX_INDEX_SIZE
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
+from engine.index.transaction import TransactionIndex
 from engine.log.append_errors import AppendRefused
 from engine.log.epochs.runs import first_leader_epochs
 from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow, TransactionOrder
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from engine.config.topic import LogConfig
     from engine.errors import KafkalogError
     from engine.files import Files
+    from engine.formats import AbortedTxn
     from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
     from engine.log.epochs.runs import EpochRuns
     from engine.log.producers.snapshot_files import SnapshotFiles
@@ -122,6 +127,7 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     why = _why(segment, scan) if error is None else f"a broker would not start: {error}"
     if lost is not None:
         log.before_cut()
+    begun_before = _aborted_since_before(log, segment)
     cut = segment.recover(state, log.epochs, scan)
     state.take_snapshot()
     name, end = log_file_name(segment.base_offset), scan.end_offset(segment.base_offset)
@@ -138,6 +144,7 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
         _note_stranger(log.report, name, scan.stranger)
     if scan.disorder is not None:
         _note_disorder(log.report, name, scan.disorder)
+    _note_forgotten(log, segment, begun_before)
     if lost is not None:
         lost.note(log.report, Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}",
                   severity=Severity.WARNING if lost.is_zeros else Severity.ERROR,
@@ -156,6 +163,38 @@ def _indexed_beyond(log: Recovering, segment: LogSegment, scan: SegmentScan) -> 
     indexes = SegmentIndexes.read(log.files, log.directory, segment.base_offset)
     found = [one for one in indexes.beyond(log.files, segment.log_path, end) if one.end <= following]
     return max(found, key=lambda one: one.end, default=None)
+
+
+def _aborted_since_before(log: Recovering, segment: LogSegment) -> list[AbortedTxn]:
+    """What the transaction index of `segment` has of transactions that began before the log."""
+    start = max(log.log_start_offset, min(log.segments.base_offsets[:1], default=segment.base_offset))
+    path = f"{log.directory}/{transaction_index_file_name(segment.base_offset)}"
+    if not log.files.exists(path) or log.files.info(path).size > MAX_INDEX_SIZE:
+        return []
+    index = TransactionIndex.read(log.files, path, segment.base_offset)
+    return [txn for txn in index if txn.first_offset < start <= txn.last_offset]
+
+
+def _note_forgotten(log: Recovering, segment: LogSegment, before: list[AbortedTxn]) -> None:
+    """Report which of these the index has no more: where no snapshot knows how they began, Kafka drops them."""
+    left = {txn.last_offset for txn in segment.txn_index} if before else ()
+    for txn in before:
+        if txn.last_offset in left or not _is_marker_of(segment, txn):
+            continue
+        what = (f"the transaction of producer {txn.producer_id} that began before the log, at offset {txn.first_offset}, "
+                f"aborted at offset {txn.last_offset}: no producer snapshot has it, so its entry goes, as a broker drops it: "
+                "consumers that read committed records get what is left of it")
+        log.report.add(Action.REBUILT, transaction_index_file_name(segment.base_offset), what, severity=Severity.WARNING)
+
+
+def _is_marker_of(segment: LogSegment, txn: AbortedTxn) -> bool:
+    """Does the producer of `txn` have a control batch at its last offset?"""
+    head = segment.translate_offset(txn.last_offset)
+    if head is None or head.base_offset != txn.last_offset or head.magic < MAGIC_V2:
+        return False
+    data = segment.log_file.read(head.position, BATCH_HEADER.size)
+    is_control = bool(BATCH_HEADER.field("attributes", data) & CONTROL_FLAG)
+    return is_control and BATCH_HEADER.field("producer_id", data) == txn.producer_id
 
 
 def _why(segment: LogSegment, scan: SegmentScan) -> str:

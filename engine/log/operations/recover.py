@@ -91,6 +91,7 @@ class Recovery:
     unproven    by log dir, why it can not be marked as clean        incomplete  log dirs where records were lost before
     lossy       log dirs where records were lost, before or now
     left_alone  log dirs with a partition that was refused before anything of it was changed
+    changed     log dirs where anything was changed, apart from their markers
     is_refused  a damaged metadata log stops everything
     """
 
@@ -103,6 +104,7 @@ class Recovery:
     incomplete: set[str] = field(default_factory=set)
     lossy: set[str] = field(default_factory=set)
     left_alone: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
     is_refused: bool = False
 
     def note(
@@ -114,6 +116,8 @@ class Recovery:
         elif is_failed:
             self.unproven[place.log_dir] = _NOT_RECOVERED
         for action, severity in events:
+            if action not in (*_LOOKS, Action.MISSING):
+                self.changed.add(place.log_dir)
             if action is Action.REFUSED and not is_failed:
                 self.unproven[place.log_dir] = _TRIPPED
             elif leaves_doubt(action, severity):
@@ -175,6 +179,8 @@ def prepare(
         own = [one for one in recovery.troubles if one.log_dir == log_dir.path and id(one) not in of_places]
         if not _mend_all(manager, own, report):
             recovery.unproven[log_dir.path] = _TRIPPED
+        if report.events:
+            recovery.changed.add(log_dir.path)
         found = _proven(manager, options, recovery, log_dir) if proves_clean and not own else None
         if found is not None:
             recovery.proven |= found
@@ -473,9 +479,14 @@ def _mark(
         report.add(Action.EXPLAINED, name, "every log is proven, and nothing was changed: the marker stays as it was")
     else:
         # without the epoch of the broker that stopped here the controller is told none, and so nothing false (KIP-966)
-        marker = recovery.markers.get(log_dir.path, Marker(b""))
-        new = marker._replace(modified_ns=None)
-        put_marker(manager, log_dir, new._replace(content=b"") if log_dir.path in recovery.lossy else new)
+        marker = recovery.markers.get(log_dir.path)
+        old = Marker(b"") if marker is None else marker
+        new = old._replace(modified_ns=None, content=b"" if log_dir.path in recovery.lossy else old.content)
         but = ", but for the offsets that are missing" if log_dir.path in recovery.incomplete else ""
-        report.add(Action.CREATED, name, f"every log is proven{but}: a broker skips its recovery")
+        if marker is not None and marker.content == new.content and log_dir.path not in recovery.changed:
+            put_marker(manager, log_dir, marker)
+            report.add(Action.EXPLAINED, name, f"every log is proven{but}, and nothing was changed: the marker stays as it was")
+        else:
+            put_marker(manager, log_dir, new)
+            report.add(Action.CREATED, name, f"every log is proven{but}: a broker skips its recovery")
     return report
