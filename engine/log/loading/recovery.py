@@ -18,6 +18,8 @@ from engine.formats import (
     INT_MAX,
     MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
+    BatchField,
+    ControlType,
 )
 from engine.index.entries import MAX_INDEX_SIZE
 from engine.index.offset import OffsetIndex
@@ -32,7 +34,11 @@ from engine.log.report import Action
 from engine.log.segment.batch_search import heads, last_head
 from engine.log.segment.index_evidence import SegmentEnd, SegmentIndexes
 from engine.log.segment.producer_rows import RowChunk
+from engine.log.segment.recovery_walk import read_marker
 from engine.log.segment.segment_scan import ScanStop, scan_segment
+from engine.record.columns import RecordColumns
+from engine.record.control import ControlRecordInvalid
+from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,6 +135,7 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
         log.before_cut()
     begun_before = _aborted_since_before(log, segment)
     cut = segment.recover(state, log.epochs, scan)
+    _keep_begun_before(segment, begun_before)
     state.take_snapshot()
     name, end = log_file_name(segment.base_offset), scan.end_offset(segment.base_offset)
     log.report.drop(Action.RECOVERED, name)
@@ -144,7 +151,6 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
         _note_stranger(log.report, name, scan.stranger)
     if scan.disorder is not None:
         _note_disorder(log.report, name, scan.disorder)
-    _note_forgotten(log, segment, begun_before)
     if lost is not None:
         lost.note(log.report, Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}",
                   severity=Severity.WARNING if lost.is_zeros else Severity.ERROR,
@@ -175,26 +181,32 @@ def _aborted_since_before(log: Recovering, segment: LogSegment) -> list[AbortedT
     return [txn for txn in index if txn.first_offset < start <= txn.last_offset]
 
 
-def _note_forgotten(log: Recovering, segment: LogSegment, before: list[AbortedTxn]) -> None:
-    """Report which of these the index has no more: where no snapshot knows how they began, Kafka drops them."""
+def _keep_begun_before(segment: LogSegment, before: list[AbortedTxn]) -> None:
+    """Put those of `before` back whose markers are there: Kafka forgets what no producer snapshot knows the beginning of."""
     left = {txn.last_offset for txn in segment.txn_index} if before else ()
-    for txn in before:
-        if txn.last_offset in left or not _is_marker_of(segment, txn):
-            continue
-        what = (f"the transaction of producer {txn.producer_id} that began before the log, at offset {txn.first_offset}, "
-                f"aborted at offset {txn.last_offset}: no producer snapshot has it, so its entry goes, as a broker drops it: "
-                "consumers that read committed records get what is left of it")
-        log.report.add(Action.REBUILT, transaction_index_file_name(segment.base_offset), what, severity=Severity.WARNING)
+    kept = [txn for txn in before if txn.last_offset not in left and _is_aborted(segment, txn)]
+    if kept:
+        entries = sorted((*kept, *segment.txn_index), key=lambda txn: txn.last_offset)
+        segment.txn_index.reset()
+        for txn in entries:
+            segment.txn_index.append(txn)
+        segment.txn_index.close()
 
 
-def _is_marker_of(segment: LogSegment, txn: AbortedTxn) -> bool:
-    """Does the producer of `txn` have a control batch at its last offset?"""
+def _is_aborted(segment: LogSegment, txn: AbortedTxn) -> bool:
+    """Has the segment the marker that ends `txn`?"""
     head = segment.translate_offset(txn.last_offset)
     if head is None or head.base_offset != txn.last_offset or head.magic < MAGIC_V2:
         return False
-    data = segment.log_file.read(head.position, BATCH_HEADER.size)
-    is_control = bool(BATCH_HEADER.field("attributes", data) & CONTROL_FLAG)
-    return is_control and BATCH_HEADER.field("producer_id", data) == txn.producer_id
+    window = next(iter(LogWalk(segment.log_file, head.position, head.position + head.size)))
+    table = window.batches.table
+    if table[BatchField.PRODUCER_ID, 0] != txn.producer_id or not table[BatchField.ATTRIBUTES, 0] & CONTROL_FLAG:
+        return False
+    try:
+        marker = read_marker(window, 0, RecordColumns())
+    except ControlRecordInvalid:
+        return False
+    return marker is not None and marker.control_type is ControlType.ABORT
 
 
 def _why(segment: LogSegment, scan: SegmentScan) -> str:
