@@ -93,6 +93,7 @@ _BY_NAME = {kind.value: kind for kind in FileKind if kind not in NUMBERED}
 _ORDER = {kind: at for at, kind in enumerate(FileKind)}
 DELETED = ".deleted"  # behind the names of files that a broker will delete
 CLEANED, SWAP = ".cleaned", ".swap"  # behind the names of new segments: being written; whole, and about to replace others
+LOG_SWAP = FileKind.LOG.value + SWAP
 ASIDE = ".kafkalog"  # behind the name of a file that is written anew beside it: none of Kafka's, which leaves it alone
 _ADDED_SUFFIXES = ("", SWAP, CLEANED, DELETED, ".part", ".tmp")
 

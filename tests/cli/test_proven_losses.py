@@ -20,6 +20,7 @@ from engine.overlay import OverlayFiles
 from tests.support.file_work import tree
 from tests.support.lost_batches import cut_out
 from tests.support.run import kafkalog
+from tests.support.small_logs import emptied
 
 NOW = "1764000000000"
 COMPACT = ("--config", "cleanup.policy=compact")
@@ -707,15 +708,33 @@ def test_a_swap_that_lacks_a_batch_in_its_middle_loses_it(rolls, damage, policy,
         assert log.read_bytes() == whole
 
 
-@pytest.mark.parametrize(("damage", "is_lost"), [(without_third_batch, False), (with_wrong_third_batch, True)])
-def test_of_an_unknown_topic_a_sound_swap_may_be_what_a_compaction_left(rolls, tmp_path, damage, is_lost):
+@pytest.mark.parametrize("damage", [without_third_batch, with_wrong_third_batch])
+def test_of_an_unknown_topic_a_swap_loses_what_no_cleaner_took(rolls, tmp_path, damage):
+    """The other segments have no gap: no cleaner was here. What verify-index foretells, recover does, and salvage keeps."""
     alone = shutil.copytree(rolls, tmp_path / "alone/u-rolls-0")
     log = alone / f"{79:020}.log"
-    (alone / f"{log.name}.swap").write_bytes(damage(log.read_bytes()))
-    assert verified(alone)[2] == (4 if is_lost else 0)
+    whole = log.read_bytes()
+    (alone / f"{log.name}.swap").write_bytes(damage(whole))
+    found, _, status = verified(alone)
+    assert ("swap-loses-records" in found, status) == (True, 4)
     recovered = kafkalog("recover", "--dry-run", str(alone)).out.decode()
-    assert ("have none of these offsets" in recovered) == is_lost
-    assert "(offset 95 to 100)" in recovered, "the other segments have no gap: no cleaner was here, as the log shows afterwards"
+    assert "(offset 95 to 100) - the .swap files have none of these offsets" in recovered
+    assert recovered.count("(offset 95 to 100)") == 1
+    assert kafkalog("recover", "--salvage", "--no-quarantine", str(alone)).status in (0, 1)
+    assert log.read_bytes() == whole
+
+
+def test_of_an_unknown_topic_a_swap_may_lack_what_a_cleaner_took(rolls, tmp_path):
+    """It left a batch without records in place of the second one."""
+    alone = shutil.copytree(rolls, tmp_path / "alone/u-rolls-0")
+    log = alone / f"{79:020}.log"
+    data = log.read_bytes()
+    _, second, third, fourth = batch_starts(data)[:4]
+    first, end = (struct.unpack_from(">q", data, at)[0] for at in (second, third))
+    (alone / f"{log.name}.swap").write_bytes(data[:second] + emptied(first, end - 1) + data[fourth:])
+    found, _, status = verified(alone)
+    assert ("swap-loses-records" in found, status) == (False, 0)
+    assert "missing" not in kafkalog("recover", "--dry-run", str(alone)).out.decode()
 
 
 def test_a_damaged_swap_is_a_loss_where_nothing_else_has_the_batch(rolls):

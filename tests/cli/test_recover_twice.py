@@ -47,5 +47,26 @@ def test_a_second_recover_changes_nothing_and_cuts_nothing(path, how, tmp_path):
     assert [event for event in done if event["action"] not in HARMLESS] == []
 
 
+def test_what_no_snapshot_knows_of_a_transaction_that_began_before_the_log_stays(own_corpus, tmp_path):
+    """The first recovery removes the snapshot at the first segment, as a broker does; the second one changes nothing."""
+    log_dir = tmp_path / "d0"
+    log_dir.mkdir()
+    source = own_corpus / "kafka-4.3.1/logs/clean/d0"
+    shutil.copy(source / "meta.properties", log_dir)
+    partition = shutil.copytree(source / "tx-0", log_dir / "tx-0")
+    (partition / f"{0:020}.log").unlink()
+    index = partition / f"{7:020}.txnindex"
+    aborted = index.read_bytes()
+    words = ("recover", "--now", NOW, "--no-quarantine", "--mark-clean", str(log_dir))
+    first, left = kafkalog(*words), tree(ReadOnlyFiles(), str(log_dir))
+    assert (first.status, (partition / f"{7:020}.snapshot").exists()) == (4, False)
+    second = kafkalog(*words).out.decode()
+    assert tree(ReadOnlyFiles(), str(log_dir)) == left
+    assert "the marker stays as it was" in second
+    index.write_bytes(aborted[:10] + bytes([aborted[10] ^ 64]) + aborted[11:])  # of a producer without a marker there
+    kafkalog(*words)
+    assert index.read_bytes() == aborted[34:]
+
+
 def test_there_is_something_to_recover():
     saw_enough("log dirs", len(LOG_DIRS), 14)

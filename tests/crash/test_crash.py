@@ -67,7 +67,7 @@ NOTICES = {
     "engine/log/quarantine/seam.py:_take_away:0": "quarantine-far",
     "engine/log/segment/deferred.py:mark_segments:0": "recover-middle",
     "engine/log/segment/deferred.py:run:0": "roll-empty",
-    "engine/log/segment/leftovers.py:_sync:0": "swap",
+    "engine/log/loading/leftovers.py:_sync:0": "swap",
     "engine/log/segment/log_segment.py:_finish_before_offset_index:0": "recover-below",
     "engine/log/segment/log_segment.py:sync_changes:0": "truncate-tail",
     "engine/log/segment/segment_files.py:flush:0": "split",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from engine.log.operations.recover import RecoverOptions, recover
@@ -197,3 +199,23 @@ def test_plain_recovery_ends_a_log_before_batches_that_run_backwards(disorder):
     assert broker_sees(files.disk()).batches == batches_of(kept)
     assert any("a broker would not start" in event.reason for event in events)
     assert files.disk().contents[name(0)] == before.contents[name(0)]
+
+
+@pytest.mark.parametrize("bit", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("neighbour", [-1, 1])
+def test_a_batch_whose_offsets_others_hold_is_put_right_beside_a_damaged_one(neighbour, bit):
+    """A single wrong bit of its base offset, and the batch before or after it is damaged: nothing else is lost."""
+    whole, tried = batches_of(segments()), 0
+    ends = dict(pairwise([*whole, 39]))
+    for base, batches in segments():
+        for number, batch in enumerate(batches):
+            first, beside = int.from_bytes(batch[:8], "big"), number + neighbour
+            gone = int.from_bytes(batches[beside][:8], "big") if 0 <= beside < len(batches) else first
+            wrong, end = first ^ bit, (first ^ bit) + ends[first] - first
+            if gone == first or not any(other < end and wrong < ends[other] for other in whole.keys() - {first, gone}):
+                continue  # nothing is damaged, or nothing contradicts it
+            changed = dict(enumerate(batches)) | {number: flipped(batch, bit), beside: damaged(batches[beside], 70)}
+            seen, _ = salvaged(on_disk(parts_with(**{f"s{base}": list(changed.values())})))
+            assert seen.batches == {offset: batch for offset, batch in whole.items() if offset != gone}, first
+            tried += 1
+    assert tried

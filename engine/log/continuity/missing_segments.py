@@ -7,14 +7,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
-from engine.discovery.names import FileKind, file_name, is_log_file_name, log_file_name, offset_index_file_name
+from engine.discovery.names import LOG_SWAP, FileKind, file_name, is_log_file_name, log_file_name, offset_index_file_name
 from engine.findings import Severity
 from engine.formats import LONG_MAX
 from engine.index.offset import OffsetIndex
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.report import Action
 from engine.log.segment.batch_search import end_by_headers
-from engine.log.segment.replacement import LOG_SWAP
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.windows import LogWalk
@@ -64,11 +63,23 @@ def note_losses(
     elif evidence.lacks_snapshots:
         why = "the log has producers but no producer snapshot: their state is rebuilt from the batches"
         report.add(Action.REBUILT, "", why, severity=Severity.WARNING)
+    if evidence.lacks_epochs:
+        _note_lost_epochs(report, log)
     before = evidence.before(log.segments.base_offsets[0], policy)
     if before is not None and before.finding.severity is Severity.INFO:
         report.add(Action.EXPLAINED, "", before.finding.what, offsets=(before.first, before.end))
     elif before is not None:
         _add_missing(report, log_file_name(before.first), before.finding.what, (before.first, before.end))
+
+
+def _note_lost_epochs(report: Report, log: UnifiedLog) -> None:
+    name, first = FileKind.LEADER_EPOCH_CHECKPOINT.value, log.segments.base_offsets[0]
+    untold = f"; nothing tells whether offsets below {first} were deleted or lost" if first > 0 else ""
+    why = f"batches have leader epochs, and the file had none{untold}"
+    if log.leader_epoch_cache.entries:
+        report.add(Action.REBUILT, name, f"{why}: taken from the batches that were read", severity=Severity.WARNING)
+    else:
+        report.add(Action.KEPT, name, f"{why}: no batch was read - recover --full takes them", severity=Severity.WARNING)
 
 
 def _add_missing(report: Report, name: str, why: str, offsets: tuple[int, int]) -> None:

@@ -27,10 +27,12 @@ class LeaderEpochFileCache:
     Opening makes an empty file where there is none. Raises MalformedCheckpoint where Kafka cannot read it;
     IllegalArgument for a negative epoch or offset in it.
 
+    refuses_doubtful  take no epoch from batches that others contradict (`runs.take_epochs`)
     rebuilt  entries that take the place of what the file holds, which is not read; None: it is
     """
 
     def __init__(self, files: Files, directory: str, rebuilt: Iterable[EpochEntry] | None = None) -> None:
+        self.refuses_doubtful = False
         self._files = files
         self._path = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
         self._entries: list[EpochEntry] = []

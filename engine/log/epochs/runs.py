@@ -175,10 +175,12 @@ class EpochRuns:
 
 
 def take_epochs(leader_epochs: RecoveringEpochs, runs: EpochRuns) -> None:
-    """Let `leader_epochs` take those above its latest, as Kafka does, but for doubtful ones that it would forget others for."""
+    """Let `leader_epochs` take those above its latest, as Kafka does, but for doubtful ones that it refuses, or would forget
+    others for.
+    """
     for run, is_doubtful in runs.entries:
         is_news = leader_epochs.latest_epoch is None or run.epoch > leader_epochs.latest_epoch
-        if is_news and not (is_doubtful and leader_epochs.knows_from(run.first_offset)):
+        if is_news and not (is_doubtful and (leader_epochs.refuses_doubtful or leader_epochs.knows_from(run.first_offset))):
             leader_epochs.assign(run.epoch, run.first_offset)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint, read_leader_epochs
 from engine.checkpoint.offsets import checkpoint_fault
-from engine.discovery.names import FileKind, offset_of, parent_of
+from engine.discovery.names import FileKind, log_file_name, offset_of, parent_of
 from engine.discovery.paths import is_brokers_log_dir
 from engine.findings import Severity
 from engine.formats import LONG_MIN, MAGIC_V2, BatchField
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _NAME = FileKind.LEADER_EPOCH_CHECKPOINT.value
 _LOG = FileKind.LOG.value
+_TAKEN = f"; {_NAME} contains it, as after a recovery by a broker"
 
 
 def open_leader_epochs(
@@ -70,6 +71,7 @@ def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tier
             log.leader_epoch_cache, log.log_start_offset, log.segments.base_offsets[0])):
         return
     report.drop(Action.KEPT, _NAME)
+    report.events = [event._replace(reason=event.reason.removesuffix(_TAKEN)) for event in report.events]
     epochs = rebuild_leader_epochs(files, log.directory, tiering)
     _fit(epochs, log.log_start_offset, log.log_end_offset)
     log.leader_epoch_cache = epochs
@@ -205,7 +207,16 @@ def epochs_in_logs(files: Files, directory: str) -> list[EpochEntry]:
     return [EpochEntry(run.epoch, run.first_offset) for run in runs.believed if run.first_offset >= 0]
 
 
-_EPOCHS = FileKind.LEADER_EPOCH_CHECKPOINT.value
+def note_doubts(log: Loading) -> None:
+    """Report the first batch of each segment whose epoch others contradict, once it is known what the file has in the end."""
+    for base in log.segments.base_offsets:
+        doubt = log.epoch_runs[base].doubt if base in log.epoch_runs else None
+        if doubt is not None:
+            is_taken = EpochEntry(doubt.run.epoch, doubt.run.first_offset) in log.epochs.entries
+            log.report.has_doubtful_epochs |= is_taken
+            log.report.add(Action.KEPT, log_file_name(base), f"at byte {doubt.run.position}: {doubt.text}"
+                           f"{_TAKEN if is_taken else f'; {_NAME} is not changed'}",
+                           offsets=(doubt.run.first_offset, None), severity=Severity.WARNING)
 
 
 def note_epochs(log: Loading, end: int, *, is_contradictory: bool) -> None:
@@ -230,7 +241,7 @@ def note_epochs(log: Loading, end: int, *, is_contradictory: bool) -> None:
         if found is None:
             return
         what = found
-    log.report.add(Action.KEPT, _EPOCHS, f"{what}: replicas may truncate at the wrong offset, and a broker does not "
+    log.report.add(Action.KEPT, _NAME, f"{what}: replicas may truncate at the wrong offset, and a broker does not "
                    "repair it - kafkalog verify --rebuild rebuilds it", severity=Severity.WARNING)
 
 

@@ -22,7 +22,8 @@ from engine.log.errors import (
     InvalidTimestamp,
     TransactionOrder,
 )
-from engine.log.loading.epoch_repair import note_epochs, note_lost_remote_epochs, open_leader_epochs, settle_epochs
+from engine.log.loading.epoch_repair import note_doubts, note_epochs, note_lost_remote_epochs, open_leader_epochs, settle_epochs
+from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.notes import note_changes, note_kept, note_missing, note_torn_tail
 from engine.log.loading.open_segments import load_segment_files
 from engine.log.loading.shared import Loading
@@ -32,7 +33,6 @@ from engine.log.partition.unified_log import UnifiedLog
 from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action, Report
-from engine.log.segment.leftovers import Leftovers
 from engine.log.tiering import Starts, Tiering, nothing_known
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def open_log(
     log_start_offset: int = 0, producer_id_expiration_ms: int = 86_400_000, max_transaction_timeout_ms: int = 900_000,
     report: Report | None = None, jobs: int = 1, create: bool = True, for_snapshots: bool = False,
     names: list[str] | None = None, tiering: Tiering = Tiering.UNTIERED, settles_epochs: bool = False,
-    policy: Policy = nothing_known,
+    refuses_doubtful_epochs: bool = False, policy: Policy = nothing_known,
 ) -> UnifiedLog:
     """Open the partition in `directory`, making it where there is none, as a broker does at its start.
 
@@ -151,6 +151,7 @@ def open_log(
     for_snapshots     nobody is going to append or to read: of producers only what snapshots need is remembered
     names             of the plain files in the directory, who has just listed them
     settles_epochs    leave leader epochs as they stay: Kafka's next start may change what its first one leaves
+    refuses_doubtful_epochs   take no epoch from batches that others contradict, as Kafka does
     policy            what is known of the topic beside `config`
     create            make the directory; else one that is gone is UnreadableFile: it was there when it was looked for
 
@@ -163,6 +164,7 @@ def open_log(
             raise UnreadableFile(f"{directory}: disappeared during the operation", path=directory)
         files.make_directory(directory)
     epochs = open_leader_epochs(files, directory, report, tiering)
+    epochs.refuses_doubtful = refuses_doubtful_epochs
     ways = [(clean_shutdown, recovery_point), (False, recovery_point), (False, 0)]  # as asked for, then what mends more
     told, stopped_by = len(report.events), None
     for number, (clean, point) in enumerate(ways):
@@ -227,6 +229,7 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
     log.producers.remove_stray_snapshots(log.segments.base_offsets, names if is_as_listed else None)
     rebuild_producer_state(log.producers, log.segments, log_start_offset, next_offset, now=log.now,
                            reload_from_clean_shutdown=log.clean_shutdown)
+    note_doubts(log)
     note_changes(log, names, epochs, believed)
     note_epochs(log, next_offset, is_contradictory=epochs != believed)
     if tiered:

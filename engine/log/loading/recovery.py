@@ -9,17 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.leader_epochs import EpochEntry
-from engine.discovery.names import FileKind, file_name, log_file_name
+from engine.discovery.names import file_name, log_file_name, transaction_index_file_name
 from engine.findings import Severity
 from engine.formats import (
     BATCH_HEADER,
     CODEC_MASK,
+    CONTROL_FLAG,
     INT_MAX,
+    MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
+    BatchField,
+    ControlType,
 )
+from engine.index.entries import MAX_INDEX_SIZE
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
+from engine.index.transaction import TransactionIndex
 from engine.log.append_errors import AppendRefused
 from engine.log.epochs.runs import first_leader_epochs
 from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow, TransactionOrder
@@ -29,7 +34,11 @@ from engine.log.report import Action
 from engine.log.segment.batch_search import heads, last_head
 from engine.log.segment.index_evidence import SegmentEnd, SegmentIndexes
 from engine.log.segment.producer_rows import RowChunk
+from engine.log.segment.recovery_walk import read_marker
 from engine.log.segment.segment_scan import ScanStop, scan_segment
+from engine.record.columns import RecordColumns
+from engine.record.control import ControlRecordInvalid
+from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +46,9 @@ if TYPE_CHECKING:
     from engine.config.topic import LogConfig
     from engine.errors import KafkalogError
     from engine.files import Files
+    from engine.formats import AbortedTxn
     from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
-    from engine.log.epochs.runs import EpochDoubt, EpochRuns
+    from engine.log.epochs.runs import EpochRuns
     from engine.log.producers.snapshot_files import SnapshotFiles
     from engine.log.report import Report
     from engine.log.segment.index_evidence import Indexed
@@ -123,7 +133,9 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     why = _why(segment, scan) if error is None else f"a broker would not start: {error}"
     if lost is not None:
         log.before_cut()
+    begun_before = _aborted_since_before(log, segment)
     cut = segment.recover(state, log.epochs, scan)
+    _keep_begun_before(segment, begun_before)
     state.take_snapshot()
     name, end = log_file_name(segment.base_offset), scan.end_offset(segment.base_offset)
     log.report.drop(Action.RECOVERED, name)
@@ -133,14 +145,12 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     if indexed is not None:
         log.report.add(Action.MISSING, name, f"{file_name(indexed.path)}: {indexed.what}: these offsets were lost before",
                        offsets=(end, indexed.end), severity=Severity.WARNING)
-    if scan.disorder is not None or scan.stranger is not None or scan.epochs.doubt is not None:
+    if scan.disorder is not None or scan.stranger is not None:
         log.report.drop(Action.KEPT, name)
     if scan.stranger is not None:
         _note_stranger(log.report, name, scan.stranger)
     if scan.disorder is not None:
         _note_disorder(log.report, name, scan.disorder)
-    if scan.epochs.doubt is not None:
-        _note_doubt(log, name, scan.epochs.doubt)
     if lost is not None:
         lost.note(log.report, Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}",
                   severity=Severity.WARNING if lost.is_zeros else Severity.ERROR,
@@ -159,6 +169,44 @@ def _indexed_beyond(log: Recovering, segment: LogSegment, scan: SegmentScan) -> 
     indexes = SegmentIndexes.read(log.files, log.directory, segment.base_offset)
     found = [one for one in indexes.beyond(log.files, segment.log_path, end) if one.end <= following]
     return max(found, key=lambda one: one.end, default=None)
+
+
+def _aborted_since_before(log: Recovering, segment: LogSegment) -> list[AbortedTxn]:
+    """What the transaction index of `segment` has of transactions that began before the log."""
+    start = max(log.log_start_offset, min(log.segments.base_offsets[:1], default=segment.base_offset))
+    path = f"{log.directory}/{transaction_index_file_name(segment.base_offset)}"
+    if not log.files.exists(path) or log.files.info(path).size > MAX_INDEX_SIZE:
+        return []
+    index = TransactionIndex.read(log.files, path, segment.base_offset)
+    return [txn for txn in index if txn.first_offset < start <= txn.last_offset]
+
+
+def _keep_begun_before(segment: LogSegment, before: list[AbortedTxn]) -> None:
+    """Put those of `before` back whose markers are there: Kafka forgets what no producer snapshot knows the beginning of."""
+    left = {txn.last_offset for txn in segment.txn_index} if before else ()
+    kept = [txn for txn in before if txn.last_offset not in left and _is_aborted(segment, txn)]
+    if kept:
+        entries = sorted((*kept, *segment.txn_index), key=lambda txn: txn.last_offset)
+        segment.txn_index.reset()
+        for txn in entries:
+            segment.txn_index.append(txn)
+        segment.txn_index.close()
+
+
+def _is_aborted(segment: LogSegment, txn: AbortedTxn) -> bool:
+    """Has the segment the marker that ends `txn`?"""
+    head = segment.translate_offset(txn.last_offset)
+    if head is None or head.base_offset != txn.last_offset or head.magic < MAGIC_V2:
+        return False
+    window = next(iter(LogWalk(segment.log_file, head.position, head.position + head.size)))
+    table = window.batches.table
+    if table[BatchField.PRODUCER_ID, 0] != txn.producer_id or not table[BatchField.ATTRIBUTES, 0] & CONTROL_FLAG:
+        return False
+    try:
+        marker = read_marker(window, 0, RecordColumns())
+    except ControlRecordInvalid:
+        return False
+    return marker is not None and marker.control_type is ControlType.ABORT
 
 
 def _why(segment: LogSegment, scan: SegmentScan) -> str:
@@ -186,16 +234,6 @@ def _note_stranger(report: Report, name: str, stranger: Stranger) -> None:
             "consumers stop "
             f"there; no checksum covers the magic; --salvage drops such batches")
     report.add(Action.KEPT, name, what, offsets=(stranger.offset, None), severity=Severity.ERROR)
-
-
-def _note_doubt(log: Recovering, name: str, doubt: EpochDoubt) -> None:
-    """What Kafka believes. Where it would forget epochs for it that the checkpoint knows, ours does not."""
-    is_taken = EpochEntry(doubt.run.epoch, doubt.run.first_offset) in log.epochs.entries
-    log.report.has_doubtful_epochs |= is_taken
-    taken = "contains it, as after a recovery by a broker" if is_taken else "is not changed"
-    log.report.add(Action.KEPT, name, f"at byte {doubt.run.position}: {doubt.text}; "
-                   f"{FileKind.LEADER_EPOCH_CHECKPOINT.value} {taken}",
-                   offsets=(doubt.run.first_offset, None), severity=Severity.WARNING)
 
 
 def _finish_epochs(log: Recovering, segment: LogSegment, scan: SegmentScan) -> None:

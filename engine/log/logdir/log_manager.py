@@ -231,13 +231,13 @@ class LogManager:
     def load(
         self, place: Place, report: Report, *, clean_start: bool, recovery_point: int | None = None,
         log_start_offset: int | None = None, jobs: int = 1, files: Files | None = None, for_snapshots: bool = False,
-        settles_epochs: bool = False, listing: Listing | None = None,
+        settles_epochs: bool = False, refuses_doubtful_epochs: bool = False, listing: Listing | None = None,
     ) -> UnifiedLog:
         """Open the log at `place`; offsets that are None come from the checkpoints of its log dir.
 
         listing  of its directory, for a caller who has just read it
         files  the seam to open it through; None: that of its log dir
-        for_snapshots, settles_epochs  see open_log
+        for_snapshots, settles_epochs, refuses_doubtful_epochs  see open_log
 
         The metadata log has no checkpoints, and is always recovered from its beginning. Raises NoLogOfBrokers.
         Mirrors LogManager.loadLog.
@@ -260,6 +260,7 @@ class LogManager:
             producer_id_expiration_ms=server.producer_id_expiration_ms,
             max_transaction_timeout_ms=server.max_transaction_timeout_ms, report=report, jobs=jobs, create=False,
             for_snapshots=for_snapshots, tiering=tiering, settles_epochs=settles_epochs,
+            refuses_doubtful_epochs=refuses_doubtful_epochs,
             policy=partial(self.policy, place.name.topic),
         )
         for name in names_07(listing.plain):

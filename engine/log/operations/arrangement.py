@@ -231,11 +231,11 @@ def _weighed(chains: list[_Chain], epochs: Sequence[EpochEntry]) -> list[_Chain]
         return claimed[at] + (min(span, offset - points[at]) if span else 0)
 
     return [chain._replace(worth=chain.worth + sum(below(batch.end_offset) - below(batch.first_offset)
-                                                   for batch in chain.batches if _fits(batch, epochs)))
+                                                   for batch in chain.batches if fits_epochs(batch, epochs)))
             for chain in chains]
 
 
-def _fits(batch: Batch, epochs: Sequence[EpochEntry]) -> bool:
+def fits_epochs(batch: Batch, epochs: Sequence[EpochEntry]) -> bool:
     """Does the leader epoch of `batch` not contradict the checkpoint?"""
     at = bisect_right(epochs, batch.first_offset, key=lambda entry: entry.start_offset)
     return at == 0 or batch.leader_epoch < 0 or epochs[at - 1].epoch == batch.leader_epoch

@@ -17,6 +17,7 @@ from engine.files import nameless_file
 from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
+from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.notes import NO_INDEX, STRAY
 from engine.log.logdir.log_manager import Listing, refuse_what_is_not_ours
 from engine.log.logdir.logs_07 import refuse_offsets_07
@@ -33,7 +34,6 @@ from engine.log.operations.operation import (
     take_marker,
 )
 from engine.log.report import Action, Report, leaves_doubt
-from engine.log.segment.leftovers import Leftovers
 from engine.log.verify.losses import read_evidence
 from engine.overlay import OverlayFiles
 from engine.overlay.spill import Spill
@@ -93,6 +93,7 @@ class Recovery:
     unproven    by log dir, why it cannot be marked as clean        incomplete  log dirs where records were lost before
     lossy       log dirs where records were lost, before or now
     left_alone  log dirs with a partition that was refused before anything of it was changed
+    changed     log dirs where anything was changed, apart from their markers
     is_refused  a damaged metadata log stops everything
     """
 
@@ -105,6 +106,7 @@ class Recovery:
     incomplete: set[str] = field(default_factory=set)
     lossy: set[str] = field(default_factory=set)
     left_alone: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
     is_refused: bool = False
 
     def note(
@@ -116,6 +118,8 @@ class Recovery:
         elif is_failed:
             self.unproven[place.log_dir] = _NOT_RECOVERED
         for action, severity in events:
+            if action not in (*_LOOKS, Action.MISSING):
+                self.changed.add(place.log_dir)
             if action is Action.REFUSED and not is_failed:
                 self.unproven[place.log_dir] = _TRIPPED
             elif leaves_doubt(action, severity):
@@ -176,6 +180,8 @@ def prepare(
         own = [one for one in recovery.troubles if one.log_dir == log_dir.path and id(one) not in of_places]
         if not _mend_all(manager, own, report):
             recovery.unproven[log_dir.path] = _TRIPPED
+        if report.events:
+            recovery.changed.add(log_dir.path)
         found = _proven(manager, options, recovery, log_dir) if proves_clean and not own else None
         if found is not None:
             recovery.proven |= found
@@ -421,6 +427,7 @@ def _one(
         manager.load, place, report, clean_start=options.clean_start and not options.salvage,
         recovery_point=0 if options.mark_clean or options.salvage else options.recovery_point,
         log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True, settles_epochs=True,
+        refuses_doubtful_epochs=options.mark_clean or options.salvage,
         listing=listing if is_as_listed else None,
     )
     unchanged = None
@@ -499,9 +506,15 @@ def _mark(
         report.add(Action.EXPLAINED, name, "every log is proven sound, and nothing was changed: the marker is unchanged")
     else:
         # without the epoch of the broker that stopped here the controller is told none, and so nothing false (KIP-966)
-        marker = recovery.markers.get(log_dir.path, Marker(b""))
-        new = marker._replace(modified_ns=None)
-        put_marker(manager, log_dir, new._replace(content=b"") if log_dir.path in recovery.lossy else new)
+        marker = recovery.markers.get(log_dir.path)
+        old = Marker(b"") if marker is None else marker
+        new = old._replace(modified_ns=None, content=b"" if log_dir.path in recovery.lossy else old.content)
         but = ", except for the missing offsets" if log_dir.path in recovery.incomplete else ""
-        report.add(Action.CREATED, name, f"every log is proven sound{but}: a broker skips recovery")
+        if marker is not None and marker.content == new.content and log_dir.path not in recovery.changed:
+            put_marker(manager, log_dir, marker)
+            why = f"every log is proven sound{but}, and nothing was changed: the marker is unchanged"
+            report.add(Action.EXPLAINED, name, why)
+        else:
+            put_marker(manager, log_dir, new)
+            report.add(Action.CREATED, name, f"every log is proven sound{but}: a broker skips recovery")
     return report

@@ -8,7 +8,8 @@ removed, so that recovery rebuilds them.
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import partial
+from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
@@ -24,11 +25,11 @@ from engine.discovery.names import (
 from engine.findings import Severity
 from engine.formats import LONG_MAX
 from engine.log.errors import refuse_too_large
-from engine.log.operations.arrangement import Segment, arrange
+from engine.log.loading.replacement import free_base_offset
+from engine.log.operations.arrangement import Segment, arrange, fits_epochs
 from engine.log.report import Action
 from engine.log.segment.extent import read_extent
-from engine.log.segment.replacement import free_base_offset
-from engine.log.segment.sound_runs import as_runs, batches_in, checked_batches, with_offsets_restored
+from engine.log.segment.sound_runs import as_runs, batches_in, checked_batches, one_bit_off, restored, with_offsets_restored
 from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import Files, OpenFile
-    from engine.log.operations.arrangement import Dropped
+    from engine.log.operations.arrangement import Arrangement, Dropped
     from engine.log.report import Report
     from engine.log.segment.sound_runs import Batch, Run
 
@@ -60,18 +61,17 @@ def salvage(files: Files, directory: str, report: Report, claimed_ends: Collecti
     UnwritableFile, SegmentTooLarge.
     """
     bases = sorted(int(name[:20]) for name in files.list(directory) if is_log_file_name(name))
-    sources: dict[int, _Source] = {}
-    for base, following in zip(bases, (*bases[1:], max(claimed_ends, default=None)), strict=False):
-        with files.open(f"{directory}/{log_file_name(base)}") as file:
-            refuse_too_large(files, file.path, file.size())
-            sources[base] = _read(file, base, following, claimed_ends if base == bases[-1] else ())
-
-    def expand(base: int, run: Run) -> Iterator[Batch]:
-        with files.open(f"{directory}/{log_file_name(base)}") as file:
-            yield from batches_in(file, run)
-
+    sources = {base: _read(files, directory, base) for base in bases}
+    following = dict(zip(bases, (*bases[1:], max(claimed_ends, default=None)), strict=False))
+    for base in bases:
+        claimed = claimed_ends if base == bases[-1] else ()
+        sources[base] = _with_offsets_restored(files, directory, sources, base, following[base], claimed)
     epochs = _epochs(files, f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}")
-    found = arrange({base: source.runs for base, source in sources.items()}, expand, epochs)
+    found = _arranged(files, directory, sources, epochs)
+    instead = _restored_instead_of_dropped(files, directory, sources, following, found, epochs)
+    if instead:
+        sources |= instead
+        found = _arranged(files, directory, sources, epochs)
     segments = _with_emptied(found.segments, sources)
     changed = [segment for segment in segments if not _is_as_found(segment, sources, is_last=segment is segments[-1])]
     gone = sorted(sources.keys() - {segment.named for segment in segments})
@@ -86,22 +86,119 @@ def _epochs(files: Files, path: str) -> list[EpochEntry]:
     return [] if checkpoint is None or checkpoint.findings else checkpoint.entries
 
 
-def _read(file: OpenFile, base: int, following: int | None, claimed: Collection[int]) -> _Source:
-    ends: list[int] = []
-    runs = list(as_runs(checked_batches(file, ends.append)))
-    if len(runs) > 1 or (runs and not base <= runs[0].first_offset <= runs[0].end_offset <= (following or LONG_MAX)):
-        is_held = partial(_is_held, file, runs)
-        runs = list(as_runs(with_offsets_restored(checked_batches(file, ends.append), base, following, is_held, claimed)))
-    return _Source(base, file.size(), runs, ends[0] if ends else None)
+def _arranged(files: Files, directory: str, sources: Mapping[int, _Source], epochs: list[EpochEntry]) -> Arrangement:
+    def expand(base: int, run: Run) -> Iterator[Batch]:
+        with files.open(f"{directory}/{log_file_name(base)}") as file:
+            yield from batches_in(file, run)
+
+    return arrange({base: source.runs for base, source in sources.items()}, expand, epochs)
 
 
-def _is_held(file: OpenFile, runs: list[Run], batch: Batch) -> bool:
-    """Does another batch of `runs` hold offsets of `batch`?"""
-    return any(
-        other.start != batch.start and other.first_offset < batch.end_offset and batch.first_offset < other.end_offset
-        for run in runs if run.first_offset < batch.end_offset and batch.first_offset < run.end_offset
-        for other in batches_in(file, run)
-    )  # fmt: skip
+def _read(files: Files, directory: str, base: int) -> _Source:
+    with files.open(f"{directory}/{log_file_name(base)}") as file:
+        refuse_too_large(files, file.path, file.size())
+        ends: list[int] = []
+        runs = list(as_runs(checked_batches(file, ends.append)))
+        return _Source(base, file.size(), runs, ends[0] if ends else None)
+
+
+def _with_offsets_restored(
+    files: Files, directory: str, sources: Mapping[int, _Source], base: int, following: int | None, claimed: Collection[int]
+) -> _Source:
+    source = sources[base]
+    runs = source.runs
+    if len(runs) <= 1 and (not runs or base <= runs[0].first_offset <= runs[0].end_offset <= (following or LONG_MAX)):
+        return source
+
+    def is_held(batch: Batch) -> bool:
+        return any(_overlapping(files, directory, source, batch))
+
+    def is_copy(batch: Batch) -> bool:
+        return any(other.identity == batch.identity for one in sources.values() if one is not source
+                   for other in _overlapping(files, directory, one, batch))
+
+    with files.open(f"{directory}/{log_file_name(base)}") as file:
+        batches = checked_batches(file, lambda _: None)
+        right = as_runs(with_offsets_restored(batches, base, following, is_held, claimed, is_copy))
+        return source._replace(runs=list(right))
+
+
+def _overlapping(files: Files, directory: str, source: _Source, batch: Batch) -> Iterator[Batch]:
+    """Other batches of a file that hold offsets of `batch`, which may be one of them."""
+    runs = [run for run in source.runs if run.first_offset < batch.end_offset and batch.first_offset < run.end_offset]
+    if not runs:
+        return
+    with files.open(f"{directory}/{log_file_name(source.base)}") as file:
+        yield from (other for run in runs for other in batches_in(file, run)
+                    if other.start != batch.start and other.first_offset < batch.end_offset
+                    and batch.first_offset < other.end_offset)
+
+
+def _restored_instead_of_dropped(
+    files: Files, directory: str, sources: Mapping[int, _Source], following: Mapping[int, int | None], found: Arrangement,
+    epochs: list[EpochEntry],
+) -> dict[int, _Source]:
+    """The files with batches that would be dropped, where base offsets with a wrong bit are put right instead.
+
+    following  by base offset of a file, that of the next one, or where the log is known to end; None: that is not known
+    What is no copy of a batch that stays is rather taken for one with a wrong base offset, or its neighbour is.
+    """
+    kept = [part for segment in found.segments for part in segment.parts]
+    instead: dict[int, _Source] = {}
+    for base in {one.part.base for one in found.dropped if not one.is_copy}:
+        own = sorted((part.run for part in kept if part.base == base), key=itemgetter(0))
+        others = [part.run for part in kept if part.base != base]
+        right: dict[int, Batch] = {}  # by where they stand
+        with files.open(f"{directory}/{log_file_name(base)}") as file:
+            for one in found.dropped:
+                dropped = [] if one.part.base != base or one.is_copy else list(islice(batches_in(file, one.part.run), 2))
+                for batch, rest in _either(file, dropped[0], own) if len(dropped) == 1 else ():
+                    first = _place_of(batch, sources[base], rest, others, following[base])
+                    if first is not None and fits_epochs(fitting := restored(batch, first), epochs):
+                        right[batch.start] = fitting
+                        break
+            if right:
+                all_batches = (batch for run in sources[base].runs for batch in batches_in(file, run))
+                runs = list(as_runs(right.get(batch.start, batch) for batch in all_batches))
+                instead[base] = sources[base]._replace(runs=runs)
+    return instead
+
+
+def _either(file: OpenFile, dropped: Batch, own: list[Run]) -> Iterator[tuple[Batch, list[Run]]]:
+    """Which base offset may be wrong: that of `dropped`, or of the batch before it, which holds offsets of it; and what stays
+    of the file apart from it.
+    """
+    yield dropped, own
+    at = bisect_right(own, dropped.start, key=itemgetter(0))
+    if not at or own[at - 1].end_offset <= dropped.first_offset:
+        return
+    before = own[at - 1]
+    last = next(batch for batch in batches_in(file, before) if batch.end == before.end)
+    rest = as_runs(batch for batch in batches_in(file, before) if batch.end < before.end)
+    yield last, [*own[: at - 1], *rest, *as_runs(iter((dropped,))), *own[at:]]
+
+
+def _place_of(
+    batch: Batch, source: _Source, own: list[Run], others: list[Run], following: int | None
+) -> int | None:
+    """The base offset of `batch` that differs in one bit and fits between its neighbours: the only one, or the only one
+    that leaves no gap to them. None: there is none.
+
+    own  what else stays of its file, `source`     others  what stays of other ones
+    """
+    at = bisect_right(own, batch.start, key=itemgetter(0))
+    start, end = (own[at - 1].end_offset, own[at - 1].end) if at else (source.base, 0)
+    limit, limit_at = (own[at].first_offset, own[at].start) if at < len(own) else (following, source.size)
+    if limit is None or batch.restored_from is not None:
+        return None  # whatever follows the end of the log would fit
+    size = batch.end_offset - batch.first_offset
+    near = [first for first in one_bit_off(batch, start, limit)
+            if not any(run.first_offset < first + size and first < run.end_offset for run in (*own, *others))]
+    if len(near) > 1 and batch.record_count == size:  # without a gap to a neighbour that it touches
+        touching = {start} if batch.start == end else set()
+        touching |= {limit - size} if batch.end == limit_at else set()
+        near = [first for first in near if first in touching]
+    return near[0] if len(near) == 1 else None
 
 
 def _with_emptied(segments: list[Segment], sources: Mapping[int, _Source]) -> list[Segment]:

@@ -147,6 +147,8 @@ class RecoveringProducers(Protocol):
 class RecoveringEpochs(Protocol):
     """What recovery needs of the epoch cache (LeaderEpochFileCache)."""
 
+    refuses_doubtful: bool  # no epoch comes from batches that others contradict
+
     @property
     def latest_epoch(self) -> int | None:
         """The newest epoch, None without one."""

@@ -113,20 +113,21 @@ def _batches(walk: LogWalk) -> Iterator[tuple[bool, Batch]]:
 
 def with_offsets_restored(
     batches: Iterator[Batch], base_offset: int, following: int | None, is_held: Callable[[Batch], bool] = lambda _: False,
-    claimed: Collection[int] = (),
+    claimed: Collection[int] = (), is_copy: Callable[[Batch], bool] = lambda _: False,
 ) -> Iterator[Batch]:
     """`batches` of one file, where a base offset with one wrong bit is replaced by the right one. Other negative ones go.
 
     base_offset  of the segment         following  of the next one, or where the log is known to end; None: that is not known
     is_held      does another batch of the file hold the same offsets?
     claimed      where files beside it say that the log ended, if `following` is the highest of these
+    is_copy      does the same batch stand in another file?
 
     No checksum covers base offsets. One is taken for wrong if it does not fit between its neighbours, and replaced if of all
     that differ in one bit only one fits there. Names of files do not prove where a log begins and ends: beside them a batch
-    must have exactly the offsets between its neighbours. Where its offset is one of this segment, it may have been moved,
-    unless exactly its offsets are missing where it stands. And the neighbour may be the wrong one, if one bit puts that right:
-    beside exactly missing offsets, the last one only if it then ends where one of `claimed` says so; or follows at once, and
-    none of them says that the log ends with it as it is.
+    must have exactly the offsets between its neighbours, or begin the file and get the offset of its name. Where its offset
+    is one of this segment, it may have been moved, unless exactly its offsets are missing where it stands. And the neighbour
+    may be the wrong one, if one bit puts that right: beside exactly missing offsets, the last one only if it then ends where
+    one of `claimed` says so; or follows at once, and none of them says that the log ends with it as it is.
     """
     earlier: Batch | None = None
     before: Batch | None = None
@@ -135,22 +136,22 @@ def with_offsets_restored(
         later = next(batches, None)
         end_offset, end = (base_offset, 0) if before is None else (before.end_offset, before.end)
         limit = following if after is None else after.first_offset
-        near = _one_bit_off(batch, end_offset, limit) if batch.start == end else []
+        near = one_bit_off(batch, end_offset, limit) if batch.start == end else []
         first = near[0] if len(near) == 1 and (batch.first_offset < 0 or limit is not None) else None
-        if first is not None and is_held(_restored(batch, first)):
-            first = None  # not where it was: it is in another place of the file
+        if first is not None and (is_held(restored(batch, first)) or is_copy(batch)):
+            first = None  # not where it was: it is in another place
         elif first is not None and batch.first_offset >= 0:
             size = batch.end_offset - batch.first_offset
             is_exact = limit == end_offset + size and batch.record_count == size
-            is_between = before is not None and after is not None and (
-                before.leader_epoch <= batch.leader_epoch <= after.leader_epoch)
+            is_after = first == base_offset if before is None else before.leader_epoch <= batch.leader_epoch
+            is_between = is_after and after is not None and batch.leader_epoch <= after.leader_epoch
             is_of_segment = base_offset <= batch.first_offset < (LONG_MAX if following is None else following)
             if before is not None and batch.first_offset < before.end_offset:
                 start = base_offset if earlier is None else earlier.end_offset
-                is_other = bool(_one_bit_off(before, start, batch.first_offset))
+                is_other = bool(one_bit_off(before, start, batch.first_offset))
             else:
                 bound = following if later is None else later.first_offset
-                others = [] if after is None else _one_bit_off(after, batch.end_offset, bound or batch.end_offset + 1)
+                others = [] if after is None else one_bit_off(after, batch.end_offset, bound or batch.end_offset + 1)
                 if is_exact and later is None and after is not None and claimed:
                     length = after.end_offset - after.first_offset
                     others = [other for other in others if other + length in claimed
@@ -160,14 +161,14 @@ def with_offsets_restored(
             if is_other or (not is_exact and (is_of_segment or not is_between)):
                 first = None
         if first is not None:
-            batch = _restored(batch, first)
+            batch = restored(batch, first)
         if batch.first_offset >= 0:
             yield batch
             earlier, before = before, batch
         batch, after = after, later
 
 
-def _one_bit_off(batch: Batch, start: int, limit: int | None) -> list[int]:
+def one_bit_off(batch: Batch, start: int, limit: int | None) -> list[int]:
     """The base offsets that differ in one bit from that of `batch` and with which it lies in offsets [start, limit); none if it
     lies there as it is. `limit` None: there is none.
     """
@@ -182,7 +183,8 @@ def _signed(offset: int) -> int:
     return offset - (1 << 64) if offset > LONG_MAX else offset
 
 
-def _restored(batch: Batch, first: int) -> Batch:
+def restored(batch: Batch, first: int) -> Batch:
+    """`batch` with the base offset `first`."""
     end_offset = batch.end_offset - batch.first_offset + first
     return batch._replace(first_offset=first, end_offset=end_offset, restored_from=batch.first_offset)
 

@@ -1,6 +1,6 @@
 """Files of an interrupted compaction or split, and what a start would do with them: `.cleaned` goes, `.swap` replaces segments.
 
-What a start does is decided in `engine.log.segment.replacement`.
+What a start does is decided in `engine.log.loading.replacement`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from engine.config.topic import LogConfig
 from engine.discovery.names import CLEANED, SWAP, FileKind, is_log_file_name
 from engine.findings import Finding, Where
-from engine.log.segment.replacement import find_unfinished, plan_replacement
+from engine.log.loading.replacement import find_unfinished, plan_replacement
 from engine.overlay import OverlayFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import ReadOnlyFiles
-    from engine.log.segment.replacement import Replacement
+    from engine.log.loading.replacement import Replacement
     from engine.log.tiering import Policy
 
     Report = Callable[[Finding], None]

@@ -24,8 +24,10 @@ from engine.discovery.names import (
     offset_of_brokers,
     partition_of,
 )
+from engine.discovery.paths import is_brokers_log_dir
 from engine.findings import Finding, Severity, Where
 from engine.formats import NO_TIMESTAMP, BatchField
+from engine.log.epochs.runs import first_leader_epochs
 from engine.log.segment.batch_search import end_by_headers
 from engine.log.segment.index_evidence import SegmentEnd, SegmentIndexes, find_segment_end
 from engine.log.tiering import Starts, Tiering
@@ -89,6 +91,7 @@ class Evidence(NamedTuple):
     deleted     offsets [first, end) of segments whose deletion has begun
     lacks_snapshots  segments before the last have batches of producers behind the log start, and there is no producer
                      snapshot: brokers write one whenever a segment is full
+    lacks_epochs     the first batch has a leader epoch, and leader-epoch-checkpoint none; or a broker's log dir lacks the file
     """
 
     directory: str
@@ -97,6 +100,7 @@ class Evidence(NamedTuple):
     epochs: Sequence[EpochEntry]
     deleted: Sequence[tuple[int, int]]
     lacks_snapshots: bool = False
+    lacks_epochs: bool = False
 
     def beyond(self, end: int) -> list[Claim]:
         """The claims that the log reached offsets behind `end`, where it ends.
@@ -216,7 +220,24 @@ def read_evidence(
     has_snapshots = any(name.endswith(_SNAPSHOT) for name in names)
     is_asked = not of_end_only and not has_snapshots
     lacks_snapshots = is_asked and any(_has_producers(files, f"{directory}/{name}") for name in full)
-    return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs or (), deleted, lacks_snapshots)
+    return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs or (), deleted, lacks_snapshots,
+                    not epochs and not of_end_only and _lacks_epochs(files, directory, names, logs, log_start or 0))
+
+
+def _lacks_epochs(
+    files: ReadOnlyFiles, directory: str, names: Sequence[str], logs: Sequence[str], log_start: int
+) -> bool:
+    path = f"{directory}/{_EPOCHS}"
+    if _EPOCHS in names:
+        found = read_leader_epochs(files, path)
+        is_missing = not found.entries and not found.findings
+    else:
+        is_missing = is_brokers_log_dir(files, _log_dir_of(files.absolute(directory)))
+    filled = [name for name in logs if files.info(f"{directory}/{name}").size] if is_missing else []
+    if not filled or _end_of(files, f"{directory}/{filled[-1]}", int(filled[-1][:20])) <= log_start:
+        return False  # no epoch begins below the log start
+    with files.open(f"{directory}/{filled[0]}") as file:
+        return first_leader_epochs(file)[0] >= 0
 
 
 def _believed(files: ReadOnlyFiles, path: str) -> Sequence[EpochEntry]:

@@ -39,6 +39,7 @@ class _KnownEpochs:
     """Takes no epochs: the checkpoint is not what is rebuilt with a segment."""
 
     latest_epoch = INT_MAX
+    refuses_doubtful = True
 
     def knows_from(self, _offset: int) -> bool:
         """It knows all of them."""

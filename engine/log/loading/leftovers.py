@@ -12,17 +12,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import ASIDE, CLEANED, DELETED, SWAP, FileKind, is_log_file_name, log_file_name, offset_of
+from engine.discovery.names import ASIDE, CLEANED, DELETED, LOG_SWAP, SWAP, FileKind, is_log_file_name, log_file_name, offset_of
 from engine.findings import Severity
+from engine.log.loading.replacement import find_unfinished, free_base_offset, plan_replacement, read_runs
 from engine.log.report import Action
 from engine.log.segment.batch_search import end_by_headers
-from engine.log.segment.replacement import (
-    LOG_SWAP,
-    find_unfinished,
-    free_base_offset,
-    plan_replacement,
-    read_runs,
-)
 from engine.log.segment.sound_runs import sound_batches
 from engine.log.tiering import nothing_known
 
@@ -31,8 +25,8 @@ if TYPE_CHECKING:
 
     from engine.config.topic import LogConfig
     from engine.files import Files
+    from engine.log.loading.replacement import Replacement, Unfinished
     from engine.log.report import Report
-    from engine.log.segment.replacement import Replacement, Unfinished
     from engine.log.segment.sound_runs import Batch, Run
     from engine.log.tiering import Policy
 

@@ -12,11 +12,13 @@ from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.discovery.names import CLEANED, SWAP, FileKind, is_log_file_name, offset_of
+from engine.discovery.names import CLEANED, LOG_SWAP, SWAP, is_log_file_name, offset_of
 from engine.formats import BatchField
+from engine.log.continuity.check import ContinuityCheck
 from engine.log.errors import CorruptRecord
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.sound_runs import as_runs, sound_batches
+from engine.overlay import OverlayFiles
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from engine.log.segment.sound_runs import Run
 
     Offsets = tuple[int, int]  # [first, end)
-
-LOG_SWAP = FileKind.LOG.value + SWAP
 
 
 class Unfinished(NamedTuple):
@@ -115,8 +115,11 @@ def plan_replacement(
     is_compaction = is_compacted is True and all(swap.is_whole for swap in swaps)
     lost: dict[str, list[Offsets]] = {}
     if not is_compaction:
-        held = _held(files, directory, swaps, may_be_compaction=is_compacted is not False)
+        held = _joined(sorted(one for swap in swaps for one in _offsets(files, directory, swap.name)))
         old = {name: _without(_offsets(files, directory, name), held) for name in replaced if is_log_file_name(name)}
+        if is_compacted is not False and any(old.values()):
+            taken_by_cleaner = _taken_by_cleaner(files, directory, names, replaced, swaps)
+            old = {name: _without(offsets, taken_by_cleaner) for name, offsets in old.items()}
         lost = {name: offsets for name, offsets in old.items() if offsets}
     return Replacement(swaps, first, end, replaced, lost, is_compaction)
 
@@ -157,18 +160,31 @@ def _read_swap(files: Files, directory: str, name: str, config: LogConfig) -> Sw
     return Swap(name, base, end, read_runs(files, directory, name), fault)
 
 
-def _held(files: Files, directory: str, swaps: list[Swap], *, may_be_compaction: bool) -> list[Offsets]:
-    """The offsets that the batches of `swaps` stand for, in order.
+def _taken_by_cleaner(
+    files: Files, directory: str, names: Iterable[str], replaced: list[str], swaps: list[Swap]
+) -> list[Offsets]:
+    """The offsets, in order, that `swaps` lack because a cleaner took them, if the topic may be compacted.
 
-    What a cleaner took lies between sound batches that are neighbours in its file: it left nothing there. In a file that is
-    not whole, what lies between others was damaged. Where no cleaner was, a batch stands for its own offsets alone.
+    They lie between sound batches that are neighbours in its file: it left nothing there. In a file that is not whole, what
+    lies between others was damaged. And the log as it is going to be must not say that no cleaner was there.
     """
-    if not may_be_compaction:
-        return _joined(sorted(one for swap in swaps for one in _offsets(files, directory, swap.name)))
     runs = sorted((run.first_offset, run.end_offset) for swap in swaps for run in swap.runs)
-    if runs and all(swap.fault is None for swap in swaps):
-        return [(runs[0][0], max(end for _, end in runs))]
-    return _joined(runs)
+    if not runs or any(swap.fault is not None for swap in swaps):
+        return _joined(runs)
+    after = OverlayFiles(files, 0)
+    for name in replaced:
+        after.remove(f"{directory}/{name}")
+    for swap in swaps:
+        after.rename(f"{directory}/{swap.name}", f"{directory}/{swap.name.removesuffix(SWAP)}")
+    check = ContinuityCheck(after, directory, lambda _: None)
+    left = {name for name in names if is_log_file_name(name)} - {*replaced}
+    for name in sorted(left | {swap.name.removesuffix(SWAP) for swap in swaps}):
+        with after.open(f"{directory}/{name}") as file:
+            check.begin_segment(offset_of(name) or 0, file.path)
+            for window in LogWalk(file):
+                check.feed(window)
+    check.finish()
+    return _without([(runs[0][0], max(end for _, end in runs))], check.losses)
 
 
 def _offsets(files: ReadOnlyFiles, directory: str, name: str) -> list[Offsets]:
