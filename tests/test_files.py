@@ -127,7 +127,7 @@ def test_a_lock_that_this_process_holds_is_locked_to_it_as_to_others(tmp_path):
     path = str(tmp_path / ".lock")
     first = Files().lock(path)
     for _ in range(2):
-        with pytest.raises(LogDirLocked, match="this process holds the lock"):
+        with pytest.raises(LogDirLocked, match="this process already holds the lock"):
             Files().lock(path)
     assert is_held(path)
     first.release()

@@ -137,7 +137,7 @@ def decode_checkpoint(
         faults.add(f"not a number of entries: {quoted(second.text)}", second)
     entries = _entries(lines, parse, faults)
     if count is not None and count != len(entries):
-        faults.add(f"line 2 says {count} entries, the file has {len(entries)}", second)
+        faults.add(f"the number of entries is {count}, the file has {len(entries)}", second)
     fault = faults.first
     doubt(entries, faults)
     return Checkpoint(found_version, count, entries, faults.all(), fault)

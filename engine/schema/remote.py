@@ -59,7 +59,7 @@ class RemoteLogMetadataDecoder:
 
 def _segment(fields: Fields) -> str:
     epochs = _leader_epochs(fields)
-    state = _state(fields["remoteLogSegmentState"], _SEGMENT_STATES, "state cannot be null")
+    state = _state(fields["remoteLogSegmentState"], _SEGMENT_STATES, "state can not be null")
     return (
         f"RemoteLogSegmentMetadata{{remoteLogSegmentId={_segment_id(fields)}, startOffset={fields['startOffset']}, "
         f"endOffset={fields['endOffset']}, brokerId={fields['brokerId']}, maxTimestampMs={fields['maxTimestampMs']}, "
@@ -70,7 +70,7 @@ def _segment(fields: Fields) -> str:
 
 
 def _update(fields: Fields) -> str:
-    state = _state(fields["remoteLogSegmentState"], _SEGMENT_STATES, "state cannot be null")
+    state = _state(fields["remoteLogSegmentState"], _SEGMENT_STATES, "state can not be null")
     return (
         f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={_segment_id(fields)}, "
         f"customMetadata={_custom(fields)}, state={state}, eventTimestampMs={fields['eventTimestampMs']}, "
@@ -87,7 +87,7 @@ def _partition_delete(fields: Fields) -> str:
 
 
 def _snapshot(fields: Fields) -> str:
-    state = _state(fields["remoteLogSegmentState"], _SEGMENT_STATES, "state cannot be null")
+    state = _state(fields["remoteLogSegmentState"], _SEGMENT_STATES, "state can not be null")
     epochs = _leader_epochs_text(fields)
     return (
         f"RemoteLogSegmentMetadataSnapshot{{segmentId={fields['segmentId']}, startOffset={fields['startOffset']}, "
@@ -121,7 +121,7 @@ def _leader_epochs_text(fields: Fields) -> str:
     """Java's form of a TreeMap: ascending, the last of equal epochs counts."""
     epochs = {each["leaderEpoch"]: each["offset"] for each in fields["segmentLeaderEpochs"]}
     if not epochs:
-        raise SchemaError("segmentLeaderEpochs cannot be null or empty")
+        raise SchemaError("segmentLeaderEpochs can not be null or empty")
     return "{" + ", ".join(f"{epoch}={epochs[epoch]}" for epoch in sorted(epochs)) + "}"
 
 

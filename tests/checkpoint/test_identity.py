@@ -62,7 +62,7 @@ def test_bad_meta_properties():
 def test_clean_shutdown():
     assert decode_clean_shutdown(b"", "x") == (CleanShutdown(None, None), [])
     assert decode_clean_shutdown(b'{"version":0,"brokerEpoch":375}', "x") == (CleanShutdown(0, 375), [])
-    assert whats(decode_clean_shutdown(b'{"version":0,"brokerEpoch":true}', "x")) == ["brokerEpoch is no number"]
+    assert whats(decode_clean_shutdown(b'{"version":0,"brokerEpoch":true}', "x")) == ["brokerEpoch is not a number"]
     assert whats(decode_clean_shutdown(b"[]", "x")) == ["not a JSON object"]
 
 
@@ -83,7 +83,7 @@ def test_quorum_state():
         (b"", "not JSON"), (b"\xff", "not JSON"), (b"[" * 50_000, "not JSON"), (b"9" * 10_000, "not JSON"),
         (b"{}", "data_version 'None'"), (b'{"data_version":2}', "data_version '2'"),
         (b'{"data_version":true}', "data_version 'True'"), (b'{"data_version":1}', "leaderId is missing"),
-        (b'{"data_version":0,"leaderId":99999999999}', "leaderId is no number"),
+        (b'{"data_version":0,"leaderId":99999999999}', "leaderId is not a number"),
     ],
 )
 def test_bad_quorum_state(data, fault):

@@ -48,7 +48,7 @@ def test_faults_name_their_line():
     assert checkpoint.entries == ["a", "b", "c"]
     assert what(checkpoint) == [
         (6, "line 4: malformed: ''"), (7, "line 5: malformed: not UTF-8"),
-        (2, "line 2: 2 entries are announced, 3 are there"),
+        (2, "line 2: the number of entries is 2, the file has 3"),
     ]
     assert what(decode(b"7\n1\na\n")) == [(0, "line 1: version '7', only 0 exists")]
     assert what(decode(b"0\n")) == [(None, "the number of entries is missing")]
@@ -66,7 +66,7 @@ def test_entries_and_findings_are_bounded(monkeypatch):
     checkpoint = decode(b"0\n1000\n" + b"a\n" * 1000)
     assert len(checkpoint.entries) == 500
     assert [finding.what for finding in checkpoint.findings] == [
-        "line 503: more than 500 lines: the rest was not read", "line 2: 1000 entries are announced, 500 are there",
+        "line 503: more than 500 lines: the rest was not read", "line 2: the number of entries is 1000, the file has 500",
     ]
     checkpoint = decode(b"0\n1000\n" + b"\n" * 400)
     assert len(checkpoint.findings) == text.MAX_FINDINGS + 1
@@ -98,7 +98,7 @@ def test_any_bytes(data):
         (b"0\nabc", "line 2: not a number of entries: 'abc'"),
         (b"0\n-1\n", "line 2: not a number of entries: '-1'"),
         (b"0\n1\n7\n", "line 3: malformed: '7'"),
-        (b"0\n2\n7 0\n", "line 2: 2 entries are announced, 1 are there"),
+        (b"0\n2\n7 0\n", "line 2: the number of entries is 2, the file has 1"),
         (b"0\n1\n-7 -1\n", None),  # odd, but Kafka reads it
     ],
 )

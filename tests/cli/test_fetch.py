@@ -298,7 +298,7 @@ def test_raw_bytes_are_refused_by_a_terminal(words, logs):
     path = str(logs / "clean/d0/tx-0")
     shown, status, err = on_terminal(*words, path)
     assert (shown, status) == (b"", 2)
-    assert "bytes that a terminal would obey" in err
+    assert "writes control characters to the terminal" in err
     assert "--force" in err
     shown, status, err = on_terminal(*words, "--force", path)
     assert status == 0, err
@@ -327,7 +327,7 @@ def _socket(path):
 @pytest.mark.parametrize("number", [0, 1, -1], ids=["first", "middle", "last"])
 @pytest.mark.parametrize(("kind", "said"), [
     (os.mkfifo, "a FIFO, not a file"), (os.mkdir, "a directory, not a file"), (_socket, "a socket or an absent device"),
-    (lambda path: os.symlink("/of/a/disk/that/is/not/mounted", path), "a symbolic link that leads nowhere"),
+    (lambda path: os.symlink("/of/a/disk/that/is/not/mounted", path), "a symbolic link to a target that does not exist"),
 ], ids=["fifo", "directory", "socket", "link"])  # fmt: skip
 def test_a_segment_that_is_not_a_file_is_not_passed_over(logs, tmp_path, monkeypatch, number, kind, said):
     partition = tmp_path / "small_segments-0"

@@ -34,8 +34,8 @@ def test_the_order_of_questions_and_the_size_of_blocks_do_not_matter(questions, 
 
 
 @pytest.mark.parametrize(("position", "why"), [
-    (-1, "outside the log"), (len(DATA) + 1, "outside the log"), (len(DATA), "the log ends there"),
-    (len(DATA) - 17, "the log ends there"), (5, "its size field would be"), (2, "it would need"),
+    (-1, "outside the log"), (len(DATA) + 1, "outside the log"), (len(DATA), "that is the end of the log"),
+    (len(DATA) - 17, "that is the end of the log"), (5, "its size field would be"), (2, "the batch would need"),
 ])
 def test_where_no_batch_begins(position, why):
     answer = BatchHeads(opened(DATA)).at(position)
@@ -47,8 +47,8 @@ def test_where_no_batch_begins(position, why):
 def test_no_batch_reaches_beyond_the_limit():
     heads = BatchHeads(opened(DATA))
     assert heads.at(0, limit=SECOND) == BATCHES[0]
-    assert "it would need" in heads.at(0, limit=SECOND - 1)
-    assert "the log ends there" in heads.at(0, limit=17)
+    assert "the batch would need" in heads.at(0, limit=SECOND - 1)
+    assert "that is the end of the log" in heads.at(0, limit=17)
 
 
 def test_a_header_that_is_cut_off():

@@ -134,7 +134,7 @@ def test_verification_says_what_recovery_says_and_leaves_the_checkpoint_alone(tm
     log = open_log(Files(), str(directory), LogConfig(), now=2000, clean_shutdown=False)
     log.close()
     [event] = [event for event in log.report.find(Action.KEPT) if event.path == name]
-    for text in (f"leader epoch {flipped}", "epochs never go back, and no checksum covers them"):
+    for text in (f"leader epoch {flipped}", "epochs never decrease, and no checksum covers them"):
         assert (text in event.reason, text in what) == (True, True)
 
 
@@ -183,5 +183,5 @@ def test_a_segment_that_is_recovered_while_loading_is_judged_by_the_one_behind_i
     log = open_log(Files(), str(directory), LogConfig(), now=2000, clean_shutdown=True)
     log.close()
     assert (directory / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n2 5\n"
-    kept = [event for event in log.report.find(Action.KEPT) if "epochs never go back" in event.reason]
+    kept = [event for event in log.report.find(Action.KEPT) if "epochs never decrease" in event.reason]
     assert [(event.path, event.first_offset) for event in kept] == [(f"{2:020}.log", 3)]

@@ -136,7 +136,7 @@ def test_settings_by_topic():
     hour = 3_600_000
     assert Config07.of(settings, "b") == Config07(100, 9, 7, 50, 3 * hour, 5 * hour, -1)
     assert Config07.of(settings, "c").retention_ms == 2 * hour
-    with pytest.raises(UsageError, match=r"log\.file\.size: a number is expected"):
+    with pytest.raises(UsageError, match=r"log\.file\.size: expected a number"):
         Config07.of({"log.file.size": "1k"})
 
 

@@ -60,5 +60,5 @@ def test_more_memory_than_there_is_is_a_clear_error(monkeypatch):
     offset_map = SkimpyOffsetMap(1 << 40, (1, 2))
     offset_map.clear(KEYS)
     monkeypatch.setattr("engine.log.cleaner.offset_map.zeros", refuse)
-    with pytest.raises(UsageError, match="the operating system does not give so much memory"):
+    with pytest.raises(UsageError, match="the operating system does not provide that much memory"):
         put_all(offset_map, KEYS)

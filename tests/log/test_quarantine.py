@@ -484,7 +484,7 @@ def test_a_manifest_that_was_cut_off_is_an_error(place):
     path = Path(place[1], MANIFEST)
     lines = path.read_bytes().splitlines(keepends=True)
     half = [*lines[:4], lines[4][:20]]
-    for cut, fault in ((lines[:-1], "lacks its last line"), (half, "line 5 is cut off"), (lines[:1], "0 changes can be undone")):
+    for cut, fault in ((lines[:-1], "its last line is missing"), (half, "line 5 is cut off"), (lines[:1], "0 changes can be undone")):
         path.write_bytes(b"".join(cut))
         with pytest.raises(QuarantineDamaged, match=fault) as raised:
             restore(Files(), place[1])
@@ -511,6 +511,6 @@ def test_what_is_whole_is_put_back_from_a_damaged_quarantine(place):
     done = restore(Files(), place[1], salvage=True)
     assert sorted(Path(one.path).name for one in done.differences) == ["a", "b"]
     assert len(done.skipped) == 2
-    assert any(f"line {at + 1} is no JSON" in what for what in done.skipped)
+    assert any(f"line {at + 1} is not JSON" in what for what in done.skipped)
     assert (Path(place[0]) / "b").exists()
     assert (Path(place[0]) / "d/a").exists()

@@ -115,14 +115,14 @@ def test_every_kind_of_line_has_its_fields_and_no_others(tmp_path, do):
     whole = {"do": do.value, "path": "/d/a", **WHOLE[do.value]}
     assert len(read_manifest(Files(), manifest_of(tmp_path, whole)).entries) == 2
     for name, right in whole.items():
-        with pytest.raises(QuarantineDamaged, match="line 3 makes no sense"):
+        with pytest.raises(QuarantineDamaged, match="line 3 is invalid"):
             read_manifest(Files(), manifest_of(tmp_path, {key: value for key, value in whole.items() if key != name}))
         for value in (None, True, 1.5, [], "1" if isinstance(right, int) else 1, 10**40):
-            with pytest.raises(QuarantineDamaged, match="line 3 makes no sense"):
+            with pytest.raises(QuarantineDamaged, match="line 3 is invalid"):
                 read_manifest(Files(), manifest_of(tmp_path, whole | {name: value}))
     for name, value in (("other", 1), ("position", 1), ("to", "/d/c")):
         if name not in whole:
-            with pytest.raises(QuarantineDamaged, match="line 3 makes no sense"):
+            with pytest.raises(QuarantineDamaged, match="line 3 is invalid"):
                 read_manifest(Files(), manifest_of(tmp_path, whole | {name: value}))
 
 

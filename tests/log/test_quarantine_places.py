@@ -118,7 +118,7 @@ def test_root_is_not_led_to_what_belongs_to_others(data, given):
     give(OTHER, *(data.parent / name for name in given))
     done = kafkalog("restore", "--force", str(kept))
     assert (done.status, done.out) == (8, b"")
-    assert f"{kept}: belongs to user {OTHER}, and {data}/a-0/new to user 0" in done.err
+    assert f"{kept}: belongs to user {OTHER}, but {data}/a-0/new to user 0" in done.err
     assert "do   if you trust its manifest.jsonl: as user 0, copy the quarantine, and restore the copy" in done.err
     assert "chown" not in done.err
     assert (data / "a-0/new").exists()
@@ -140,7 +140,7 @@ def test_a_directory_of_roots_around_the_owners_partition_is_no_obstacle(data):
 def test_a_directory_of_roots_with_nothing_of_the_owners_is_not_even_locked(data):
     kept = kept_with(data)
     give(OTHER, data / "a-0", kept, kept / MANIFEST, kept / "files")
-    assert f"{kept}: belongs to user {OTHER}, and {data} to user 0" in kafkalog("restore", str(kept)).err
+    assert f"{kept}: belongs to user {OTHER}, but {data} to user 0" in kafkalog("restore", str(kept)).err
     assert not (data / ".lock").exists()
 
 

@@ -41,7 +41,7 @@ def test_a_future_timestamp_shields_what_follows(tmp_path):
     assert "is in the future" in reasons[0]
     assert "of the record at offset 0" in reasons[0]
     assert "at least as long as the segment before it" in reasons[1]
-    goes = [reason.rpartition("goes by time at ")[2] for reason in reasons]
+    goes = [reason.rpartition("deletable by time at ")[2] for reason in reasons]
     assert goes[0] == goes[1]  # the second is older, but waits for the first
     log.close()
 

@@ -124,7 +124,7 @@ def test_records_are_deleted_into_the_remote_part(tmp_path):
     top = copied("clean", tmp_path)
     done = kafkalog("delete-records", "--before", "60", str(top / "d0/plain-0"))
     assert done.status == 0, done.err
-    assert b"segments below it in remote storage" in done.out
+    assert b"the leader deletes segments before it in remote storage" in done.out
     assert "\nplain 0 60\n" in (top / "d0" / STARTS).read_text()
     assert (top / "d0/plain-0/leader-epoch-checkpoint").read_text().splitlines()[2] == "0 60"
     assert (top / "d0/plain-0/00000000000000000127.log").exists()
@@ -147,7 +147,7 @@ def test_a_truncation_that_forgets_remote_records_is_refused(words, tmp_path):
 def test_retain_says_why_segments_stay(tmp_path):
     top = copied("clean", tmp_path)
     done = kafkalog("retain", "--explain", "--config", "retention.ms=1", str(top / "d1/nocopy-0"), str(top / "d0/untiered-0"))
-    assert b"once they are in remote storage" in done.out
+    assert b"a broker deletes them only after it copied them to remote storage" in done.out
     assert b"kept: a broker deletes it after it copied it to remote storage" in done.out
 
 
@@ -338,4 +338,4 @@ def test_lost_epochs_of_remote_records_are_reported(data, words, tmp_path):
     done = kafkalog("recover", *words, str(top / "d0"), str(top / "d1"))
     assert done.status == 4, done.err
     assert not (top / "d1/.kafka_cleanshutdown").exists()
-    assert b"which may be in remote storage: a leader deletes segments there whose epochs it does not know" in done.out
+    assert b"which may be in remote storage, where a leader deletes segments whose epochs it does not know" in done.out

@@ -65,7 +65,7 @@ def test_an_open_transaction_is_named_with_its_age(tmp_path):
     [event], text = explained(directory)
     assert (event["producerId"], event["ageMs"], event["firstOffset"]) == (4711, NOW - began, 1)
     assert event["reason"] == (
-        "producer 4711, epoch 3, has a transaction open since offset 1, for 1 d 2 h 3 min (93780007 ms); it wrote last 2500 ms ago"
+        "producer 4711, epoch 3, has a transaction open since offset 1, for 1 d 2 h 3 min (93780007 ms); its last write was 2500 ms ago"
     )
     assert "dirty from offset 0, uncleanable from 1: open transaction" in text
     [later], _ = explained(directory, now=NOW + HOUR)
@@ -94,7 +94,7 @@ def test_of_very_many_the_oldest_are_named_and_the_others_counted(tmp_path):
 
 @pytest.mark.parametrize(("timestamp", "said"), [
     (-1, "since an unknown time: its first record was deleted or has no timestamp"),
-    (NOW + 5000, "begun 5000 ms ahead of the clock; it wrote last 5000 ms ahead of the clock"),
+    (NOW + 5000, "begun 5000 ms ahead of the clock; its last write was 5000 ms ahead of the clock"),
 ])  # fmt: skip
 def test_timestamps_that_tell_no_age(timestamp, said, tmp_path):
     directory = written(tmp_path, (0, put(0, NOW - HOUR), put(1, timestamp, producer=9)), (2, put(2, NOW)))
@@ -117,7 +117,7 @@ def test_a_transaction_whose_first_record_was_deleted(tmp_path):
         path.unlink()
     events, _ = explained(directory, "--clean-start", "--log-start-offset", "3")
     assert [(event["firstOffset"], event.get("ageMs")) for event in events] == [(0, None)]
-    assert "for how long" in events[0]["reason"]
+    assert "since an unknown time: its first record was deleted or has no timestamp" in events[0]["reason"]
 
 
 def test_a_transaction_that_ends_above_the_high_watermark_is_not_open(tmp_path):

@@ -249,7 +249,7 @@ def test_an_index_whose_link_leads_nowhere_is_one_finding_and_made_anew(partitio
         ("index-missing", str(path)), ("txnindex-incomplete", str(path)),
     }  # fmt: skip
     assert len({finding.code for finding in findings}) == 1
-    assert ("leads nowhere" in findings[0].what) == (findings[0].code == "index-missing")
+    assert ("a target that does not exist" in findings[0].what) == (findings[0].code == "index-missing")
     Rebuilder(Files(), str(partition), LogConfig(), findings, 1_700_003_600_000).run()
     assert verify(partition)[0] == []
 
@@ -280,7 +280,7 @@ def test_base_offsets_beyond_2_to_the_62(tmp_path):
         findings, result = verify(directory)
         found = {finding.code for finding in findings if finding.code != "offset-gap"}
         assert (sorted(found), result.segments) == (verdict, 0 if verdict else 1)
-        assert all("are not looked at" in finding.what for finding in findings if verdict)
+        assert all("are not checked" in finding.what for finding in findings if verdict)
         assert result.offset_entries == (0 if verdict else 2)
 
 

@@ -108,7 +108,7 @@ def test_an_empty_batch_keeps_offsets_and_producer():
     ([NewRecord(0, 0, b"", b"")], {"last_offset": -1}, "cannot be the last offset"),
     ([NewRecord(0, 0, b"", b"")], {"last_offset": INT_MAX + 1}, "cannot be the last offset"),
     ([NewRecord(0, 0, b"", b"", [(b"h", b"")])], {"magic": 1}, "format 1 has no headers"),
-    ([NewRecord(0, 0, b"", b"")], {"magic": 3}, "no message format 3"),
+    ([NewRecord(0, 0, b"", b"")], {"magic": 3}, "message format 3 does not exist"),
     ([NewRecord(0, 0, b"", b"")], {"magic": 1, "codec": Codec.ZSTD}, "format 1 has no zstd"),
     ([NewRecord(0, 0, b"", b"")], {"magic": 0, "control": True}, "format 0 has no control records"),
     ([NewRecord(0, 0, b"", b"")], {"magic": 1, "delete_horizon_ms": 0}, "format 1 has no delete horizons"),

@@ -108,7 +108,7 @@ def test_arguments_that_do_not_fit_are_refused(form, start, end, filled, fields)
 
 @pytest.mark.parametrize("reader", [JsonLines(), TextLines(b":", b"")])
 def test_a_reader_of_bytes_that_are_not_there_is_a_mistake_of_its_caller(reader):
-    with pytest.raises(AssertionError, match="do not fit"):
+    with pytest.raises(AssertionError, match="do not match"):
         reader.read(memoryview(bytearray(3)), 0, 4, NOW, RecordColumns(2))
 
 
@@ -180,11 +180,11 @@ def test_what_is_no_record(text):
 def test_a_member_that_is_there_twice():
     text = b'{"value":"v"}\n{"key":"a","value":"v","key":"b"}'
     for reader in (JsonLines(), JsonLines(ignore_unknown=True)):
-        with pytest.raises(LineInvalid, match=r"^line 2: the member 'key' is there twice$"):
+        with pytest.raises(LineInvalid, match=r"^line 2: the member 'key' occurs twice$"):
             records(reader, text)
     twice = b'{"value":{"a":1,"a":2},"note":1,"note":2,"offset":1,"offset":2,"headers":[{"key":"h","note":1,"note":2,"value":"x"}]}'
     assert records(JsonLines(ignore_unknown=True), twice) == [(None, b'{"a":1,"a":2}', [(b"h", b"x")], NOW)]
-    with pytest.raises(LineInvalid, match=r"^line 1: the member 'note' is there twice$"):
+    with pytest.raises(LineInvalid, match=r"^line 1: the member 'note' occurs twice$"):
         records(JsonLines(), twice)
 
 
