@@ -91,14 +91,14 @@ class Question:
         from engine.overlay import OverlayFiles
 
         if self._operation not in _DELETE:
-            return f"deletes or replaces at most {_size_of(files, log_dirs)} (--dry-run shows how much)"
+            return f"deletes or replaces at most {_size_of(files, log_dirs)} bytes (--dry-run shows how much)"
         overlay = OverlayFiles(files, self._opening.now)
         manager = LogManager(lambda _path: overlay, survey(files, log_dirs), self._opening.settings, self._opening.now)
         gone = (Action.REMOVED, Action.MARKED, Action.TRUNCATED)
         reports = self._perform(manager, self._opening, Progress())
         size = sum(event.size or 0 for report in reports for event in report.events if event.action in gone)
         self._errors.clear()  # the work itself will tell
-        return f"deletes {size}"
+        return f"deletes {size} bytes"
 
 
 def _size_of(files: Files, log_dirs: list[LogDir]) -> int:

@@ -441,7 +441,7 @@ def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
     if restored.differences:
         verdict = f"not as before `{command}`: {len(restored.differences)} files differ"
     elif restored.skipped:
-        verdict = f"everything possible of `{command}` is undone"
+        verdict = f"everything of `{command}` that can be undone is undone"
     else:
         verdict = f"as before `{command}`"
     return [*lines, f"{len(steps)} changes {would}undone, {count} bytes put back: {verdict}"]

@@ -78,7 +78,7 @@ def test_a_log_dir_gives_the_dirtiest_first_and_leaves_the_clean_alone(log_dir):
     [said] = reports(compact(log_dir))
     assert (said["partition"], said["status"]) == (str(log_dir), 0)
     assert [event["reason"].partition("; ")[0] for event in said["events"]] == [
-        "nothing to compact: 3 of 3 partitions belong to compacted topics, and none is dirty enough"
+        "nothing to compact: 3 of 3 partitions belong to compacted topics, and none exceeds the dirty ratio"
     ]
 
 
@@ -101,7 +101,7 @@ def test_topics_that_are_not_compacted_are_left_alone(log_dir):
     before = tree(ReadOnlyFiles(), str(log_dir / "a-0"))
     [said] = reports(compact(log_dir, policy="delete"))
     [event] = said["events"]
-    assert event["reason"].startswith("nothing to compact: none of 1 partitions is of a compacted topic, as far as is known: ")
+    assert event["reason"].startswith("nothing to compact: none of 1 partitions belongs to a compacted topic, as far as known: ")
     assert "metadata log" in event["reason"]
     assert tree(ReadOnlyFiles(), str(log_dir / "a-0")) == before
     done = compact("--force", log_dir / "a-0", policy="delete")
@@ -160,7 +160,7 @@ def test_without_its_transaction_index_a_log_is_left_as_it_is(log_dir):
     done = compact("--force", partition)
     assert done.status == 4
     [report] = reports(done)
-    assert "offset 2: this marker aborts a transaction that the transaction index does not know" in str(report["events"])
+    assert "offset 2: this marker aborts a transaction that is missing in the transaction index" in str(report["events"])
     assert f"kafkalog verify --rebuild {partition}" in str(report["events"])
     assert "a round would fail" in compact("--explain", partition).out.decode()
     assert logs(partition) == before
@@ -241,7 +241,7 @@ def test_an_index_without_room_leaves_the_log_as_it_is(log_dir):
     assert done.status == 4
     [report] = reports(done)
     assert [event["action"] for event in report["events"]] == ["refused"]
-    assert "segment.index.bytes=N with a larger N" in report["events"][0]["reason"]
+    assert "use a larger --config segment.index.bytes=N" in report["events"][0]["reason"]
     assert tree(ReadOnlyFiles(), str(partition)) == before
 
 
@@ -313,7 +313,7 @@ def test_the_metadata_log_is_never_compacted(log_dir):
     assert done.status == 4
     assert "not compacted: it is the cluster's metadata log" in done.out.decode()
     assert logs(log_dir / "__cluster_metadata-0") == before
-    assert "nothing would go: it is the cluster's metadata log" in compact("--explain", log_dir / "__cluster_metadata-0").out.decode()
+    assert "nothing would be deleted: it is the cluster's metadata log" in compact("--explain", log_dir / "__cluster_metadata-0").out.decode()
 
 
 def test_explain_on_a_log_dir_tells_of_every_log_of_a_compacted_topic(log_dir):
@@ -322,11 +322,11 @@ def test_explain_on_a_log_dir_tells_of_every_log_of_a_compacted_topic(log_dir):
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\nclean 0 2\n")
     told = {report["partition"].rpartition("/")[2]: report["events"][-1]["reason"] for report in reports(compact("--explain", log_dir))}
     assert list(told) == ["dirty-0", "active-0", "clean-0"]
-    assert told["dirty-0"].startswith("of 2 records 0 would go")
+    assert told["dirty-0"].startswith("of 2 records 0 would be deleted")
     assert told["clean-0"] == told["active-0"] == "nothing would be deleted: no dirty segment can be cleaned"
     assert compact(log_dir).status == 0
     [said] = reports(compact("--force", log_dir))
-    assert said["events"][0]["reason"].endswith("none has anything dirty besides its active segment")
+    assert said["events"][0]["reason"].endswith("none has dirty records before its active segment")
 
 
 def test_of_an_empty_log_dir_it_is_said(log_dir):
@@ -345,7 +345,7 @@ def test_why_a_log_that_is_named_is_not_compacted_and_what_to_do(log_dir):
     for _ in range(2):
         done = kafkalog(*options, "--force")
         assert done.status == 0
-        assert b"not compacted: no dirty segment may be cleaned, and offset 4 is out of reach: active segment" in done.out
+        assert b"not compacted: no dirty segment can be cleaned: the first uncleanable offset is 4: active segment" in done.out
 
 
 @pytest.mark.parametrize(("keys", "every"), [([None, "a", None, "a", "b"], False), ([None] * 5, True)])
@@ -401,7 +401,7 @@ def test_explain_names_what_is_in_the_way(log_dir):
     assert "at byte 0, offset 1" in told
     refused = compact(log_dir / "a-0")
     assert refused.status == 4
-    assert "left as it is" in refused.out.decode()
+    assert "not compacted, unchanged: " in refused.out.decode()
     assert logs(log_dir / "a-0") == before
 
 
@@ -673,7 +673,7 @@ def test_a_stale_line_beyond_the_log_does_not_hide_it(log_dir):
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 99999\n")
     [report] = reports(compact(log_dir))
     assert [event["firstOffset"] for event in report["events"] if event["action"] == "compacted"] == [0]
-    assert any("lies outside the log: all of it counts as dirty" in event["reason"] for event in report["events"])
+    assert any("lies outside the log: the whole log counts as dirty" in event["reason"] for event in report["events"])
     assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 4\n"
 
 

@@ -22,7 +22,7 @@ def test_a_start_within_a_segment_that_nothing_keeps_is_told(own_corpus, tmp_pat
     shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1/small_segments-0", tmp_path / "d/small_segments-0")
     done = kafkalog("delete-records", "--before", "25", "d/small_segments-0", cwd=tmp_path)
     assert done.status == 0
-    assert b"offset 25 lies within the first segment, and no log-start-offset-checkpoint beside the partition keeps it" in done.out
+    assert b"offset 25 is inside the first segment, and there is no log-start-offset-checkpoint beside the partition that records it" in done.out
     assert [path.name for path in (tmp_path / "d").iterdir() if path.is_file()] == [".lock"]
     (tmp_path / "d/log-start-offset-checkpoint").write_text("0\n0\n")
     done = kafkalog("delete-records", "--before", "25", "d/small_segments-0", cwd=tmp_path)

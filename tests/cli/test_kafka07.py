@@ -110,8 +110,8 @@ def test_settings_of_0_7_come_from_its_server_properties(log_of, tmp_path):
     words = ("retain", "--dry-run", "--config-file", str(tmp_path / "server.properties"))
     assert b"removed 00000000000000000000.kafka (offset 0 to 643, 643 bytes)" in kafkalog(*words, str(directory)).out
     explained = kafkalog("retain", "--explain", *words[2:], str(directory)).out
-    assert b"goes by time 7200000 ms after" in explained
-    assert b"goes by size when 700 bytes are left" in explained
+    assert b"deletable by time 7200000 ms after" in explained
+    assert b"deletable by size when 700 bytes remain without it" in explained
 
 
 @cases("append")
@@ -213,7 +213,7 @@ def test_fetch_gives_what_a_consumer_gets(name):
 
 def test_fetch_begins_where_an_entry_does():
     directory = str(OWN_LOGS / "plain-0")
-    assert "the one around it begins at 643" in kafkalog("fetch", "--offset", "650", directory).err
+    assert "the entry that contains it begins at 643" in kafkalog("fetch", "--offset", "650", directory).err
     assert kafkalog("fetch", "--offset", "650", directory).status == 2
     assert kafkalog("fetch", "--offset", "1408", directory).out == b""
     assert kafkalog("fetch", "--offset", "1409", directory).status == 2

@@ -118,7 +118,7 @@ def test_recover_of_a_log_dir_that_refuses_every_log_changes_nothing(partition, 
     aside = log(partition, 22)
     aside.unlink()
     aside.symlink_to("/of/a/disk/that/is/not/mounted")
-    refused(8, "recover", *words, partition.parent, name="is a disk not mounted?")
+    refused(8, "recover", *words, partition.parent, name="perhaps a disk is not mounted")
 
 
 def test_recover_that_refuses_one_log_and_finds_the_others_sound_leaves_the_marker(partition):

@@ -62,7 +62,7 @@ def test_text_says_what_was_cut(tmp_path):
     assert done.status == 1
     lines = done.out.decode().splitlines()
     assert any("truncated" in line and "wrong checksum" in line for line in lines)
-    assert any("removed" in line and "behind the damage" in line for line in lines)
+    assert any("removed" in line and "after the damage" in line for line in lines)
     assert lines[-1].endswith("repaired, with loss")
 
 

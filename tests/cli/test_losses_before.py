@@ -160,7 +160,7 @@ def start_at(log_dir, offset, partition="records-deleted"):
 def test_a_start_beyond_the_end_deletes_nothing_unasked(log_dir):
     partition = log_dir / "records-deleted-0"
     start_at(log_dir, 5000)
-    before = bytes_of(partition)
+    before, marker = bytes_of(partition), (log_dir / ".kafka_cleanshutdown").read_bytes()
     assert codes_of(partition) == ({"start-beyond-end"}, 4)
     report = report_of("--no-quarantine", partition, status=4)
     assert report["error"]["code"] == "start-beyond-end"
@@ -168,7 +168,7 @@ def test_a_start_beyond_the_end_deletes_nothing_unasked(log_dir):
     assert bytes_of(partition) == before
     done = kafkalog("recover", "--mark-clean", "--no-quarantine", str(log_dir))
     assert done.status == 4
-    assert not (log_dir / ".kafka_cleanshutdown").exists()
+    assert (log_dir / ".kafka_cleanshutdown").read_bytes() == marker, "nothing was changed"
     assert bytes_of(partition) == before
 
 
@@ -258,7 +258,7 @@ def test_a_clean_start_that_takes_a_log_for_empty_says_so(own_corpus, tmp_path):
         log.truncate(1198)
     before = tree(ReadOnlyFiles(), str(partition))
     [told] = [event for event in report_of("--dry-run", "--clean-start", partition, status=4)["events"] if event["action"] == "kept"]
-    assert "its offset index goes on to offset 220, behind the end of the log" in told["reason"]
+    assert "its offset index reaches offset 220, after the end of the log" in told["reason"]
     assert tree(ReadOnlyFiles(), str(partition)) == before
     report = report_of("--no-quarantine", partition, status=4)  # what the index knows and the log lacks was lost before
     assert report["logEndOffset"] == 9

@@ -334,7 +334,7 @@ def test_a_swap_that_is_not_whole_is_reported_with_what_a_start_would_lose(parti
     done = kafkalog("verify", "--format", "jsonl", str(partition))
     [finding] = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
     assert (finding["code"], finding["severity"], done.status) == ("leftover-file", "info", 0)
-    assert f"in the place of {log.name}" in finding["what"]
+    assert f"replaces {log.name}" in finding["what"]
     data = log.read_bytes()
     (partition / f"{log.name}.swap").write_bytes(data[:-10])
     found, verdicts, status = verified(partition)
@@ -343,7 +343,7 @@ def test_a_swap_that_is_not_whole_is_reported_with_what_a_start_would_lose(parti
     logs = partition.parent.parent
     assert verified(logs)[0] == {"swap-loses-records": [None]}, "the metadata log says that the topic is not compacted"
     assert verified("--config", "cleanup.policy=compact", partition)[0] == {}
-    lost = "have none of these offsets"
+    lost = "do not have these offsets"
     assert lost in kafkalog("recover", "--dry-run", str(partition)).out.decode()
     assert lost not in kafkalog("recover", "--dry-run", "--config", "cleanup.policy=compact", str(partition)).out.decode()
     (partition / f"{log.name}.swap").write_bytes(data[: 383 + 129 + 70])  # no compaction ends inside a batch
@@ -368,7 +368,7 @@ def test_verify_index_and_recover_say_the_same_of_a_swap(partition, size, policy
     assert (finding["code"], done.status) == (("swap-loses-records", 4) if is_lost else ("leftover-file", 0))
     assert bool(events) == is_lost
     for event in events:
-        assert f"offsets {event['firstOffset']} to {event['endOffset']} are only there" in finding["what"]
+        assert f"only these hold offsets {event['firstOffset']} to {event['endOffset']}, which are lost" in finding["what"]
     assert ("unless the topic is compacted" in finding["what"]) == (is_lost and not policy)
     assert recovered.status == (4 if is_lost else 1)
 
@@ -381,7 +381,7 @@ def test_zeros_after_the_last_batch_stop_a_broker_only_with_the_clean_marker(top
     marker = top / "d1/.kafka_cleanshutdown"
     marker.touch() if is_clean else marker.unlink(missing_ok=True)
     done = kafkalog("verify", str(partition))
-    assert ("it does not start" in done.err) == is_clean
+    assert ("and does not start" in done.err) == is_clean
     assert ("a broker truncates them when it starts" in done.err) != is_clean
 
 
@@ -693,7 +693,7 @@ def test_a_swap_that_lacks_a_batch_in_its_middle_loses_it(rolls, damage, policy,
     findings = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
     [finding] = [row for row in findings if row["file"].endswith(".swap")]
     assert (finding["code"], done.status) == (("swap-loses-records", 4) if is_lost else ("leftover-file", 0))
-    assert ("offsets 95 to 100 are only there" in finding["what"]) == is_lost
+    assert ("only these hold offsets 95 to 100, which are lost" in finding["what"]) == is_lost
     recovered = kafkalog("recover", "--dry-run", "--format", "jsonl", *policy, str(rolls))
     found = [event for row in map(json.loads, recovered.out.splitlines()) for event in row.get("events", [row])]
     missing = [(event["firstOffset"], event["endOffset"]) for event in found if event.get("action") == "missing"]
@@ -718,7 +718,7 @@ def test_of_an_unknown_topic_a_swap_loses_what_no_cleaner_took(rolls, tmp_path, 
     found, _, status = verified(alone)
     assert ("swap-loses-records" in found, status) == (True, 4)
     recovered = kafkalog("recover", "--dry-run", str(alone)).out.decode()
-    assert "(offset 95 to 100) - the .swap files have none of these offsets" in recovered
+    assert "(offset 95 to 100) - the .swap files do not have these offsets" in recovered
     assert recovered.count("(offset 95 to 100)") == 1
     assert kafkalog("recover", "--salvage", "--no-quarantine", str(alone)).status in (0, 1)
     assert log.read_bytes() == whole

@@ -100,7 +100,7 @@ def test_a_quarantine_is_never_inside_a_log_dir(damaged):
     for inside in ("d1/kept", "d1/u-tx-0/kept"):
         done = kafkalog("recover", "--quarantine", str(damaged / inside), str(damaged / "d1"))
         assert done.status == 2
-        assert "a directory that is not Kafka's stops a broker" in done.err
+        assert "a broker does not start with a directory that is not Kafka's" in done.err
     assert bytes_of(damaged) == before
 
 
@@ -230,7 +230,7 @@ def test_metrics_that_can_not_be_written_are_met_before_anything_is_done(damaged
     assert (done.status, done.out) == (8, b"")
     assert f"error[unwritable-file] {damaged}/{where}" in done.err
     assert what in done.err
-    assert "\n  do   --metrics-textfile FILE wants " in done.err
+    assert "\n  do   the directory of --metrics-textfile FILE must exist and be writable" in done.err
     assert bytes_of(damaged) == before
     assert not (damaged / "d1/.lock").exists()
 
@@ -372,7 +372,7 @@ def test_a_partition_is_not_marked_as_clean(log_dirs):
     before = bytes_of(log_dirs)
     done = kafkalog("recover", "--mark-clean", "--no-quarantine", str(log_dirs / "d0/u-plain-1"))
     assert (done.status, done.out) == (2, b"")
-    assert "u-plain-1: a partition; --mark-clean is said of a log dir" in done.err
+    assert "u-plain-1: a partition; --mark-clean marks a whole log dir" in done.err
     assert f"kafkalog recover --mark-clean {log_dirs / 'd0'}" in done.err
     assert bytes_of(log_dirs) == before
 
@@ -511,7 +511,7 @@ def test_a_lock_that_can_not_be_taken_has_advice(damaged):
     with without_permission(damaged / "d1", 0o555):
         done = kafkalog("recover", "--now", NOW, str(damaged / "d1"))
     assert done.status == 8
-    assert "/d1/.lock: Permission denied\n  do   run it as the user whom the log dir belongs to" in done.err
+    assert "/d1/.lock: Permission denied\n  do   run the command as the user that owns the log dir" in done.err
 
 
 def test_the_metadata_log_is_counted_with_the_others(log_dirs, monkeypatch):
@@ -532,7 +532,7 @@ def test_the_metadata_log_is_counted_with_the_others(log_dirs, monkeypatch):
 def test_a_file_of_kafka_07_among_later_ones_is_ignored(log_dirs):
     log_dir = log_dirs / "d1"
     (log_dir / "u-plain-0/00000000000000000000.kafka").write_bytes(b"of somebody")
-    remark = "explained 00000000000000000000.kafka - a file of Kafka 0.7 among those of a later log: brokers ignore it"
+    remark = "explained 00000000000000000000.kafka - a file of Kafka 0.7 among those of a later log: ignored, as by a broker"
     done = kafkalog("recover", "--now", NOW, str(log_dir))
     assert done.status <= 1, done.err
     assert done.out.decode().count(remark) == 1
@@ -550,7 +550,7 @@ def test_a_topic_id_before_the_zeros_of_a_torn_write_is_taken(log_dirs):
     path.write_bytes(before + bytes(100))
     done = kafkalog("recover", "--now", NOW, str(log_dir))
     assert done.status == 1, done.err
-    assert "stands in it, before the zeros of an unfinished write" in done.out.decode()
+    assert "before the zeros of an unfinished write" in done.out.decode()
     assert path.read_bytes() == before
     path.write_bytes(before[:-1] + bytes(100))
     done = kafkalog("recover", "--now", NOW, str(log_dir))

@@ -87,7 +87,7 @@ def test_a_running_broker_keeps_it_out(changed):
 def test_what_is_no_quarantine(tmp_path):
     done = kafkalog("restore", str(tmp_path))
     assert done.status == 8
-    assert f"error[unreadable-file] {tmp_path}: no quarantine: it holds no manifest.jsonl\n  do   " in done.err
+    assert f"error[unreadable-file] {tmp_path}: not a quarantine: it contains no manifest.jsonl\n  do   " in done.err
     assert kafkalog("restore", str(tmp_path / "nothing")).status == 8
 
 
@@ -98,13 +98,13 @@ def test_a_manifest_that_is_cut_off_is_an_error_with_a_way_out(changed):
     manifest.write_bytes(manifest.read_bytes()[:-20])
     done = kafkalog("restore", str(kept))
     assert (done.status, done.out) == (8, b"")
-    assert "lacks its last line: recover was killed, or the file is cut off; 3 changes can be undone" in done.err
+    assert "its last line is missing: recover was killed, or the file is cut off; 3 changes can be undone" in done.err
     assert f"do   kafkalog restore --salvage {kept}" in done.err
     left = tree(ReadOnlyFiles(), str(data))
     assert left == after
     done = kafkalog("restore", "--salvage", str(kept))
     assert done.status == 4, "the manifest is not whole: nobody knows what is missing"
-    assert b"3 changes undone, 4900 bytes put back: what can be undone of `recover` is undone" in done.out
+    assert b"3 changes undone, 4900 bytes put back: everything of `recover` that can be undone is undone" in done.out
     assert {name: data for name, data in tree(ReadOnlyFiles(), str(data)).items() if name != ".lock"} == before
 
 
@@ -134,5 +134,5 @@ def test_the_advice_is_a_command_and_the_words_fit(changed):
         file.write(b"x")
     done = kafkalog("restore", str(kept))
     assert done.status == 8
-    assert f"{data}/d/a: written to since recover ended: it would be lost" in done.err
+    assert f"{data}/d/a: written to after recover ended: this would be lost" in done.err
     assert f"\n  do   kafkalog restore --force {kept}    # " in done.err

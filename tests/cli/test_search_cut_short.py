@@ -36,7 +36,7 @@ def test_recover_does_not_say_that_it_knows_what_is_lost(partition, words, statu
     assert done.status == status
     action = "salvaged" if words else "truncated"
     [line] = [line for line in done.out.decode().splitlines() if line.startswith(f"  {action} ")]
-    assert "the search for what is sound was cut short at byte " in line
+    assert "the search for sound batches stopped at its work limit at byte " in line
 
 
 def test_a_search_that_comes_to_its_end_says_nothing(partition):
@@ -48,4 +48,4 @@ def test_recovery_of_a_log_of_0_7(tmp_path):
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0/00000000000000000000.kafka").write_bytes(thick(CLAIM_07))
     done = kafkalog("recover", "--now", NOW, str(tmp_path / "t-0"))
-    assert "the search for what is sound was cut short at byte " in done.out.decode()
+    assert "the search for sound batches stopped at its work limit at byte " in done.out.decode()

@@ -147,7 +147,7 @@ def test_what_comes_behind_a_cut_is_not_clean(partition, how, said, left):
     done = kafkalog(*arguments)
     assert planned.out.decode().splitlines()[:-1] == done.out.decode().splitlines()
     assert checkpoint.read_text() == f"0\n3\nother 1 700\nt 0 {left}\ngone 0 5\n", "other lines are none of our business"
-    told = f"moved (offset {said} to {left}) - cleaner-offset-checkpoint: what comes from here on is not clean"
+    told = f"moved (offset {said} to {left}) - cleaner-offset-checkpoint: the log is dirty from here on"
     assert (told in done.out.decode()) is (said != left)
 
 

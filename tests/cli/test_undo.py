@@ -154,7 +154,7 @@ def test_space_is_not_freed_by_moving_it(log_dir, tmp_path):
     before = files_of(log_dir)
     done = kafkalog("retain", "--free", "1TiB", "--quarantine", str(tmp_path / "kept"), str(log_dir))
     assert done.status == 2
-    assert "what is moved there frees nothing" in done.err
+    assert "moving files there frees no space" in done.err
     assert files_of(log_dir) == before
 
 
@@ -253,7 +253,7 @@ def test_prune_deletes_nothing_of_others(log_dir, tmp_path):
     done = kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir))
     assert done.status == 8
     assert "error[not-pruned]" in done.err
-    assert f"{kept}: not deleted, for kafkalog did not put all of it there: files/notes.txt is not a file name of a quarantine" in done.err
+    assert f"{kept}: not deleted, because it contains files that kafkalog did not write: files/notes.txt is not a file name of a quarantine" in done.err
     assert [path.exists() for path in (kept / "manifest.jsonl", lookalike, linked)] == [True] * 3
     (kept / "files" / "notes.txt").unlink()
     os.symlink(tmp_path, kept / "files" / "000001-out")
@@ -270,7 +270,7 @@ def test_a_quarantine_that_is_needed_stays(log_dir, tmp_path):
     (kept / "restored").write_bytes(b"+\n.\n" + b" " * 100)
     done = kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir))
     assert (done.status, done.out) == (0, b"0 bytes deleted\n")
-    assert "restoring was begun" in kafkalog("restore", "--list", str(log_dir)).out.decode()
+    assert "restore was started but did not finish" in kafkalog("restore", "--list", str(log_dir)).out.decode()
 
 
 def test_what_was_not_put_back_whole_stays(log_dir, tmp_path):
@@ -326,7 +326,7 @@ def test_what_could_not_be_put_back_is_told_again(log_dir, tmp_path):
     again = kafkalog("restore", str(kept))
     assert again.status == 4
     assert "put back already" not in again.out.decode()
-    assert "it is not as before `truncate`" in again.out.decode()
+    assert "the files are not as before `truncate`" in again.out.decode()
     assert json.loads(kafkalog("restore", "--format", "json", str(kept)).out.splitlines()[-1])["asBefore"] is False
 
 
@@ -387,7 +387,7 @@ def test_what_cannot_be_undone_is_asked_for(log_dir):
               if event["action"] in ("truncated", "removed") and "bytes" in event)  # fmt: skip
     said, status = at_terminal(b"n\n", *words)
     assert status == 4
-    assert f"truncate: 1 log dirs ({log_dir}), 1 partitions, bytes to go: {cut}; this cannot be undone" in said
+    assert f"truncate: 1 log dirs ({log_dir}), 1 partitions, deletes {cut} bytes; this cannot be undone" in said
     assert "Continue? [y/N]" in said
     assert files_of(log_dir) == before
     said, status = at_terminal(b"", *words, "--yes")
@@ -473,7 +473,7 @@ def test_force_does_not_vouch_for_the_beginning_of_a_file_of_which_only_the_end_
     assert (done.status, log.stat().st_size) == (4, len(before))
     assert f"differs: {log} - its first {size} bytes are not known to be as before" in out
     assert "not as before `truncate`: 1 files differ" in out
-    assert b"nothing is left that could be undone; it is not as before" in kafkalog("restore", kept).out
+    assert b"everything possible is undone, but the files are not as before" in kafkalog("restore", kept).out
 
 
 def truncated(log_dir, offset, at=0):

@@ -208,7 +208,7 @@ def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Ac
     topic_id, source = find_topic_id(files, cluster, place)
     own = _before_zeros(files, trouble.path)
     if own is not None and (topic_id is None or source != cluster.metadata_dir):
-        topic_id, source = own, "it, before the zeros of an unfinished write"
+        topic_id, source = own, "the file itself, before the zeros of an unfinished write"
     if topic_id is None:
         return None
     write_topic_id(files, trouble.path, topic_id)
