@@ -231,7 +231,7 @@ def _inside(wrapper: MessageAndOffset, budget: _Budget, depth: int) -> Iterator[
     from engine.record.codecs.codecs import InflateStatus, inflate
 
     if depth == 0:
-        yield wrapper._replace(error=Problem("over-limit", "compressed sets are nested too deeplyly"))
+        yield wrapper._replace(error=Problem("over-limit", "compressed sets are nested too deeply"))
         return
     over_limit = Problem("over-limit", f"the compressed sets of one entry hold more than {budget.limit} bytes together")
     if budget.left < 0:

@@ -465,8 +465,8 @@ class Rebuild:
             stamp.size for directory in directories for name, stamp in list_files(files, directory).items()
             if not is_log_file_name(name)
         )  # fmt: skip
-        what = (f"{names_of(log_dirs)}, {len(directories)} partitions, deletes or replaces at most {size} bytes (--dry-run shows "
-                "how much)")
+        what = (f"{names_of(log_dirs)}, {len(directories)} partitions, deletes or replaces at most {size} bytes (--dry-run "
+                "shows how much)")
         if not agreed(f"verify --rebuild: {what}{undo}"):
             raise Declined
 

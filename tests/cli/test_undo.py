@@ -419,7 +419,7 @@ def test_the_question_before_a_rebuild_says_what_and_where(log_dir):
         path.write_bytes(b"x" * 13)
     size = sum(path.stat().st_size for path in (log_dir / "t-0").iterdir() if path.suffix != ".log")
     said, status = at_terminal(b"n\n", "verify", "--rebuild", "--no-quarantine", log_dir)
-    assert f"verify --rebuild: 1 log dirs ({log_dir}), 1 partitions, deletes or replaces at most {size} (--dry-run shows how much)" in said
+    assert f"verify --rebuild: 1 log dirs ({log_dir}), 1 partitions, deletes or replaces at most {size} bytes (--dry-run shows how much)" in said
     assert status == 4
 
 

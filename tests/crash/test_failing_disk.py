@@ -236,7 +236,7 @@ def test_what_a_failed_recovery_kept_comes_back(directories, error):
         run(directories, command, number, error)
         if (directories / "work/kept/manifest.jsonl").exists():
             done = run_again(directories, "restore", "kept")
-            if done.status == 8 and "it lacks its last line" in done.err:  # then it advises this
+            if done.status == 8 and "its last line is missing" in done.err:  # then it advises this
                 done = run_again(directories, "restore", "--salvage", "kept")
             if done.status not in (0, 1):
                 wrong.append(f"call {number} {calls[number]}: restore ends with {done.status}: {done.err}")

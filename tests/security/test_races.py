@@ -116,7 +116,7 @@ def test_remove_tree_has_an_end(tmp_path):
     for _ in range(200):
         deep /= "d"
     deep.mkdir(parents=True)
-    with pytest.raises(UnwritableFile, match="directories within one another"):
+    with pytest.raises(UnwritableFile, match="nested directories"):
         remove_tree(Files(), str(tmp_path / "tree"))
 
 

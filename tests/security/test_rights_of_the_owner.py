@@ -232,7 +232,7 @@ def test_a_user_whom_a_namespace_does_not_map(log_dir):
         lacking("user namespaces")
     done = subprocess.run(unshared, capture_output=True, text=True, check=False)
     assert done.returncode == 8
-    assert "this user namespace (a container, unshare) maps no such user" in done.stderr
+    assert "this user namespace (a container, unshare) does not map that user" in done.stderr
     assert "sudo" not in done.stderr
 
 

@@ -127,7 +127,7 @@ def test_damage_leaves_its_partition_unchanged_and_the_others_are_compacted(spar
     options = CompactionOptions(force=True, dedupe_buffer_size=1 << 20)
     rows = compact(spark, str(job), config=CONFIG, options=options, now=NOW, clean_start=True).collect()
     assert state(job) == state(command)
-    assert any("left as it is" in row.reason and "checksum" in row.reason for row in rows if row.directory.endswith("t-1"))
+    assert any("not compacted, unchanged: " in row.reason and "checksum" in row.reason for row in rows if row.directory.endswith("t-1"))
     assert [row.action for row in rows if row.directory.endswith("t-0")] == ["compacted"]
 
 

@@ -49,7 +49,7 @@ def root(tmp_path, monkeypatch):
 
 
 def test_who_changes_the_log_dir_refuses(root):
-    with pytest.raises(HalfCommitted, match="did not come to the end") as refused, locked(FILES, [root]):
+    with pytest.raises(HalfCommitted, match="did not finish its commit") as refused, locked(FILES, [root]):
         pytest.fail("it was given the lock")
     assert refused.value.do.startswith(f"kafkalog restore {root}")
     for words in (["roll", f"{root}/t-0"], ["recover", root], ["retain", root], ["compact", root]):
@@ -64,7 +64,7 @@ def test_who_reads_it_is_told(root, caplog):
     assert "half-committed" in {finding.code for finding in discover(FILES, root).findings}
     with caplog.at_level(logging.WARNING, logger="kafkalog"):
         assert len(find_places([root])) == 3
-    assert "did not come to the end" in caplog.text
+    assert "did not finish its commit" in caplog.text
     said = kafkalog("verify", root)
     assert said.status == 4
     assert b"half-committed" in said.out + said.err.encode()

@@ -71,7 +71,7 @@ def test_a_task_that_goes_on_and_on_is_named_with_what_to_do(torn, monkeypatch):
     (torn / MARKER).write_bytes(b"{}")
     with lock_held(torn / ".kafkalog-task-a-0"), pytest.raises(LogDirError) as caught:
         run_on(torn)
-    assert f"kafkalog: {torn}/a-0: an attempt that Spark gave up is still at work there. Start no broker" in str(caught.value)
+    assert f"kafkalog: {torn}/a-0: a task attempt that Spark gave up is still running there. Do not start a broker" in str(caught.value)
     assert not (torn / MARKER).exists()
     run_on(torn)
     assert ours(torn) == []
@@ -86,7 +86,7 @@ def test_what_failed_before_is_told_and_not_that_a_task_goes_on(torn, monkeypatc
 
     with lock_held(torn / ".kafkalog-task-a-0"), caplog.at_level(logging.WARNING), pytest.raises(ValueError, match="that fails"):
         fail()
-    assert f"{torn}/a-0: an attempt that Spark gave up is still at work" in caplog.text
+    assert f"{torn}/a-0: a task attempt that Spark gave up is still running" in caplog.text
     assert ours(torn) == [".kafkalog-task-a-0"]
 
 

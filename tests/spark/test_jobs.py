@@ -261,8 +261,8 @@ def test_export_keeps_every_column(spark, own_corpus, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "what"), [
     (("verify", "/no/such/dir"), "/no/such/dir"),
-    (("stats", "--topic", "nothing", "{}"), "not there: nothing"),
-    (("recover", "--topic", "nothing", "{}"), "not there: nothing"), (("compact", "--topic", "nothing", "{}"), "not there: nothing"),
+    (("stats", "--topic", "nothing", "{}"), "does not exist: nothing"),
+    (("recover", "--topic", "nothing", "{}"), "does not exist: nothing"), (("compact", "--topic", "nothing", "{}"), "does not exist: nothing"),
 ])  # fmt: skip
 def test_one_line_for_what_is_wrong(spark, own_corpus, arguments, what):
     top = own_corpus / "kafka-4.3.1/logs/clean"
@@ -297,9 +297,9 @@ def test_a_size_that_is_none_is_wrong_usage_before_spark_starts(size, tmp_path):
 
 
 @pytest.mark.parametrize(("job", "option", "what"), [
-    ("compact", ("--salvage",), "compact takes no --salvage"),
-    ("verify", ("--on-corruption", "skip"), "verify takes no --on-corruption"), ("recover", ("--force",), "which is of compact"),
-    ("stats", ("--to", "x"), "stats takes no --to"), ("verify", ("--by", "key"), "verify takes no --by, which is of stats"),
+    ("compact", ("--salvage",), "compact has no option --salvage; it belongs to recover"),
+    ("verify", ("--on-corruption", "skip"), "verify has no option --on-corruption"), ("recover", ("--force",), "recover has no option --force; it belongs to compact"),
+    ("stats", ("--to", "x"), "stats has no option --to"), ("verify", ("--by", "key"), "verify has no option --by; it belongs to stats"),
 ])  # fmt: skip
 def test_no_job_passes_over_an_option_in_silence(job, option, what, tmp_path):
     done = kafkalog("spark", job, *option, str(tmp_path))
@@ -359,7 +359,7 @@ def test_json_has_both_names_as_elsewhere(form, tmp_path, monkeypatch):
 def test_a_topic_that_is_nowhere_is_not_found_sound(spark, own_corpus, tmp_path):
     source = next(own_corpus.glob("kafka-4.3.1/logs/clean/*/codec.none-0"))
     status, out, err = command("verify", "--topic", "nowhere", source)
-    assert (status, out, "not there: nowhere" in err) == (8, "", True)
+    assert (status, out, "does not exist: nowhere" in err) == (8, "", True)
     assert command("export", "--to", tmp_path / "lake", source)[0] == 0
     status, out, err = command("import", "--topic", "nowhere", "--to", tmp_path / "back", tmp_path / "lake")
     assert (status, out, "no topic nowhere" in err) == (8, "", True)
@@ -371,7 +371,7 @@ def test_a_whole_broker_comes_back_but_for_the_metadata_log(spark, own_corpus, t
         shutil.copytree(next(own_corpus.glob(f"kafka-4.3.1/logs/clean/*/{name}")), tmp_path / "logs" / name)
     assert command("export", "--to", tmp_path / "lake", tmp_path / "logs")[0] == 0
     status, out, err = command("import", "--to", tmp_path / "back", tmp_path / "lake")
-    assert (status, out, err.splitlines()[0]) == (0, "", "left out: __cluster_metadata, which only controllers write")
+    assert (status, out, err.splitlines()[0]) == (0, "", "not written: __cluster_metadata, which only controllers write")
     assert [path.name for path in (tmp_path / "back").iterdir() if path.is_dir() and path.name[0] != "."] == ["multi-1"]
     status, out, err = command("import", "--topic", "__cluster_metadata", "--to", tmp_path / "asked", tmp_path / "lake")
     assert (status, out, "only controllers write it" in err) == (8, "", True)
@@ -379,7 +379,7 @@ def test_a_whole_broker_comes_back_but_for_the_metadata_log(spark, own_corpus, t
 
 def test_what_is_no_table_is_not_brought_back(spark, own_corpus, tmp_path):
     logs = shutil.copytree(next(own_corpus.glob("kafka-4.3.1/logs/clean/*/codec.none-0")), tmp_path / "logs/codec.none-0").parent
-    said = f"error[job-failed] {logs}: no table of parquet lies there, as `export` writes them\n"
+    said = f"error[job-failed] {logs}: it contains no parquet table written by `export`\n"
     assert command("import", "--to", tmp_path / "back", logs) == (8, "", said)
 
 
@@ -401,7 +401,7 @@ def test_export_and_back(spark, own_corpus, tmp_path):
     codecs = spark.read.format("kafkalog").option("level", "batches").load(str(back)).select("codec").distinct().collect()
     assert [row.codec for row in codecs] == ["lz4"]
     status, _, err = command("import", "--to", back, tmp_path / "lake")
-    assert (status, "something is there" in err) == (8, True)
+    assert (status, "already exists" in err) == (8, True)
     assert command("import", "--to", back, "--mode", "overwrite", "--topic", "edge", tmp_path / "lake")[0] == 0
     assert rows(back) == rows(tmp_path / "logs")
     status, _, err = command("import", "--to", back, "--table", "delta", tmp_path / "lake")

@@ -56,7 +56,7 @@ def splits(path, bounds=None, **options):
     ({"endingOffsets": "earliest"}, "ending offset can't be earliest"),
     ({"startingOffsets": "soon"}, "got soon"),
     ({"startingOffsets": '{"bulk":{"0":0,"1":0}}'}, "you must specify all TopicPartitions"),
-    ({"startingOffsets": '{"bulk":{"0":99999999}}'}, "are asked for and [0,"),
+    ({"startingOffsets": '{"bulk":{"0":99999999}}'}, "are requested, but the log has [0,"),
     ({"startingOffsets": "{}"}, "you must specify all TopicPartitions"), ({"endingOffsets": '{"bulk":{}}'}, "Specified: {} Assigned: {bulk-0}"),
     ({"startingOffsetsByTimestamp": "{}"}, "you must specify all topics"), ({"endingOffsetsByTimestamp": "{}"}, "you must specify all topics"),
     ({"startingOffsets": '{"bulk":{"0":9223372036854775808}}'}, "startingOffsets: Expected e.g."),
@@ -65,8 +65,8 @@ def splits(path, bounds=None, **options):
     ({"endingTimestamp": "9223372036854775808"}, "Expected a single long value"),
     ({"subscribe": "a", "assign": '{"a":[0]}'}, "Only one of the following options"),
     ({"subscribe": " ,"}, "No topics to subscribe to"),
-    ({"subscribe": "nothing"}, "not there: nothing"),
-    ({"subscribePattern": "("}, "is no pattern"), ({"subscribePattern": "[a-z&&[^b]]ulk"}, "is not a pattern: Possible set intersection"),
+    ({"subscribe": "nothing"}, "does not exist: nothing"),
+    ({"subscribePattern": "("}, "is not a pattern"), ({"subscribePattern": "[a-z&&[^b]]ulk"}, "is not a pattern: Possible set intersection"),
     ({"subscribePattern": " "}, "Pattern to subscribe is empty"),
     ({"startingOffsets": '{"bulk":{"0":9}}', "endingOffsets": '{"bulk":{"0":8}}'}, "start offset 9 is greater than the end offset 8"),
     ({"startingOffsetsByTimestamp": '{"bulk":{"0":9}}', "endingOffsetsByTimestamp": '{"bulk":{"0":8}}'}, "start timestamp 9 is"),
@@ -75,14 +75,14 @@ def splits(path, bounds=None, **options):
     ({"level": "bits"}, "level is 'bits'"),
     ({"columns": "offzet"}, "no column 'offzet'"),
     ({"columns": "key, value,KEY"}, "columns names 'key' 2 times"),
-    ({"splitBytes": "-1"}, "no positive number"),
+    ({"splitBytes": "-1"}, "expected a positive number"),
     ({"minOffsetsPerTrigger": "few"}, "minOffsetsPerTrigger is 'few', expected a positive number"),
     ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon', expected a time such as 15m"),
     ({"minPartitions": str(2**63)}, "which is more than 9223372036854775807"),
     ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition is '0', expected a positive number"),
     ({"maxRecordsPerPartition": "9", "level": "batches"}, "level is 'batches': maxRecordsPerPartition is of records"),
     ({"paths": "/a,/b"}, "paths is '/a,/b', expected a JSON list of paths"),
-    ({"paths": "[7]"}, "which is no list of paths in JSON"),
+    ({"paths": "[7]"}, "expected a JSON list of paths"),
     ({"kafka.auto.offset.reset": "earliest"}, "'auto.offset.reset' is not supported"),
     ({"ofset": "1"}, "unknown option 'ofset'"),
 ])  # fmt: skip
@@ -114,7 +114,7 @@ def test_a_pattern_names_topics_as_sparks_kafka_source_understands_it(bulk):
 
 @pytest.mark.parametrize("level", ["segments", "indexes", "findings"])
 def test_what_is_named_must_be_there_at_every_level(bulk, level):
-    with pytest.raises(OptionError, match="not there: bilk"):
+    with pytest.raises(OptionError, match="does not exist: bilk"):
         plan_level(read_options({"path": str(bulk), "level": level, "subscribe": "bulk,bilk"}), Bounds())
     lenient = read_options({"path": str(bulk), "level": level, "subscribe": "bulk,bilk", "failOnDataLoss": "false"})
     assert [piece.topic for split in plan_level(lenient, Bounds()) for piece in split] == ["bulk"]
@@ -279,7 +279,7 @@ def test_damage_before_the_first_record_of_a_segment_is_a_matter_of_on_corruptio
     last = base + int.from_bytes(data[23:27], "big")
     data[8:12] = size  # of the first batch
     log.write_bytes(data)
-    with pytest.raises(ValueError, match=f"kafkalog: {log}.*set onCorruption to skip or report to go on"):
+    with pytest.raises(ValueError, match=f"kafkalog: {log}.*set onCorruption to skip or report to continue without the damaged part"):
         rows("fail")
     assert rows("skip") == rows("report") == [one for one in whole if not base <= one <= last]
 

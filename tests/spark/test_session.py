@@ -180,7 +180,7 @@ def test_an_interrupt_while_java_starts(begin):
 
 
 @pytest.mark.parametrize(("status", "said"), [
-    (53, "no Spark session: it can write in none of its directories for scratch files"), (None, "no Spark session: Connection refused"),
+    (53, "no Spark session: none of its scratch directories is writable"), (None, "no Spark session: Connection refused"),
 ])  # fmt: skip
 def test_java_that_ends_at_once_says_why_by_its_status(status, said, monkeypatch):
     """Spark leaves without a word where it can write in no `spark.local.dir`."""

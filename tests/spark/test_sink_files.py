@@ -312,7 +312,7 @@ def test_a_log_that_is_damaged_stays_as_it_is(root):
 
 @pytest.mark.parametrize(("cut", "error", "words"), [
     (5, LogDamaged, "offsets 1 to 1 were lost before"),  # the recovery point says that they were there
-    (-300, NotAppended, r"/t-0/0{20}\.log: at byte \d+: no whole batch follows; appends would land"),
+    (-300, NotAppended, r"/t-0/0{20}\.log: at byte \d+: no whole batch follows, and appends would land"),
 ])  # fmt: skip
 def test_nothing_is_appended_behind_a_torn_end(root, cut, error, words):
     """After a clean stop Kafka reads no log: rows went behind the rest of a batch, where no consumer finds them."""
@@ -514,7 +514,7 @@ def test_a_stream_that_has_no_name_writes_nothing_that_could_be_anothers(root):
     assert FILES.list(root) == [".lock"]
     written = writer.write(iter([values("a")]))
     assert (len(written.pieces), written.query) == (1, None)
-    with pytest.raises(LogDirError, match="batch 0 is not written: no task was told which stream it works for"):
+    with pytest.raises(LogDirError, match="batch 0 is not written: no task knows the id of its stream"):
         writer.publish([written], overwrite=False, batch=0)
     named = Written(written.pieces, "q")
     for _ in range(2):
@@ -533,9 +533,9 @@ def test_a_stream_that_has_no_name_writes_nothing_that_could_be_anothers(root):
     ({"path": "/x", "numPartitions": "0"}, "numPartitions is '0', expected a positive number"),
     ({"path": "/x", "numPartitions": "2147483648"}, "numPartitions is '2147483648', which is more than 2147483647"),
     ({"path": "/x", "kafka.batch.size": "2147483648"}, "which is more than 2147483647"),
-    ({"path": "/x", "kafka.compression.type": "brotli"}, "which is none of none, gzip, snappy, lz4, zstd"),
-    ({"path": "/x", "kafka.compression.type": "gzip", "kafka.compression.gzip.level": "12"}, "no number from 1 to 9"),
-    ({"path": "/x", "kafka.compression.zstd.level": "high"}, "kafka.compression.zstd.level is 'high', which is no number"),
+    ({"path": "/x", "kafka.compression.type": "brotli"}, "expected one of none, gzip, snappy, lz4, zstd"),
+    ({"path": "/x", "kafka.compression.type": "gzip", "kafka.compression.gzip.level": "12"}, "expected a number from 1 to 9"),
+    ({"path": "/x", "kafka.compression.zstd.level": "high"}, "kafka.compression.zstd.level is 'high', expected a number from -131072 to 22"),
     ({"path": "/x", "topic.segment.bytes": "one"}, "Invalid value one for configuration segment.bytes"),
     ({"path": "/x", "topic.segment.bites": "1"}, "Unknown topic config name: segment.bites"),
     ({"path": "/x", "kafka.value.serializer": "s"}, "'value.serializer' is not supported"),

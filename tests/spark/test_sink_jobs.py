@@ -121,7 +121,7 @@ def test_what_is_kept_comes_back(content, tmp_path):
 
 @pytest.mark.parametrize(("change", "said"), [
     ({"version": 2}, "version 2, and version 1 is known here"), ({"version": None}, "version null"),
-    ({"more": 1}, "more: unknown or missing fields"), ({"ends": ...}, "ends: fields that"),
+    ({"more": 1}, "more: unknown or missing fields"), ({"ends": ...}, "ends: unknown or missing fields"),
     ({"ends": {"t-0": "3"}}, "ends is not what"), ({"new": "t-0"}, "new is not what"), ({"ends": {"t-0": True}}, "ends is not"),
     ({"own": {"x": 1}}, "own is not what"),
 ])  # fmt: skip
@@ -214,7 +214,7 @@ def test_an_undoing_that_fails_hides_no_first_error_and_is_made_up_for_by_the_ne
         patch.setattr(jobs, "roll_back", fail)
         half_done(ValueError("the log is odd"))
     assert isinstance(caught.value.__cause__, ValueError)
-    assert re.fullmatch(f"{root}: the log is odd; it could not be undone: no room; the next job .* undoes it first: .*", str(caught.value))
+    assert re.fullmatch(f"{root}: the log is odd; it could not be undone: no room; the next job .* undoes it first; .*", str(caught.value))
     assert len(read(FILES, root)) == 3
     with jobs.holding(FILES, root):
         jobs.clear_leftovers(FILES, root, NOW)

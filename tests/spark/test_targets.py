@@ -28,19 +28,19 @@ def refused(to, mode, *sources):
 def test_logs_are_not_overwritten(broker, tmp_path):
     (tmp_path / "link").symlink_to(broker.parent)
     for to in (broker, broker.parent, broker / "codec.none-0", f"{broker}/", f"file://{broker}", tmp_path / "link"):
-        assert "which overwriting would remove" in refused(to, "overwrite")
+        assert "which overwriting would delete" in refused(to, "overwrite")
     check_target(str(tmp_path / "top"), "overwrite", ["/"])  # too deep to be looked for, and not named
     for source in (broker, tmp_path / "link", tmp_path / "top/*/some", broker / "codec.none-0"):
-        assert "lies there, which overwriting would remove" in refused(tmp_path / "top", "overwrite", source)
+        assert "is in it, and overwriting would delete it" in refused(tmp_path / "top", "overwrite", source)
     assert "a file; name the directory" in refused(broker / "codec.none-0/00000000000000000000.log", "overwrite")
 
 
 def test_nothing_is_put_into_a_log_dir(broker, tmp_path):
     for to in (broker, broker / "codec.none-0"):
-        assert "logs lie there" in refused(to, "append")
+        assert "it contains logs" in refused(to, "append")
     for mode in ("error", "append", "overwrite"):
-        assert "a directory of a broker's" in refused(broker / "lake", mode)
-        assert "a directory of a broker's" in refused(broker / "codec.none-0/lake", mode)
+        assert "a log dir of a broker" in refused(broker / "lake", mode)
+        assert "a log dir of a broker" in refused(broker / "codec.none-0/lake", mode)
 
 
 def test_other_places_are_free(broker, tmp_path):
@@ -63,6 +63,6 @@ def test_export_keeps_what_it_reads(spark, broker):
 
     before = sorted(path.name for path in broker.rglob("*"))
     for to in (broker, broker.parent.parent):
-        with pytest.raises(OptionError, match="overwriting would remove"):
+        with pytest.raises(OptionError, match="overwriting would delete"):
             export(spark, str(broker), to=str(to), mode="overwrite")
     assert sorted(path.name for path in broker.rglob("*")) == before
