@@ -160,7 +160,7 @@ def test_without_its_transaction_index_a_log_is_left_as_it_is(log_dir):
     done = compact("--force", partition)
     assert done.status == 4
     [report] = reports(done)
-    assert "offset 2: this marker aborts a transaction that is missing in the transaction index" in str(report["events"])
+    assert "offset 2: this marker aborts a transaction that is missing from the transaction index" in str(report["events"])
     assert f"kafkalog verify --rebuild {partition}" in str(report["events"])
     assert "a round would fail" in compact("--explain", partition).out.decode()
     assert logs(partition) == before

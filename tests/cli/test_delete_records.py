@@ -26,7 +26,7 @@ def test_a_start_within_a_segment_that_nothing_keeps_is_told(own_corpus, tmp_pat
     assert [path.name for path in (tmp_path / "d").iterdir() if path.is_file()] == [".lock"]
     (tmp_path / "d/log-start-offset-checkpoint").write_text("0\n0\n")
     done = kafkalog("delete-records", "--before", "25", "d/small_segments-0", cwd=tmp_path)
-    assert b"lies within" not in done.out
+    assert b"is inside the first segment" not in done.out
     assert sorted(path.name for path in (tmp_path / "d").iterdir() if path.is_file()) == [".lock", "log-start-offset-checkpoint"]
     assert (tmp_path / "d/log-start-offset-checkpoint").read_text() == "0\n1\nsmall_segments 0 25\n"
     assert b"offsets 25 to 89" in kafkalog("roll", "--dry-run", "d/small_segments-0", cwd=tmp_path).out

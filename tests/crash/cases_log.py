@@ -430,6 +430,34 @@ def quarantine_case(case_name, top, damaged=damaged_middle):
     return Case(case_name, disk, work, check)
 
 
+def quarantine_dropped_case():
+    """What was removed came back, so the quarantine goes: wherever that stops, what it is left with undoes nothing."""
+    disk = aged(damaged_middle()[0], "/q")
+    path = "/" + name(33)
+
+    def work(files, _acknowledge):
+        kept = QuarantiningFiles(files, "/q/kept", command="recover", now=NOW, log_dirs=("/d",))
+        data = kept.read(path, 1 << 20)
+        modified = kept.info(path).modified_ns
+        kept.remove(path)
+        with kept.open_writable(path, create=True) as file:
+            file.write_at(0, data)
+            file.sync()
+        kept.sync_directory("/" + TOPIC)
+        kept.set_modified(path, modified)
+        kept.finish()
+
+    def check(after, _acknowledged, _done):
+        files = CrashFiles(after)
+        try:
+            restore(files, "/q/kept", salvage=True)
+        except (QuarantineDamaged, UnreadableFile):
+            assert not files.exists("/q/kept/files") or files.list("/q/kept/files") == []
+        assert partition(files.disk()) == partition(disk)
+
+    return Case("quarantine-dropped", disk, work, check)
+
+
 def restore_case(case_name, top, disk=None, change=None):
     """Putting back what a command changed: after a stop the next run goes on, and ends with the bytes of before."""
     disk = aged(damaged_middle()[0] if disk is None else disk, top)
@@ -596,6 +624,7 @@ CASES_LOG = [
     quarantine_case("quarantine", "/q"),
     quarantine_case("quarantine-far", "/far"),
     quarantine_case("quarantine-snapshot", "/q", other_snapshot),
+    quarantine_dropped_case(),
     restore_case("restore", "/q"),
     restore_case("restore-far", "/far"),
     restore_everything_case(),

@@ -50,6 +50,7 @@ NOTICES = {
     "engine/log/quarantine/manifest.py:__init__:0": "quarantine",
     "engine/log/quarantine/manifest.py:append:0": "quarantine",
     "engine/log/quarantine/manifest.py:close:0": "quarantine",
+    "engine/log/quarantine/manifest.py:forget:0": "quarantine-dropped",
     "engine/log/quarantine/restore.py:_move:0": "restore",
     "engine/log/quarantine/restore.py:_put:0": "restore-everything",
     "engine/log/quarantine/restore.py:_undo:0": "restore-everything",

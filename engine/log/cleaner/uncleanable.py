@@ -28,7 +28,7 @@ class Uncleanable(KafkalogError):
 
 def untold_abort(path: str, position: int, offset: int) -> Uncleanable:
     """The marker at `position` aborts a transaction that no transaction index knows, so that its records would count."""
-    what = ("this marker aborts a transaction that is missing in the transaction index: its records would be kept as the "
+    what = ("this marker aborts a transaction that is missing from the transaction index: its records would be kept as the "
             "latest of their keys, and the committed records would be deleted")
     do = f"kafkalog verify --rebuild {argument(parent_of(path))}    # rebuilds the transaction index"
     return Uncleanable(Finding("txnindex-incomplete", Where(path, position, offset), what), do)

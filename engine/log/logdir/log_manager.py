@@ -76,7 +76,7 @@ class MetadataLogRefused(KafkalogError):
 def refuse_metadata_log(path: str, topic: str) -> None:
     """Raise MetadataLogRefused if the partition directory at `path` is that of the cluster's metadata."""
     if topic == METADATA_TOPIC:
-        what = f"{path}: the cluster's metadata log: after a change a broker may not start, or forget partitions"
+        what = f"{path}: the cluster's metadata log: after a change a broker may fail to start, or forget partitions"
         raise MetadataLogRefused(what, do="only controllers change it; `kafkalog recover` repairs it", path=path)
 
 

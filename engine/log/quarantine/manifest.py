@@ -167,7 +167,6 @@ class ManifestWriter:
             self._file.sync()
             with suppress(UnwritableFile):  # on a full disk the manifest stays without its last line, and without entries
                 self._line({"left": {}, "sha256": self._written.hexdigest()})
-                self._file.sync()
         finally:
             self._file.close()
 
