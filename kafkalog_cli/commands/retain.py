@@ -133,7 +133,7 @@ def _refuse_quarantine_there(manager: LogManager, quarantine: str) -> None:
         around = parent_of(files.absolute(quarantine.rstrip("/")))
         if files.exists(around) and files.space(around).disk == files.space(log_dir.path).disk:
             what = f"{quarantine}: on the file system of {log_dir.path}: moving files there frees no space"
-            raise UsageError(what, do="choose another file system with --quarantine DIR, or remove it")
+            raise UsageError(what, do="choose another file system with --quarantine DIR, or omit this option")
 
 
 def _purge(manager: LogManager, errors: list[KafkalogError]) -> Iterator[Report]:
@@ -177,8 +177,8 @@ class _Disk:
             return None
         report = Report(self._log_dirs[0].path, "retain")
         why = "--keep-deleted keeps what is deleted" if self._opening.keep_deleted else _WHY_NOT_MORE
-        text = (f"{self._wanted} free bytes were requested: {self._free} are free, and at most {possible} can be; {why}. "
-                "Nothing was deleted; --as-much-as-possible deletes as much as allowed")
+        text = (f"{self._wanted} free bytes were requested: {self._free} are free, and at most {possible} more can "
+                f"be freed; {why}. Nothing was deleted; --as-much-as-possible deletes as much as allowed")
         report.add(Action.REFUSED, "", text, severity=Severity.ERROR)
         return report
 

@@ -368,7 +368,7 @@ def test_verify_index_and_recover_say_the_same_of_a_swap(partition, size, policy
     assert (finding["code"], done.status) == (("swap-loses-records", 4) if is_lost else ("leftover-file", 0))
     assert bool(events) == is_lost
     for event in events:
-        assert f"only these hold offsets {event['firstOffset']} to {event['endOffset']}, which are lost" in finding["what"]
+        assert f"only the replaced segments hold offsets {event['firstOffset']} to {event['endOffset']}, which are lost" in finding["what"]
     assert ("unless the topic is compacted" in finding["what"]) == (is_lost and not policy)
     assert recovered.status == (4 if is_lost else 1)
 
@@ -693,7 +693,7 @@ def test_a_swap_that_lacks_a_batch_in_its_middle_loses_it(rolls, damage, policy,
     findings = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
     [finding] = [row for row in findings if row["file"].endswith(".swap")]
     assert (finding["code"], done.status) == (("swap-loses-records", 4) if is_lost else ("leftover-file", 0))
-    assert ("only these hold offsets 95 to 100, which are lost" in finding["what"]) == is_lost
+    assert ("only the replaced segments hold offsets 95 to 100, which are lost" in finding["what"]) == is_lost
     recovered = kafkalog("recover", "--dry-run", "--format", "jsonl", *policy, str(rolls))
     found = [event for row in map(json.loads, recovered.out.splitlines()) for event in row.get("events", [row])]
     missing = [(event["firstOffset"], event["endOffset"]) for event in found if event.get("action") == "missing"]

@@ -550,7 +550,7 @@ def test_a_topic_id_before_the_zeros_of_a_torn_write_is_taken(log_dirs):
     path.write_bytes(before + bytes(100))
     done = kafkalog("recover", "--now", NOW, str(log_dir))
     assert done.status == 1, done.err
-    assert "before the zeros of an unfinished write" in done.out.decode()
+    assert " is in the file itself, before the zeros of an unfinished write" in done.out.decode()
     assert path.read_bytes() == before
     path.write_bytes(before[:-1] + bytes(100))
     done = kafkalog("recover", "--now", NOW, str(log_dir))

@@ -134,7 +134,7 @@ def test_what_is_promised_becomes_free(log_dir, disk):
     disk()
     words = ("retain", "--clean-start", "--now", str(NOW), "--free")
     refused = kafkalog(*words, str(1 << 40), str(log_dir)).out.decode()
-    possible = int(refused.split(" can be;")[0].rpartition(" ")[2])
+    possible = int(refused.split(" more can be freed;")[0].rpartition(" ")[2])
     assert kafkalog(*words, str(ROOM + possible + 1), str(log_dir)).status == 4
     assert held(log_dir) == before
     done = kafkalog(*words, str(ROOM + possible), str(log_dir))

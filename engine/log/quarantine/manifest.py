@@ -165,8 +165,7 @@ class ManifestWriter:
         try:
             self._file.truncate(self._position)
             self._file.sync()
-            with suppress(UnwritableFile):  # on a full disk the manifest stays without its last line, and without entries
-                self._line({"left": {}, "sha256": self._written.hexdigest()})
+            self._line({"left": {}, "sha256": self._written.hexdigest()})
         finally:
             self._file.close()
 

@@ -55,7 +55,7 @@ def _report_swaps(directory: str, plan: Replacement, policy: Policy, report: Rep
         ranges = ", ".join(f"{first} to {end}" for first, end in lost[:_MOST_RANGES])
         more = f" and {len(lost) - _MOST_RANGES} more ranges" if len(lost) > _MOST_RANGES else ""
         unknown = ", unless the topic is compacted" if policy().compacted is None else ""
-        gone = f"; only these hold offsets {ranges}{more}, which are lost{unknown}"
+        gone = f"; only the replaced segments hold offsets {ranges}{more}, which are lost{unknown}"
     else:
         gone = ""
     for swap in plan.swaps:
