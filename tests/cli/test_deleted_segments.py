@@ -104,8 +104,8 @@ def test_what_is_left_of_a_deletion_is_no_loss(rolls, case, words):
     done = run("recover", "--no-quarantine", *words, rolls)
     gap_is_known = case in ("below the start", "compacted")  # what was read shows it, whatever stood there
     assert "missing" not in done.out.decode() or gap_is_known, done
-    assert "had these offsets" not in done.out.decode()
-    assert "is the segment again" not in done.out.decode()
+    assert "has these offsets" not in done.out.decode()
+    assert "restored as the segment" not in done.out.decode()
     assert not list(rolls.glob("*.deleted"))
 
 

@@ -28,14 +28,14 @@ def log_dirs():
 LOG_DIRS = log_dirs()
 
 
-@pytest.mark.parametrize("how", [(), ("--salvage",), ("--clean-start",)], ids=["cut", "salvage", "clean-start"])
+@pytest.mark.parametrize("how", [(), ("--salvage",)], ids=["cut", "salvage"])
 @pytest.mark.parametrize("path", LOG_DIRS)
 def test_a_second_recover_changes_nothing_and_cuts_nothing(path, how, tmp_path):
     log_dir = tmp_path / "data"
     shutil.copytree(corpus_directory() / path, log_dir)
     words = ("recover", "--now", NOW, "--format", "json", "--accept-metadata-loss", *how, str(log_dir))
     first = kafkalog(*words)
-    if "--salvage" in how and "0.7" in path:  # damage cannot be taken out of a log of byte offsets
+    if how and "0.7" in path:  # damage cannot be taken out of a log of byte offsets
         assert first.status == 2
         return
     assert first.status in (0, 1, 4), first.err

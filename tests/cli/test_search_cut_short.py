@@ -41,7 +41,7 @@ def test_recover_does_not_say_that_it_knows_what_is_lost(partition, words, statu
 
 def test_a_search_that_comes_to_its_end_says_nothing(partition):
     (partition / "00000000000000000000.log").write_bytes(SOUND + b"\xff" * 100)
-    assert b"cut short" not in kafkalog("recover", "--now", NOW, str(partition)).out
+    assert b"stopped at its work limit" not in kafkalog("recover", "--now", NOW, str(partition)).out
 
 
 def test_recovery_of_a_log_of_0_7(tmp_path):

@@ -325,7 +325,7 @@ def test_what_could_not_be_put_back_is_told_again(log_dir, tmp_path):
     assert first.status == 4
     again = kafkalog("restore", str(kept))
     assert again.status == 4
-    assert "put back already" not in again.out.decode()
+    assert "already been restored" not in again.out.decode()
     assert "the files are not as before `truncate`" in again.out.decode()
     assert json.loads(kafkalog("restore", "--format", "json", str(kept)).out.splitlines()[-1])["asBefore"] is False
 

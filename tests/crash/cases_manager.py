@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from engine.checkpoint.offsets import decode_offset_checkpoint
-from engine.discovery.names import producer_snapshot_file_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.log_dirs import find_log_dirs, locked
 from engine.log.logdir.log_manager import LogManager, purge_deleted_directories
@@ -159,24 +158,6 @@ def recover_partition_case():
     return Case("log-dir-recover-partition", disk, work, check)
 
 
-def clean_start_case():
-    """The newest producer snapshot is not that of the log end: until the new one is there, the old one is."""
-    disk = log_dir(closed(segments()), clean=False)
-    newest, old = (f"{TOPIC}/{producer_snapshot_file_name(offset)}" for offset in (END, END - 3))
-    contents = {old if path == newest else path: data for path, data in disk.contents.items()}
-    disk = disk._replace(contents=contents, unsynced=frozenset())
-    assert old in contents
-
-    def work(files, _acknowledge):
-        managed(files, lambda manager, errors: recover(manager, RecoverOptions(clean_start=True), errors))
-
-    def check(after, _acknowledged, done):
-        assert {old, newest} & after.contents.keys()
-        assert not done or old not in after.contents
-
-    return Case("log-dir-clean-start", disk, work, check)
-
-
 def salvage_below_case():
     """Damage below the recovery point: a broker that starts meanwhile reads the segment with the indexes that are there."""
     damaged, good = damaged_middle(0)  # so that nothing stays where it was
@@ -323,7 +304,6 @@ CASES_MANAGER = [
     recover_case("log-dir-mend", extra={POINTS: b"garbage", f"{TOPIC}/leader-epoch-checkpoint": b"garbage"}),
     recover_case("log-dir-salvage", salvage=True),
     recover_partition_case(),
-    clean_start_case(),
     salvage_below_case(),
     salvage_renamed_case(),
     salvage_moved_case(),

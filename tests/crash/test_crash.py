@@ -38,7 +38,6 @@ NOTICES = {
     "engine/log/operations/mending.py:_remove:0": "log-dir-mend-metadata",
     "engine/log/operations/operation.py:take_marker:0": "log-dir-delete-records",
     "engine/log/operations/opening.py:_remove:0": "make-room",
-    "engine/log/operations/recover.py:_settle_snapshots:0": "log-dir-clean-start",
     "engine/log/operations/salvage.py:_write_all:0": "log-dir-salvage-below",
     "engine/log/operations/salvage.py:_write_all:1": "log-dir-salvage-rotated",
     "engine/log/operations/salvage.py:_write_all:2": "log-dir-salvage-twice",

@@ -118,7 +118,7 @@ def test_a_directory_is_listed_a_few_times_only(partition, seam):
     assert (report.failure, disk.listings) == (None, [str(partition)] * 4)
 
 
-@pytest.mark.parametrize(("clean_start", "times"), [(True, 6), (False, 7)])
+@pytest.mark.parametrize(("clean_start", "times"), [(True, 5), (False, 7)])
 def test_recover_lists_a_directory_a_few_times_only(partition, clean_start, times):
     """What a broker would trip over, what is in it, what is no plain file, which directories have names of files, at the end
     which names are new; and snapshots."""

@@ -90,7 +90,7 @@ def test_settings_of_a_topic_come_from_the_metadata_log_in_another_log_dir(twins
     assert list(top.glob("d1/u-compact-0"))
     assert list(top.glob("d0/__cluster_metadata-0"))
     rows = compact(None, *log_dirs(top), topics=["u-compact"], options=CompactionOptions(force=True), clean_start=True, now=NOW)
-    assert not [row for row in rows if "of a compacted topic" in row["reason"]]
+    assert not [row for row in rows if "to a compacted topic" in row["reason"]]
     assert {row["directory"].rpartition("/")[2] for row in rows} == {"u-compact-0"}
 
 

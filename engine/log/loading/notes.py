@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from engine.log.loading.shared import Loading
 
 _SNAPSHOT, _EPOCHS = FileKind.PRODUCER_SNAPSHOT.value, FileKind.LEADER_EPOCH_CHECKPOINT.value
-STRAY = "outdated producer snapshot (a cache; no records)"  # why one was removed
 ALONE = "an index with entries but without a log"  # why it was removed
 NO_INDEX = "its offset index is missing"  # why a segment is recovered while it is loaded
 
@@ -31,7 +30,7 @@ def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], belie
     gone = [name for name in names if name.endswith(_SNAPSHOT) and log.path(name) not in left]
     for name in gone:
         if name not in corrupt and not log.files.exists(log.path(name)):
-            log.report.add(Action.REMOVED, name, STRAY)
+            log.report.add(Action.REMOVED, name, "outdated producer snapshot (a cache; no records)")
     if log.epochs.in_file != epochs:
         before, after = (", ".join(f"{epoch}@{start}" for epoch, start in entries) or "none"
                          for entries in (epochs, log.epochs.entries))

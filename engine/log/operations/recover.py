@@ -11,14 +11,14 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind, producer_snapshot_file_name
+from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind
 from engine.errors import KafkalogError, UsageError, too_little_memory
 from engine.files import nameless_file
 from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.leftovers import Leftovers
-from engine.log.loading.notes import NO_INDEX, STRAY
+from engine.log.loading.notes import NO_INDEX
 from engine.log.logdir.log_manager import Listing, refuse_what_is_not_ours
 from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.logdir.lowering import lower_checkpoints
@@ -41,11 +41,9 @@ from engine.overlay.spill import Spill
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
-    from engine.files import Files
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager, Standing
     from engine.log.logdir.startup import Trouble
-    from engine.log.partition.unified_log import UnifiedLog
     from engine.log.verify.losses import Evidence, Opened
 
 OPERATION = "recover"
@@ -455,22 +453,12 @@ def _one(
         mend_contradicted_epochs(files, log, report, manager.tiering(place.name.topic))
 
     def looked_at() -> None:
-        if options.clean_start:
-            _settle_snapshots(files, log, report)
         note_breaks(report, log.segments.base_offsets)
         note_losses(files, report, log, evidence, partial(manager.policy, place.name.topic))
         if options.mark_clean:
             log.flush(force_flush_active_segment=True)
 
     return closed(log, looked_at, keep_deleted=options.keep_deleted)
-
-
-def _settle_snapshots(files: Files, log: UnifiedLog, report: Report) -> None:
-    """Leave producer snapshots as they stay: with one at the log end, the next start removes the one that this one kept."""
-    log.producer_state.take_snapshot()
-    files.sync_directory(log.directory)  # it is there for sure before an old one is removed
-    for offset in log.producer_state.remove_stray_snapshots(log.segments.base_offsets):
-        report.add(Action.REMOVED, producer_snapshot_file_name(offset), STRAY)
 
 
 def _note_salvaged(report: Report) -> None:

@@ -332,12 +332,8 @@ class ProducerStateManager:
         with self.files.open(path) as file:
             return is_producer_snapshot_of(file, len(self.producers), self.producers.pieces())
 
-    def remove_stray_snapshots(
-        self, segment_base_offsets: Collection[int], names: Collection[str] | None = None
-    ) -> list[int]:
+    def remove_stray_snapshots(self, segment_base_offsets: Collection[int], names: Collection[str] | None = None) -> None:
         """Remove snapshots that no segment begins at, but for the largest, if it is not below the last segment's base.
-
-        Returns the offsets of those that were removed.
 
         names  of the plain files in the directory; None: the disk is asked
         """
@@ -349,7 +345,6 @@ class ProducerStateManager:
             strays.pop()
         for offset in strays:
             self._remove_snapshot(offset)
-        return strays
 
     def remove_and_mark_snapshot_for_deletion(self, offset: int) -> str | None:
         """Rename the snapshot at `offset` to `.deleted`; the new path, None where there is none."""
