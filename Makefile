@@ -46,7 +46,7 @@ lock: setup ## bring constraints.txt up to date with pyproject.toml; LOCK=--upgr
 	$(VENV)/bin/uv pip compile pyproject.toml -q --extra dev --extra spark --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --custom-compile-command 'make lock' $(LOCK) -o constraints.txt
 
-goldens: build ## store anew what real Kafka and kafkalog print, then read the diff
+goldens: build ## store again what real Kafka and kafkalog print, then read the diff
 	$(PYTHON) -m pytest tests/oracle/test_golden.py tests/oracle/test_batches.py -k "golden or stored" --rewrite
 	$(PYTHON) -m pytest tests/golden --rewrite
 
@@ -56,7 +56,7 @@ bench: build ## measure against real Kafka (Java, Maven); BENCH="--quick" for le
 bench-spark: build ## measure Spark jobs against Parquet, two cores (Java, Maven); BENCH="--only reading" for less
 	$(PYTHON) -m tests.bench.spark $(BENCH)
 
-docs: build ## make man pages, completions and the tables in docs/ anew
+docs: build ## make man pages, completions and the tables in docs/ again
 	$(PYTHON) -m kafkalog_cli.manual
 
 clean: ## remove what was built

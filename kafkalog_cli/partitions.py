@@ -112,7 +112,7 @@ def _session(
     outcome = Outcome(verbose=values["verbose"])
     status = 0
     reports: list[Report] = []
-    told: list[KafkalogError] = []  # with their partition
+    reported: list[KafkalogError] = []  # with their partition
     tally = Tally(with_metadata=with_metadata)
     with INTERRUPTION:
         try:
@@ -130,7 +130,7 @@ def _session(
                 errors += _not_permitted(manager) if values["dry_run"] and not values.get("explain") else ()
                 for report in chain(_held(manager) if opening.dry_run else (), performed):
                     tally.done(report)
-                    told += [] if report.failure is None else [report.failure]
+                    reported += [] if report.failure is None else [report.failure]
                     if values["form"] != "text" or not values["quiet"] or exit_status(report):
                         progress.say(_shown(report, values, opening))
                     status = max(status, exit_status(report))
@@ -152,7 +152,7 @@ def _session(
         if values["form"] == "text":
             tally.say_total(quiet=values["quiet"])
         for failure in errors:
-            if values["form"] == "json" and failure not in told:
+            if values["form"] == "json" and failure not in reported:
                 click.echo(stopped_line(failure))
             outcome.error(failure)
         if any(not isinstance(failure, UsageError) for failure in errors):

@@ -33,7 +33,7 @@ _OPENING = 0.25  # of the work on a log, at most: reading it twice after an uncl
 
 @dataclass(slots=True)
 class _Part:
-    """A log of which it is told how much is done, 0 … 1. Only the thread that works on it changes it."""
+    """How much of a log is done, 0 … 1. Only the thread that works on it changes it."""
 
     size: int
     read: int = 0
@@ -70,7 +70,7 @@ class Progress:
     def expect_shares(
         self, log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles], what: str, bytes_per_second: int | None
     ) -> None:
-        """Begin anew, with these logs as the whole of the work. How much of each is done, `share` tells.
+        """Begin again, with these logs as the whole of the work. How much of each is done, `share` tells.
 
         what  the work on them      bytes_per_second  that it may read; None: as fast as it can
         """

@@ -303,7 +303,7 @@ class Session:
         outcome = self._intake.appended
         where = "" if outcome.last is None else f" (up to offset {outcome.last.last_offset})"
         there = f"{outcome.amount} {self._unit} of the input are in the log{where}"
-        what = f"it ended in the middle: {there}, {outcome.told} of them flushed to disk"
+        what = f"it ended in the middle: {there}, {outcome.taken} of them flushed to disk"
         self._report().add(Action.REFUSED, "", what, records=outcome.amount)
 
     def _note_cut_off(self) -> None:
@@ -528,7 +528,7 @@ class Session07(Session):
         return now_ms() if self._values["now"] is None else int(self._values["now"])
 
     def _set_clock(self) -> None:
-        """The log is told the time with each set."""
+        """Nothing: the log gets the time with each set."""
 
     def _report(self) -> Report:
         return self._report_07

@@ -225,7 +225,7 @@ def _interrupted(job: str, work: Work[int]) -> int:
 
 @contextmanager
 def _broken_pipes_raise() -> Iterator[None]:
-    """A JVM that is gone must not end this process without a word, as it would who is told of it by SIGPIPE."""
+    """Writing to a JVM that has ended raises an error, instead of ending this process silently by SIGPIPE."""
     if current_thread() is not main_thread():
         yield
         return
@@ -346,8 +346,8 @@ def _events(frame: DataFrame, given: Given) -> int:
 
     status = 0
     for row in _shown(frame.toLocalIterator(), given.form, _event_line):  # the driver has made it: no task works for that
-        told = [row["exitStatus"]] if row["action"] == FAILED else [event_status(*event) for event in events_in([row])]
-        status = max([status, *told])
+        statuses = [row["exitStatus"]] if row["action"] == FAILED else [event_status(*event) for event in events_in([row])]
+        status = max([status, *statuses])
     return status
 
 

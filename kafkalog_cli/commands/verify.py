@@ -194,7 +194,7 @@ def verify_all(
                         if done is not None:
                             progress.done_with(done.path)
                         if begun is not None and done is not None and done.worst is not None:
-                            result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # it looks anew
+                            result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # it verifies again
                         _show(result, outcome, stream, progress.say, quiet=shows.quiet)
                         tally.add(result)
             if writes and INTERRUPTION.number is not None:  # it came when all was done
@@ -322,7 +322,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
                 for finding in discovery.findings:
                     if _is_lost_segment(files, finding.where.file):
                         holds_any = True
-                        found[parent_of(finding.where.file)] = None  # where it is told with what the others say of it
+                        found[parent_of(finding.where.file)] = None  # reported there, with the other findings of the partition
                     elif not _is_told_with_its_partition(finding):
                         outcome.finding(finding)
                 here = [parent_of(one) if "/" in one else "." for one in discovery.paths if _counts(one)]

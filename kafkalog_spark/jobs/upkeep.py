@@ -140,7 +140,7 @@ def _narrowed(log_dirs: list[LogDir], topics: Collection[str]) -> list[LogDir]:
         narrowed.append(LogDir(log_dir.path, False, tuple(one for one in places if one.name.topic in topics), (), ()))
     there = {place.name.topic for log_dir in narrowed for place in log_dir.places}
     if missing := sorted(set(topics) - there):
-        raise OptionError(f"does not exist: {', '.join(missing)}")
+        raise OptionError(f"no such topic: {', '.join(missing)}")
     return narrowed
 
 

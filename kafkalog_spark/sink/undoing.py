@@ -86,15 +86,15 @@ def last_commit(files: ReadOnlyFiles, root: str) -> LastCommit | None:
     """
     manifest = read_manifest(files, root)
     if manifest.replaced:
-        others = len(manifest.replaced) - 1
-        what = f"the last commit replaced {manifest.replaced[0]}{f' and {others} more partitions' if others else ''}"
-        raise NotUndoable(f"{root}/{MANIFEST}: {what}: their previous records were deleted, so nothing can be restored")
+        first, *others = manifest.replaced
+        what = f"the last commit deleted the previous records of {first}{', …' if others else ''}: nothing can be restored"
+        raise NotUndoable(f"{root}/{MANIFEST}: {what}")
     if not manifest.written:
         return None
     steps = []
     for name, numbers in sorted(manifest.written.items()):
         if "/" in name or parse_partition_dir(name) is None or len(numbers) != _NUMBERS:
-            raise NotUndoable(f"{root}/{MANIFEST}: {name!r} is invalid")
+            raise NotUndoable(f"{root}/{MANIFEST}: the entry {name!r} is invalid")
         before, after, mark = numbers
         end = _end_to_undo(files, f"{root}/{name}", before, after, None if manifest.undoing else mark)
         if end is not None:

@@ -83,7 +83,7 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
 def _check_gone(options: ReadOptions, known: Iterable[TopicPartition], there: Container[TopicPartition]) -> None:
     gone = sorted(f"{topic}-{partition}" for topic, partition in known if (topic, partition) not in there)
     if gone and options.fail_on_data_loss:
-        raise DataLossError(f"{', '.join(gone)} no longer exist.")
+        raise DataLossError(f"no longer in the log dirs: {', '.join(gone)}.")
 
 
 def _end(options: ReadOptions, view: PartitionView) -> int:

@@ -172,7 +172,7 @@ def check_names(options: ReadOptions, there: set[TopicPartition]) -> None:
     missing = [f"{topic}-{partition}" for topic, partition in sorted((options.partitions or frozenset()) - there)]
     names = missing + sorted((options.topics or frozenset()) - {topic for topic, _ in there})
     if names and options.fail_on_data_loss:
-        raise OptionError(f"does not exist: {', '.join(names)}{GO_ON_WITHOUT}")
+        raise OptionError(f"no such topic or partition: {', '.join(names)}{GO_ON_WITHOUT}")
 
 
 def _shown(partitions: Mapping[TopicPartition, int] | set[TopicPartition]) -> str:

@@ -65,7 +65,7 @@ def splits(path, bounds=None, **options):
     ({"endingTimestamp": "9223372036854775808"}, "Expected a single long value"),
     ({"subscribe": "a", "assign": '{"a":[0]}'}, "Only one of the following options"),
     ({"subscribe": " ,"}, "No topics to subscribe to"),
-    ({"subscribe": "nothing"}, "does not exist: nothing"),
+    ({"subscribe": "nothing"}, "no such topic or partition: nothing"),
     ({"subscribePattern": "("}, "is not a pattern"), ({"subscribePattern": "[a-z&&[^b]]ulk"}, "is not a pattern: Possible set intersection"),
     ({"subscribePattern": " "}, "Pattern to subscribe is empty"),
     ({"startingOffsets": '{"bulk":{"0":9}}', "endingOffsets": '{"bulk":{"0":8}}'}, "start offset 9 is greater than the end offset 8"),
@@ -114,7 +114,7 @@ def test_a_pattern_names_topics_as_sparks_kafka_source_understands_it(bulk):
 
 @pytest.mark.parametrize("level", ["segments", "indexes", "findings"])
 def test_what_is_named_must_be_there_at_every_level(bulk, level):
-    with pytest.raises(OptionError, match="does not exist: bilk"):
+    with pytest.raises(OptionError, match="no such topic or partition: bilk"):
         plan_level(read_options({"path": str(bulk), "level": level, "subscribe": "bulk,bilk"}), Bounds())
     lenient = read_options({"path": str(bulk), "level": level, "subscribe": "bulk,bilk", "failOnDataLoss": "false"})
     assert [piece.topic for split in plan_level(lenient, Bounds()) for piece in split] == ["bulk"]

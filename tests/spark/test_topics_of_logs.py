@@ -99,7 +99,7 @@ def test_settings_of_a_topic_come_from_the_metadata_log_in_another_log_dir(twins
 def test_a_topic_that_is_not_there_is_refused_before_anything_is_touched(job, topic, twins):
     _, top = twins
     before = state(top)
-    with pytest.raises(OptionError, match=f"^kafkalog: does not exist: {topic}$"):
+    with pytest.raises(OptionError, match=f"^kafkalog: no such topic: {topic}$"):
         job(None, str(top), topics=["u-rolls", topic], now=NOW)
     assert state(top) == before
     assert not list(top.glob("*.quarantine-*"))

@@ -152,7 +152,7 @@ def test_what_was_replaced_is_not_there_to_be_put_back(root):
     write(root, "third", ("u", b"x"), how={"overwrite": True})
     assert MANIFEST not in kafkalog("restore", "--list", root).out.decode()
     refused = kafkalog("restore", f"{root}/{MANIFEST}")
-    assert (refused.status, "their previous records were deleted" in refused.err) == (8, True)
+    assert (refused.status, "deleted the previous records of u-0" in refused.err) == (8, True)
     assert read(FILES, root)["u-0"] == [(0, b"x")]
 
 

@@ -290,13 +290,13 @@ class Appends(Protocol):
 class Outcome:
     """An Appends that keeps no more than is asked of it.
 
-    amount     offsets of all batches so far, duplicates too        told  of those that `take` gave out
+    amount     offsets of all batches so far, duplicates too        taken  of those that `take` gave out
     last       the latest batches; None: there were none
     cut_off    how many were cut off        first_cut_off  the first of them
     """
 
     def __init__(self) -> None:
-        self.amount = self.told = self.cut_off = 0
+        self.amount = self.taken = self.cut_off = 0
         self.last: Appended | None = None
         self.first_cut_off: Appended | None = None
         self._waiting: deque[Appended] = deque()
@@ -333,5 +333,5 @@ class Outcome:
                 self._waiting.appendleft(one._replace(first_offset=end_offset))
                 one = one._replace(last_offset=end_offset - 1)
             taken.append(one)
-            self.told += one.amount
+            self.taken += one.amount
         return taken
