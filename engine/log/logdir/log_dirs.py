@@ -175,8 +175,8 @@ def find_replicas(
         wanted = " or ".join(topics) + (f", partition {', '.join(map(str, partitions))}" if partitions else "")
         some = sorted(there)[:_SHOWN_TOPICS]
         names = ", ".join(some) + (", …" if len(there) > len(some) else "")
-        what = f"no partition of topic {wanted} is there"
-        raise UsageError(what, f"name one of the topics that are there: {names}" if there else None)
+        what = f"no partition of topic {wanted} was found"
+        raise UsageError(what, f"name one of the topics found: {names}" if there else None)
     return [found[key] for key in sorted(found)]
 
 
