@@ -175,7 +175,7 @@ def _aborted_since_before(log: Recovering, segment: LogSegment) -> list[AbortedT
     """What the transaction index of `segment` has of transactions that began before the log."""
     start = max(log.log_start_offset, min(log.segments.base_offsets[:1], default=segment.base_offset))
     path = f"{log.directory}/{transaction_index_file_name(segment.base_offset)}"
-    if not log.files.exists(path) or log.files.info(path).size > MAX_INDEX_SIZE:
+    if start <= 0 or not log.files.exists(path) or log.files.info(path).size > MAX_INDEX_SIZE:
         return []
     index = TransactionIndex.read(log.files, path, segment.base_offset)
     return [txn for txn in index if txn.first_offset < start <= txn.last_offset]
