@@ -113,7 +113,7 @@ def test_topics_and_partitions(logs):
     assert len(paths) > 1
     assert by_name == records(logs, *map(str, paths))
     assert records(logs, "-t", "tx-*", "-p", "1", "clean") == [one for one in by_name if one["partition"] == 1]
-    for words, why in ((["-t", "nope", "clean"], "there: __cluster_metadata"), (["-t", "tx-v1", "-p", "77", "clean"], "partition 77")):
+    for words, why in ((["-t", "nope", "clean"], "topics found: __cluster_metadata"), (["-t", "tx-v1", "-p", "77", "clean"], "partition 77")):
         done = kafkalog("fetch", *words, cwd=logs)
         assert (done.status, why in done.err) == (2, True)
 

@@ -20,9 +20,9 @@ def test_batches_one_behind_the_other_are_one_run():
     assert len(outcome._waiting) == 1
     assert not outcome.is_full
     assert outcome.take(7) == [Appended(0, 6)]
-    assert (outcome.amount, outcome.told, outcome.is_waiting) == (10_000, 7, True)
+    assert (outcome.amount, outcome.taken, outcome.is_waiting) == (10_000, 7, True)
     assert outcome.take(10_000) == [Appended(7, 9999)]
-    assert (outcome.told, outcome.is_waiting, outcome.last) == (10_000, False, Appended(9999, 9999))
+    assert (outcome.taken, outcome.is_waiting, outcome.last) == (10_000, False, Appended(9999, 9999))
 
 
 def test_a_duplicate_and_a_gap_end_a_run():
@@ -31,7 +31,7 @@ def test_a_duplicate_and_a_gap_end_a_run():
     assert outcome.take(0) == []
     assert outcome.take(6) == batches[:4]
     assert outcome.take(10) == batches[4:]
-    assert outcome.amount == outcome.told == 15
+    assert outcome.amount == outcome.taken == 15
 
 
 def test_what_comes_behind_something_not_on_the_disk_waits():
@@ -73,4 +73,4 @@ def test_what_is_told_is_what_was_appended(steps, data):
         return [(at, one.is_duplicate) for one in some for at in range(one.first_offset, one.last_offset + 1)]
 
     assert offsets(told) == offsets(batches)
-    assert outcome.told == outcome.amount == len(offsets(batches))
+    assert outcome.taken == outcome.amount == len(offsets(batches))
