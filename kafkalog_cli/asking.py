@@ -12,16 +12,12 @@ from kafkalog_cli.interruption import INTERRUPTION
 from kafkalog_cli.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Iterator
 
-    from engine.errors import KafkalogError
-    from engine.files import Files
-    from engine.log.logdir.log_dirs import LogDir
-    from engine.log.logdir.log_manager import LogManager
     from engine.log.report import Report
-    from kafkalog_cli.engine_options import Opening
+    from engine.log.session import Session
 
-    Perform = Callable[[LogManager, Opening, Progress], Generator[Report, None, None]]
+    Work = Callable[[Session, Progress], Iterator[Report]]
 
 DECLINED = 4  # exit status: nothing was changed
 _YES = ("y", "yes")
@@ -59,50 +55,33 @@ def names_of(log_dirs: list[str]) -> str:
     return f"{len(log_dirs)} log dirs ({shown})"
 
 
-class Question:
-    """What is to be asked before an operation on logs. `is_kept`: in a quarantine is kept what it changes."""
-
-    def __init__(
-        self, operation: str, perform: Perform, opening: Opening, errors: list[KafkalogError], *, is_kept: bool
-    ) -> None:
-        self._operation, self._perform, self._opening, self._errors = operation, perform, opening, errors
-        self._is_final = not is_kept and operation not in _ADD_ONLY
-
-    def is_to_be_asked(self, values: dict[str, Any]) -> bool:
-        """May there be a question at all?"""
-        return not (self._opening.dry_run or values.get("yes", True)) and is_at_terminal()
-
-    def ask(self, files: Files, log_dirs: list[LogDir]) -> None:
-        """Ask, where it cannot be undone or there are several log dirs. Raises Declined."""
-        if not self._is_final and len(log_dirs) < 2:  # several
-            return
-        names = names_of([log_dir.path for log_dir in log_dirs])
-        count = sum(len(log_dir.places) for log_dir in log_dirs)
-        undo = "; this cannot be undone" if self._is_final else ""
-        summary = f"{self._operation}: {names}, {count} partitions, {self._size(files, log_dirs)}{undo}"
-        if not agreed(summary):
-            raise Declined
-
-    def _size(self, files: Files, log_dirs: list[LogDir]) -> str:
-        """The bytes to go, as far as they can be known without reading all of the logs."""
-        from engine.log.logdir.log_manager import LogManager
-        from engine.log.logdir.startup import survey
-        from engine.log.report import Action
-        from engine.overlay import OverlayFiles
-
-        if self._operation not in _DELETE:
-            return f"deletes or replaces at most {_size_of(files, log_dirs)} bytes (--dry-run shows how much)"
-        overlay = OverlayFiles(files, self._opening.now)
-        manager = LogManager(lambda _path: overlay, survey(files, log_dirs), self._opening.settings, self._opening.now)
-        gone = (Action.REMOVED, Action.MARKED, Action.TRUNCATED)
-        reports = self._perform(manager, self._opening, Progress())
-        size = sum(event.size or 0 for report in reports for event in report.events if event.action in gone)
-        self._errors.clear()  # the work itself will tell
-        return f"deletes {size} bytes"
+def is_to_be_asked(values: dict[str, Any]) -> bool:
+    """May there be a question before a command at all?"""
+    return not (values["dry_run"] or values.get("yes", True)) and is_at_terminal()
 
 
-def _size_of(files: Files, log_dirs: list[LogDir]) -> int:
+def ask(name: str, logs: Session, work: Work) -> None:
+    """Ask before the command `name` does its work, if it cannot be undone or there are several log dirs. Raises Declined."""
+    is_final = logs.quarantines is None and name not in _ADD_ONLY
+    if not is_final and len(logs.log_dirs) < 2:  # several
+        return
+    names = names_of([log_dir.path for log_dir in logs.log_dirs])
+    count = sum(len(log_dir.places) for log_dir in logs.log_dirs)
+    undo = "; this cannot be undone" if is_final else ""
+    summary = f"{name}: {names}, {count} partitions, {_size(name, logs, work)}{undo}"
+    if not agreed(summary):
+        raise Declined
+
+
+def _size(name: str, logs: Session, work: Work) -> str:
+    """The bytes to go, as far as they can be known without reading all of the logs."""
     from engine.log.quarantine.stamps import list_files
+    from engine.log.report import Action
 
-    places = (place.path for log_dir in log_dirs for place in log_dir.places)
-    return sum(stamp.size for path in places for stamp in list_files(files, path).values())
+    if name not in _DELETE:
+        places = (place.path for log_dir in logs.log_dirs for place in log_dir.places)
+        most = sum(stamp.size for path in places for stamp in list_files(logs.disk, path).values())
+        return f"deletes or replaces at most {most} bytes (--dry-run shows how much)"
+    gone = (Action.REMOVED, Action.MARKED, Action.TRUNCATED)
+    reports = logs.rehearse(lambda logs: work(logs, Progress()))
+    return f"deletes {sum(event.size or 0 for report in reports for event in report.events if event.action in gone)} bytes"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,12 +19,10 @@ from kafkalog_cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from engine.log.logdir.settings import Settings
-    from engine.log.operations.operation import OperationOptions
-    from engine.log.partition.unified_log import UnifiedLog
-    from engine.log.segment.log_segment import LogSegment
+    from engine.log.session import OpenOptions
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
@@ -134,45 +131,12 @@ def _with(function: Command, *options: Callable[[Command], Command]) -> Command:
     return function
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """How logs are opened.
-
-    settings        of topics: from --config-file and --config
-    recovery_point, log_start_offset   None: as checkpoints say
-    high_watermark  None: as the operation has it
-    """
-
-    settings: Settings
-    now: int
-    clean_start: bool
-    recovery_point: int | None
-    log_start_offset: int | None
-    high_watermark: int | None
-    keep_deleted: bool
-    dry_run: bool
-    jobs: int
-
-    def options(
-        self, operation: str, *, for_snapshots: bool = False, knows_metadata_log: bool = False, accepts_losses: bool = False,
-        truncates_to: int | None = None, deletes: Callable[[UnifiedLog], Iterable[LogSegment]] | None = None,
-    ) -> OperationOptions:
-        """The same for `operate`."""
-        from engine.log.operations.operation import OperationOptions
-
-        return OperationOptions(
-            operation, self.clean_start, self.recovery_point, self.log_start_offset, self.high_watermark, self.keep_deleted,
-            self.jobs, for_snapshots, knows_metadata_log=knows_metadata_log, accepts_losses=accepts_losses,
-            truncates_to=None if truncates_to is None else lambda _place: truncates_to,
-            deletes=deletes,
-        )
-
-
-def opening_from(values: dict[str, Any]) -> Opening:
+def opening_from(values: dict[str, Any]) -> OpenOptions:
     """What the shared options ask for. Raises UsageError for settings that are unknown or out of range."""
     from engine.files import now_ms
+    from engine.log.session import OpenOptions
 
-    return Opening(
+    return OpenOptions(
         settings=settings_from(values["config_file"], values["settings"]),
         now=now_ms() if values["now"] is None else values["now"],
         clean_start=values["clean_start"],

@@ -1,8 +1,8 @@
-"""An operation on logs that were named: lock their log dirs, open, work, close, report."""
+"""A command on logs that were named: open their log dirs, do the work, print what was done."""
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -10,135 +10,99 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name
-from engine.errors import KafkalogError, UsageError, argument
-from engine.files import Files, acting_as_root, is_locked, nameless_file
+from engine.errors import KafkalogError, UsageError
+from engine.files import Files, acting_as_root, is_locked
 from engine.findings import Severity
 from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
 from kafkalog_cli.app import Outcome, printable
-from kafkalog_cli.asking import DECLINED, Declined, Question
+from kafkalog_cli.asking import DECLINED, Declined, ask, is_to_be_asked
 from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.help import words_of
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
-from kafkalog_cli.quarantining import quarantines_for
+from kafkalog_cli.quarantining import quarantines_for, say_kept
 from kafkalog_cli.render_report import exit_status, has_changes, json_line, stopped_line, text_lines, total_verdict
 from kafkalog_cli.total import Total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.errors import UnwritableFile
-    from engine.kafka07.log import Log07
     from engine.log.logdir.log_dirs import LogDir
-    from engine.log.logdir.log_manager import LogManager
-    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.operations.operation import Operation
     from engine.log.report import Report
-    from engine.log.segment.log_segment import LogSegment
-    from engine.overlay.spill import Spill
-    from kafkalog_cli.engine_options import Opening
-    from kafkalog_cli.quarantining import Quarantines
+    from engine.log.session import OpenOptions, Quarantines, Session
 
-    Work = Callable[[UnifiedLog], object]
-    Work07 = Callable[[Log07, Report], object]
-    Perform = Callable[[LogManager, Opening, Progress], Generator[Report, None, None]]
-    Wrap = Callable[[Files, LogDir], Files]
-    Metrics = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
+    Work = Callable[[Session, Progress], Iterator[Report]]
+    Gauges = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
 
 
 _SHOWN = 10  # names of partitions
-_ONE_BY_ONE = ("append", "delete-records", "truncate")  # an offset of one partition means nothing to another
 
 
-def run(
-    operation: str, values: dict[str, Any], work: Work, work_07: Work07 | None = None,
-    meet: Callable[[LogManager], object] | None = None, *, truncates_to: int | None = None,
-    deletes: Callable[[UnifiedLog], Iterable[LogSegment]] | None = None,
-) -> int:
-    """Open each log behind PATHS, do `work` on it, close it and say what was done → exit status.
-
-    truncates_to, deletes  see OperationOptions
-    work_07  for logs of Kafka 0.7; None: they are refused
-    meet     is called with the manager of these logs before
-    """
+def run_operation(values: dict[str, Any], operation: Operation) -> int:
+    """Do an operation on each log that PATHS name, and print what was done → exit status."""
     from engine.log.operations.operation import operate
 
-    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
-        is_append = operation == "append"
-        accepts_losses = is_append and values["quarantine"] is not None
-        options = opening.options(
-            operation, for_snapshots=not is_append, accepts_losses=accepts_losses, truncates_to=truncates_to,
-            deletes=deletes,
-        )
-        whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
-        if whole and operation in _ONE_BY_ONE:
-            do = f"ls -d {argument(whole[0])}/*-*    # partitions: name the directories that are meant"
-            raise UsageError(f"{whole[0]}: a log dir; {operation} needs partitions, named one by one", do=do)
-        if meet is not None:
-            meet(manager)
-        yield from operate(manager, options, work, errors, progress.done, work_07)
-
-    errors: list[KafkalogError] = []
-    return session(operation, values, perform, errors)
+    return run(operation.name, values, lambda logs, _progress: operate(logs.manager, logs.options, operation))
 
 
-def session(
-    operation: str, values: dict[str, Any], perform: Perform, errors: list[KafkalogError], metrics: Metrics = lambda: (), *,
-    with_metadata: bool = False,
-) -> int:
-    """Everything around an operation: settings, what PATHS mean, locks, progress, reports, metrics → exit status.
+def run(name: str, values: dict[str, Any], work: Work, *, gauges: Gauges = lambda: (), with_metadata: bool = False) -> int:
+    """Do the work of the command `name` on the log dirs that PATHS name, and print its reports → exit status.
 
-    errors  what `perform` could not do; it goes on behind
-    metrics what the operation adds to --metrics-textfile, asked for at the end
+    gauges         what the work adds to --metrics-textfile, asked for at the end
     with_metadata  of log dirs it works on the metadata log as well
     """
-    quarantines = quarantines_for(operation, values)
+    quarantines = quarantines_for(name, values)
     outlive_output()
     try:
-        status = _session(operation, values, perform, errors, quarantines, metrics, with_metadata=with_metadata)
+        status = _run(name, values, work, quarantines, gauges, Tally(with_metadata=with_metadata))
     finally:
         if quarantines is not None:
-            quarantines.say()
+            say_kept(quarantines, values["form"], dry_run=values["dry_run"])
     if values["dry_run"] and values["form"] == "text" and not values["quiet"]:
         click.echo("dry run: nothing was changed")
     return status
 
 
-def _session(
-    operation: str, values: dict[str, Any], perform: Perform, errors: list[KafkalogError], quarantines: Quarantines | None,
-    metrics: Metrics, *, with_metadata: bool,
+def _run(
+    name: str, values: dict[str, Any], work: Work, quarantines: Quarantines | None, gauges: Gauges, tally: Tally
 ) -> int:
     outcome = Outcome(verbose=values["verbose"])
     status = 0
     reports: list[Report] = []
-    reported: list[KafkalogError] = []  # with their partition
-    tally = Tally(with_metadata=with_metadata)
+    errors: list[KafkalogError] = []
     with INTERRUPTION:
         try:
-            opening = opening_from(values)
+            options = opening_from(values)
             flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
             check_metrics(values)
-            paths = paths_from(values["paths"], opening.settings)
-            question = Question(operation, perform, opening, errors, is_kept=quarantines is not None)
-            confirm = question.ask if question.is_to_be_asked(values) else None
-            with (
-                _manager(paths, opening, quarantines, flushes, errors, confirm) as (manager, progress),
-                closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
-            ):
-                tally.begin(manager)
-                errors += _not_permitted(manager) if values["dry_run"] and not values.get("explain") else ()
-                for report in chain(_held(manager) if opening.dry_run else (), performed):
-                    tally.done(report)
-                    reported += [] if report.failure is None else [report.failure]
-                    if values["form"] != "text" or not values["quiet"] or exit_status(report):
-                        progress.say(_shown(report, values, opening))
-                    status = max(status, exit_status(report))
-                    if values["metrics_textfile"] is not None:
-                        reports.append(report)
-                if flushes is not None and not opening.dry_run:
+            paths = paths_from(values["paths"], options.settings)
+            with Progress() as progress, _opened(paths, options, quarantines, progress, flushes, errors) as logs:
+                if is_to_be_asked(values):
+                    ask(name, logs, work)
+                places = {place.path for log_dir in logs.log_dirs for place in log_dir.places}
+                tally.begin(logs)
+                errors += _not_permitted(logs) if values["dry_run"] and not values.get("explain") else ()
+                # the threads of the work end before its quarantines are finished
+                with closing(logs.run(lambda logs: work(logs, progress))) as performed:
+                    for report in chain(_held(name, logs) if options.dry_run else (), performed):
+                        tally.done(report)
+                        errors += [] if report.failure is None else [report.failure]
+                        if values["form"] != "text" or not values["quiet"] or exit_status(report):
+                            progress.say(_shown(report, values, options))
+                        status = max(status, exit_status(report))
+                        if flushes is not None:
+                            reports.append(report)
+                        if report.directory in places:
+                            progress.done_with(report.directory)
+                if flushes is not None and not options.dry_run:
                     with acting_as_root():  # the user named the file
-                        write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
+                        write_textfile(
+                            Files(), values["metrics_textfile"], logs.manager, reports, len(errors), flushes, gauges()
+                        )  # fmt: skip
         except Declined:
             return DECLINED
         except KafkalogError as error:
@@ -151,6 +115,7 @@ def _session(
             raise
         if values["form"] == "text":
             tally.say_total(quiet=values["quiet"])
+        reported = tally.failures
         for failure in errors:
             if values["form"] == "json" and failure not in reported:
                 click.echo(stopped_line(failure))
@@ -159,6 +124,35 @@ def _session(
             is_unchanged = quarantines is not None and not (values["dry_run"] or quarantines.is_used)
             _say_how_far(tally, is_unchanged=is_unchanged)
         return INTERRUPTION.status or max(status, outcome.finish())
+
+
+@contextmanager
+def _opened(
+    paths: list[str], options: OpenOptions, quarantines: Quarantines | None, progress: Progress, flushes: FlushStats | None,
+    errors: list[KafkalogError],
+) -> Iterator[Session]:
+    """The log dirs of `paths`, locked and surveyed. `errors` takes why quarantines could not be finished in the end."""
+    from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
+    from engine.log.session import session
+
+    disk = watched_disk(progress, flushes)
+    log_dirs = find_log_dirs(disk, paths)
+    refuse_unrelated(disk, paths)
+    progress.expect(log_dirs, lambda _: disk)
+    load_everything(disk, [*(log_dir.path for log_dir in log_dirs), *_places(log_dirs)])
+    logs = None
+    try:
+        with session(disk, log_dirs, options, quarantines) as logs:
+            try:
+                yield logs
+            finally:  # also after Ctrl-C, before a broker may come: what it changes is not ours
+                INTERRUPTION.pardon()
+    finally:
+        errors += () if logs is None else logs.errors
+
+
+def _places(log_dirs: Iterable[LogDir]) -> list[str]:
+    return [place.path for log_dir in log_dirs for place in log_dir.places]
 
 
 def _without_dry_run() -> list[str]:
@@ -188,19 +182,22 @@ class Tally:
 
     def __init__(self, *, with_metadata: bool) -> None:
         self._with_metadata = with_metadata
-        self._manager: LogManager | None = None
+        self._logs: Session | None = None
+        self.failures: list[KafkalogError] = []  # that reports tell of
         self._done: set[str] = set()
         self._total = Total()
         self._is_due = False
 
-    def begin(self, manager: LogManager) -> None:
-        """Take note of whose logs are worked on; the operation may still choose among them."""
-        self._manager = manager
+    def begin(self, logs: Session) -> None:
+        """Take note of whose logs are worked on; the work may still choose among them."""
+        self._logs = logs
 
     def done(self, report: Report) -> None:
         """A report came."""
         if report.failure is None:
             self._done.add(report.directory)
+        else:
+            self.failures.append(report.failure)
         verdict = total_verdict(report)
         if verdict is not None:
             self._total.add(*verdict, report.size or 0)
@@ -212,7 +209,7 @@ class Tally:
 
     def _all(self) -> list[str]:
         """The logs that operations on log dirs work on, and those that were named."""
-        log_dirs = () if self._manager is None else self._manager.cluster.log_dirs
+        log_dirs = () if self._logs is None else self._logs.log_dirs
         return [
             place.path
             for log_dir in log_dirs
@@ -242,78 +239,28 @@ class Tally:
         return f"{done}; not done: {shown}" if names else done
 
 
-def _held(manager: LogManager) -> Iterator[Report]:
+def _held(name: str, logs: Session) -> Iterator[Report]:
     """For a dry run: the log dirs that another process has locked."""
     from engine.log.logdir.log_dirs import lock_directories
     from engine.log.report import Action, Report
 
-    operation = click.get_current_context().info_name or ""
-    log_dirs = manager.cluster.log_dirs
-    places = [place.path for log_dir in log_dirs for place in log_dir.places]
-    for path in lock_directories(Files(), [log_dir.path for log_dir in log_dirs], places):
+    for path in lock_directories(Files(), [log_dir.path for log_dir in logs.log_dirs], _places(logs.log_dirs)):
         if is_locked(f"{path}/{FileKind.LOCK.value}"):
-            report = Report(path, operation)
+            report = Report(path, name)
             why = ("another process holds this lock, most likely a running broker: without --dry-run the command would stop "
                    "here, and what the broker writes meanwhile may look like damage")
             report.add(Action.REFUSED, FileKind.LOCK.value, why, severity=Severity.WARNING)
             yield report
 
 
-def _not_permitted(manager: LogManager) -> list[UnwritableFile]:
+def _not_permitted(logs: Session) -> list[UnwritableFile]:
     """For a dry run: why the same command could not change the log dirs."""
     from engine.log.logdir.log_dirs import not_permitted
 
-    log_dirs = manager.cluster.log_dirs
-    places = [place.path for log_dir in log_dirs for place in log_dir.places]
-    return not_permitted(Files(), [log_dir.path for log_dir in log_dirs], places)
+    return not_permitted(Files(), [log_dir.path for log_dir in logs.log_dirs], _places(logs.log_dirs))
 
 
-@contextmanager
-def _manager(
-    paths: list[str], opening: Opening, quarantines: Quarantines | None, flushes: FlushStats | None,
-    errors: list[KafkalogError], confirm: Callable[[Files, list[LogDir]], None] | None,
-) -> Iterator[tuple[LogManager, Progress]]:
-    """The locked logs of `paths`. `errors` takes those of quarantines that cannot be closed in the end.
-
-    confirm  is called before anything is changed, and may raise
-    """
-    from engine.log.logdir.log_dirs import find_log_dirs, locked, refuse_unrelated
-    from engine.log.logdir.log_manager import LogManager
-    from engine.log.logdir.startup import survey
-
-    with Progress() as progress, _spill() if opening.dry_run else nullcontext() as spill:
-        disk = files = watched_disk(progress, flushes)
-        if opening.dry_run:
-            from engine.overlay import OverlayFiles
-
-            files = OverlayFiles(disk, opening.now, spill)
-        log_dirs = find_log_dirs(files, paths)
-        refuse_unrelated(files, paths)
-        progress.expect(log_dirs, lambda _: files)
-        named, places = [log_dir.path for log_dir in log_dirs], [place.path for log_dir in log_dirs for place in log_dir.places]
-        load_everything(files, [*named, *places])
-        with locked(files, named, places), acting_as_root() if opening.dry_run else nullcontext():  # which only reads
-            if confirm is not None:
-                confirm(files, log_dirs)
-            try:
-                wrap: Wrap = (lambda files, _log_dir: files) if quarantines is None else quarantines.wrap
-                with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
-                    seams = {log_dir.path: wrap(files, log_dir) for log_dir in log_dirs}
-                yield LogManager(seams.__getitem__, survey(files, log_dirs), opening.settings, opening.now), progress
-            finally:  # also after Ctrl-C, before a broker may come: what it changes is not ours
-                INTERRUPTION.pardon()
-                if quarantines is not None:
-                    quarantines.finish(errors)
-
-
-def _spill() -> closing[Spill]:
-    """Where a dry run puts what is too much for memory."""
-    from engine.overlay.spill import Spill
-
-    return closing(Spill(nameless_file))
-
-
-def _shown(report: Report, values: dict[str, Any], opening: Opening) -> str:
+def _shown(report: Report, values: dict[str, Any], options: OpenOptions) -> str:
     if values["form"] == "json":
-        return json_line(report, dry_run=opening.dry_run)
+        return json_line(report, dry_run=options.dry_run)
     return "\n".join(text_lines(report, verbose=values["verbose"]))

@@ -6,38 +6,48 @@ import json
 import os
 import select
 import stat
+import sys
 import time
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from engine.discovery.names import file_name, parse_partition_dir
-from engine.errors import KafkalogError, UsageError
-from engine.files import Files, now_ms
+from engine.errors import KafkalogError, UnreadableFile, UsageError
+from engine.files import Files, now_ms, unreadable
+from engine.findings import Severity
 from engine.formats import CODEC_NAMES, INT_MAX, INT_MIN
-from engine.kafka07.entries import CODEC_NAMES_07
-from engine.log.append.intake_07 import LineIntake07, SetIntake07
+from engine.kafka07.segment import Refused07
+from engine.log.append_errors import AppendRefused
 from engine.log.logdir.log_dirs import find_log_dirs, rights_of_owner
 from engine.log.logdir.log_manager import refuse_metadata_log, refuse_topic_name
-from engine.record.lines import JsonLines, TextLines
-from kafkalog_cli.app import printable
+from engine.log.operations.append import Append, AppendOptions
+from engine.log.operations.mending import check_topic_id
+from engine.log.operations.operation import operate
+from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.report import Action
+from engine.record.assembly import UnbuildableBatch
+from engine.record.json_record import LineInvalid
+from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_log_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
 from kafkalog_cli.options import PATH, Whole, size_option
+from kafkalog_cli.partitions import check_metrics, run
+from kafkalog_cli.render_report import stopped_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from engine.kafka07.log import Log07
     from engine.log.append.frames import Appended
-    from engine.log.append.intake import Intake
-    from engine.log.logdir.log_manager import LogManager
-    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.operations.append import Appender
+    from engine.log.partition.unified_log import PartitionLog
     from engine.log.report import Report
-    from engine.record.assembly import BatchSpec
+    from engine.log.session import Session
+    from kafkalog_cli.progress import Progress
 
 
 _SECTIONS = (
@@ -114,14 +124,6 @@ _CHUNK = 1 << 20  # bytes that wait for the rest of their line or batch, more wh
 
 def append(values: dict[str, Any]) -> int:
     """Append the input to the partition that the options name → exit status."""
-    from engine.files import Files
-    from engine.log.append.damaged_end import refuse_damaged_end
-    from engine.log.operations.mending import settle_topic_id
-    from engine.log.quarantine.seam import QuarantiningFiles
-    from kafkalog_cli.app import Outcome
-    from kafkalog_cli.partitions import check_metrics, run
-    from kafkalog_cli.render_report import stopped_line
-
     try:
         _check(values)
         values["paths"] = (values["path"],)
@@ -129,28 +131,15 @@ def append(values: dict[str, Any]) -> int:
         with _open(values["source"]) as descriptor:
             was_there = Files().exists(values["path"])
             is_new = make_partition(values["path"], create=values["create"], dry_run=values["dry_run"])
-            managers: list[LogManager] = []
 
-            def meet(manager: LogManager) -> None:
-                managers.append(manager)
-                [place] = manager.cluster.log_dirs[0].places
-                kept = manager.files_of(place.log_dir)
+            def work(logs: Session, _progress: Progress) -> Iterator[Report]:
+                [place] = logs.log_dirs[0].places
+                kept = logs.manager.files_of(place.log_dir)
                 if not was_there and isinstance(kept, QuarantiningFiles):
                     kept.note_made(place.path)
+                return operate(logs.manager, logs.options, _AppendInput(logs, values, descriptor, is_new=is_new))
 
-            def work(log: UnifiedLog) -> None:
-                refuse_damaged_end(log)
-                session = Session(log, values, descriptor)
-                [place] = managers[0].cluster.log_dirs[0].places
-                settle_topic_id(
-                    log.local_log.files, managers[0].cluster, place, log.report, values["topic_id"], is_new=is_new
-                )
-                session.run()
-
-            def work_07(log: Log07, report: Report) -> None:
-                _append_07(log, report, values, descriptor)
-
-            status = run("append", values, _once(work), work_07, meet)
+            status = run("append", values, work)
     except KafkalogError as error:
         if values["form"] == "json":
             click.echo(stopped_line(error))
@@ -160,31 +149,23 @@ def append(values: dict[str, Any]) -> int:
     return status
 
 
-def _append_07(log: Log07, report: Report, values: dict[str, Any], descriptor: int) -> None:
+class _AppendInput(Append):
+    """Appends what the input has."""
 
-    Session07(log, report, values, descriptor).run()
+    def __init__(self, logs: Session, values: dict[str, Any], descriptor: int, *, is_new: bool) -> None:
+        given: dict[str, Any] = {one.name: values.get(one.name) for one in fields(AppendOptions)}
+        given |= {"form": values["form_in"], **{name: os.fsencode(values[name]) for name in ("separator", "null")}}
+        options = AppendOptions(**given)
+        super().__init__(logs.manager, options, is_new=is_new, accepts_losses=values["quarantine"] is not None)
+        self._values, self._descriptor = values, descriptor
 
-
-def _once(work: Callable[[UnifiedLog], None]) -> Callable[[UnifiedLog], None]:
-    """`work`, which reads its input and cannot be done again on the log that was recovered meanwhile."""
-    begun = False
-
-    def guarded(log: UnifiedLog) -> None:
-        nonlocal begun
-        if begun:
-            what = f"{log.directory}: was recovered while records were appended; it contains the records acknowledged above"
-            raise KafkalogError(what, "append the records after them again")
-        begun = True
-        work(log)
-
-    return guarded
+    def read_input(self, log: PartitionLog, appender: Appender) -> None:
+        """Read it, and print what is on the disk."""
+        _Input(log, appender, self._values, self._descriptor).run()
 
 
 def _check(values: dict[str, Any]) -> None:
     """Raise UsageError for options that do not go together."""
-    from engine.errors import UsageError
-    from engine.log.operations.mending import check_topic_id
-
     if values["topic_id"] is not None:
         check_topic_id(values["topic_id"])
     if values["follower"] and values["form_in"] != "raw":
@@ -205,11 +186,6 @@ def _check(values: dict[str, Any]) -> None:
 @contextmanager
 def _open(source: str) -> Iterator[int]:
     """A descriptor of the input. Raises UnreadableFile."""
-    import sys
-
-    from engine.errors import UnreadableFile
-    from engine.files import unreadable
-
     if source == "-":
         if sys.stdin is not None and sys.stdin.isatty():
             click.echo("reading records from the terminal; Ctrl-D at the start of a line ends them", err=True)
@@ -235,26 +211,12 @@ class _InputFailed(KafkalogError):
     code = "unreadable-file"
 
 
-class Session:
+class _Input:
     """One run over the input, with `log` open."""
 
-    _intake: Intake
-
-    def __init__(self, log: UnifiedLog, values: dict[str, Any], descriptor: int) -> None:
-        from engine.errors import UsageError
-        from engine.record.lines import JsonLines
-
-        if values["magic"] is not None:
-            raise UsageError(f"{log.directory}: --magic needs a log of Kafka 0.7, and this is not one", path=log.directory)
-        self._log = log
-        self._json = JsonLines(ignore_unknown=values["ignore_unknown"])
-        self._begin(values, descriptor, log.directory)
-        self._spec = self._producer_spec()
-        self._epoch = self._leader_epoch()
-        self._intake = self._make_intake()
-
-    def _begin(self, values: dict[str, Any], descriptor: int, directory: str) -> None:
-        self._values, self._descriptor, self._directory = values, descriptor, directory
+    def __init__(self, log: PartitionLog, appender: Appender, values: dict[str, Any], descriptor: int) -> None:
+        self._log, self._appender, self._intake, self._unit = log, appender, appender.intake, appender.unit
+        self._values, self._descriptor, self._directory = values, descriptor, log.directory
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._flushed_at = time.monotonic()
 
@@ -270,12 +232,6 @@ class Session:
             raise
 
     def _run(self) -> None:
-        from engine.kafka07.segment import Refused07
-        from engine.log.append_errors import AppendRefused
-        from engine.log.report import Action
-        from engine.record.assembly import UnbuildableBatch
-        from engine.record.json_record import LineInvalid
-
         kind, refusal = self._values["transaction"], None
         INTERRUPTION.pardon()  # what was read is appended, and what is appended gets to the disk
         try:
@@ -286,31 +242,26 @@ class Session:
             refusal = f"{error}: {{}} {self._unit} of the input are in the log and flushed to disk"
         if refusal is not None:
             done = self._intake.appended.amount
-            self._report().add(Action.REFUSED, "", refusal.format(done), records=done)
+            self._log.report.add(Action.REFUSED, "", refusal.format(done), records=done)
             kind = "abort" if kind == "commit" else kind  # half a transaction is none
         self._note_cut_off()
         if kind in ("commit", "abort"):
             self._end_transaction(kind)
         self._flush()
-        if self._json.skipped:
-            click.echo(f"{self._json.skipped} lines of the input are not data records: skipped", err=True)
+        if self._appender.skipped:
+            click.echo(f"{self._appender.skipped} lines of the input are not data records: skipped", err=True)
 
     def _note_unfinished(self) -> None:
         """Say how far it came. Nothing is synced once more: behind a sync that failed the next one may lie."""
-        from engine.log.report import Action
-
         self._acknowledge()
         outcome = self._intake.appended
         where = "" if outcome.last is None else f" (up to offset {outcome.last.last_offset})"
         there = f"{outcome.amount} {self._unit} of the input are in the log{where}"
         what = f"it ended in the middle: {there}, {outcome.taken} of them flushed to disk"
-        self._report().add(Action.REFUSED, "", what, records=outcome.amount)
+        self._log.report.add(Action.REFUSED, "", what, records=outcome.amount)
 
     def _note_cut_off(self) -> None:
         """Say what of the input nobody is going to read: Kafka takes it, or leaves it out, without a word."""
-        from engine.findings import Severity
-        from engine.log.report import Action
-
         count, first = self._intake.appended.cut_off, self._intake.appended.first_cut_off
         if first is None:
             return
@@ -322,62 +273,7 @@ class Session:
             at = f"offsets {first.first_offset} to {first.last_offset}"
             what = (f"{count} compressed sets of the input end inside a message, the first one is at {at}: {first.cut_off}"
                     "; a broker skips the incomplete message, so it is not in the log")
-        self._report().add(Action.EXPLAINED, "", what, severity=Severity.ERROR)
-
-    # ---- what depends on the kind of log; see Session07 -----------------------------------------------
-
-    _unit = "records"  # what lies between two offsets
-
-    def _report(self) -> Report:
-        return self._log.report
-
-    def _sync(self) -> None:
-        self._log.flush()
-
-    def _synced(self) -> int:
-        """The offset up to which everything is on the disk."""
-        return self._log.recovery_point
-
-    # ---- what the options ask for -----------------------------------------------------------------
-
-    def _producer_spec(self) -> BatchSpec:
-        from engine.formats import CODEC_NAMES, Codec
-        from engine.log.append.intake import with_producer
-        from engine.record.assembly import BatchSpec
-
-        values = self._values
-        spec = BatchSpec(
-            codec=Codec(CODEC_NAMES.index(values["compression"])), level=values["level"],
-            transactional=values["transaction"] is not None,
-        )  # fmt: skip
-        return with_producer(self._log, spec, values["producer_id"], values["producer_epoch"], values["sequence"])
-
-    def _leader_epoch(self) -> int:
-        """Raises UsageError for an epoch that is over: noting it would drop the later ones from leader-epoch-checkpoint."""
-        from engine.errors import UsageError
-
-        latest, wanted = self._log.leader_epoch_cache.latest_epoch, self._values["leader_epoch"]
-        if wanted is None:
-            return latest or 0
-        if latest is not None and wanted < latest:
-            what = f"{self._log.directory}: the log has records of leader epoch {latest}: a leader of epoch {wanted} is fenced"
-            raise UsageError(what, do=f"--leader-epoch {latest} or higher, or remove it")
-        return int(wanted)
-
-    def _make_intake(self) -> Intake:
-        from engine.log.append.intake import BatchIntake, FollowerIntake, LineIntake
-        from engine.record.lines import TextLines
-        from engine.record.packing import Packer
-
-        values = self._values
-        if values["follower"]:
-            return FollowerIntake(self._log) if values["leader_epoch"] is None else FollowerIntake(self._log, self._epoch)
-        if values["form_in"] == "raw":
-            return BatchIntake(self._log, self._epoch)
-        is_text = values["form_in"] == "text"
-        reader = TextLines(os.fsencode(values["separator"]), os.fsencode(values["null"])) if is_text else self._json
-        packer = Packer(self._spec, values["batch_size"])
-        return LineIntake(self._log, reader, packer, self._epoch, values["timestamp"])
+        self._log.report.add(Action.EXPLAINED, "", what, severity=Severity.ERROR)
 
     # ---- input ------------------------------------------------------------------------------------
 
@@ -436,21 +332,13 @@ class Session:
         return bool(ready)
 
     def _set_clock(self) -> None:
-        from engine.files import now_ms
-
         if self._values["now"] is None:
             self._log.now = now_ms()
 
     # ---- what is on the disk ----------------------------------------------------------------------
 
     def _end_transaction(self, kind: str) -> None:
-        from engine.formats import ControlType
-        from engine.log.append.intake import end_transaction
-
-        marker = end_transaction(
-            self._log, ControlType[kind.upper()], self._spec, leader_epoch=self._epoch,
-            coordinator_epoch=self._values["coordinator_epoch"],
-        )  # fmt: skip
+        marker = self._appender.end_transaction(kind)
         self._flush()
         self._say({"event": kind, "offset": marker.first_offset}, f"{kind} marker at offset {marker.first_offset}")
 
@@ -464,16 +352,16 @@ class Session:
             self._flush()
 
     def _flush(self) -> None:
-        self._sync()
+        self._log.flush()
         self._flushed_at = time.monotonic()
         self._acknowledge()
 
     def _acknowledge(self) -> None:
         """Print what the recovery point has passed, runs of offsets together."""
-        for run in self._intake.appended.take(self._synced()):
-            self._say_run(run)
+        for appended in self._intake.appended.take(self._log.recovery_point):
+            self._say_appended(appended)
 
-    def _say_run(self, run: Appended) -> None:
+    def _say_appended(self, run: Appended) -> None:
         first, last = run.first_offset, run.last_offset
         event = "duplicate" if run.is_duplicate else "appended"
         there = ", already in the log" if run.is_duplicate else ""
@@ -491,63 +379,6 @@ class Session:
 def _text(error: KafkalogError) -> str:
     records = getattr(error, "records", None)
     return str(error) if not records else f"{error} (record {records[0][0]} of its batch: {records[0][1]})"
-
-
-# what a log of 0.7 has nothing for: option → (value by name, what it is where nobody says)
-_UNKNOWN = {
-    "--follower": ("follower", False), "--producer-id": ("producer_id", -1), "--producer-epoch": ("producer_epoch", None),
-    "--sequence": ("sequence", None), "--transaction": ("transaction", None), "--leader-epoch": ("leader_epoch", None),
-    "--timestamp": ("timestamp", None), "--compression-level": ("level", None),
-}  # fmt: skip
-
-
-class Session07(Session):
-    """One run over the input, with a log of 0.7 open. Between two of its offsets lies a byte."""
-
-    _unit = "bytes"
-
-    def __init__(self, log: Log07, report: Report, values: dict[str, Any], descriptor: int) -> None:
-        _check_07(log.directory, values)
-        self._log_07, self._report_07 = log, report
-        self._json = JsonLines(ignore_unknown=values["ignore_unknown"])
-        self._begin(values, descriptor, log.directory)
-        self._intake = self._intake_07()
-
-    def _intake_07(self) -> Intake:
-        values = self._values
-        if values["form_in"] == "raw":
-            return SetIntake07(self._log_07, self._now, values["batch_size"])
-        is_text = values["form_in"] == "text"
-        reader = TextLines(os.fsencode(values["separator"]), os.fsencode(values["null"])) if is_text else self._json
-        return LineIntake07(
-            self._log_07, reader, self._now, magic=1 if values["magic"] is None else int(values["magic"]),
-            codec=CODEC_NAMES.index(values["compression"]), batch_size=values["batch_size"],
-        )  # fmt: skip
-
-    def _now(self) -> int:
-        return now_ms() if self._values["now"] is None else int(self._values["now"])
-
-    def _set_clock(self) -> None:
-        """Nothing: the log gets the time with each set."""
-
-    def _report(self) -> Report:
-        return self._report_07
-
-    def _sync(self) -> None:
-        self._log_07.flush(self._now())
-
-    def _synced(self) -> int:
-        return self._log_07.log_end_offset
-
-
-def _check_07(directory: str, values: dict[str, Any]) -> None:
-    """Raise UsageError for what a log of 0.7 has nothing for."""
-    given = [option for option, (name, default) in _UNKNOWN.items() if values[name] != default]
-    if given:
-        raise UsageError(f"{directory}: a log of Kafka 0.7 does not support {', '.join(given)}", path=directory)
-    if CODEC_NAMES.index(values["compression"]) >= len(CODEC_NAMES_07):
-        what = f"{directory}: a log of Kafka 0.7 supports none, gzip and snappy, not {values['compression']}"
-        raise UsageError(what, path=directory)
 
 
 def make_partition(path: str, *, create: bool, dry_run: bool) -> bool:

@@ -12,21 +12,19 @@ from click.core import ParameterSource
 
 from engine.errors import UsageError
 from engine.log.cleaner.compaction import CompactionOptions
-from engine.log.operations.compact import LogCompactor
+from engine.log.operations.compact import Compact
 from engine.log.operations.operation import operate
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import INTERRUPTION
 from kafkalog_cli.options import Ratio, Whole, size_option
-from kafkalog_cli.partitions import session
+from kafkalog_cli.partitions import run as on_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Iterator
 
-    from engine.errors import KafkalogError
-    from engine.log.logdir.log_manager import LogManager
     from engine.log.report import Report
-    from kafkalog_cli.engine_options import Opening
+    from engine.log.session import Session
     from kafkalog_cli.progress import Progress
 
 
@@ -109,7 +107,6 @@ _CREDIT = 0.3  # seconds in which nothing was read that may be made up for, as i
 
 def run(values: dict[str, Any]) -> int:
     """Compact the logs behind PATHS; of log dirs those that need it, the dirtiest first → exit status."""
-    errors: list[KafkalogError] = []
     throttle = Throttle(values["max_bytes_per_second"])
     asked = CompactionOptions(
         first_dirty_offset=values["first_dirty_offset"],
@@ -120,26 +117,25 @@ def run(values: dict[str, Any]) -> int:
         secret=(randbits(64), randbits(64)),
         keep_deleted=values["keep_deleted"],
     )
-    compactor = LogCompactor(asked, explain=values["explain"], on_bytes=throttle, clock=time.perf_counter)
+    compactor = Compact(asked, explain=values["explain"], on_bytes=throttle, clock=time.perf_counter)
 
-    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
-        whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
+    def work(logs: Session, progress: Progress) -> Iterator[Report]:
+        whole = [log_dir.path for log_dir in logs.log_dirs if log_dir.is_whole]
         if whole and values["first_dirty_offset"] is not None:
             what = f"{whole[0]}: a log dir; --first-dirty-offset needs partitions, named one by one"
             raise UsageError(what)
         source = click.get_current_context().get_parameter_source("dedupe_buffer_size")
-        noted = opening.settings.server.dedupe_buffer_size if source is ParameterSource.DEFAULT else None
-        yield from compactor.choose(manager, opening.jobs, noted)
+        noted = logs.options.settings.server.dedupe_buffer_size if source is ParameterSource.DEFAULT else None
+        yield from compactor.choose(logs.manager, logs.options.jobs, noted)
         progress.expect_shares(
-            manager.cluster.log_dirs, manager.files_of, "explaining logs" if values["explain"] else "compacting logs",
+            logs.log_dirs, logs.manager.files_of, "explaining logs" if values["explain"] else "compacting logs",
             values["max_bytes_per_second"],
         )
         compactor.on_share = progress.share
-        options = opening.options("compact", knows_metadata_log=True)
-        yield from operate(manager, options, compactor.work, errors, progress.done)
+        yield from operate(logs.manager, logs.options, compactor)
 
     whole = {**values, "dry_run": values["dry_run"] or values["explain"]}
-    return session("compact", whole, perform, errors, metrics=compactor.metrics.gauges)
+    return on_logs("compact", whole, work, gauges=compactor.metrics.gauges)
 
 
 class Throttle:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
-
-if TYPE_CHECKING:
-    from engine.log.partition.unified_log import UnifiedLog
-    from engine.log.segment.log_segment import LogSegment
 
 _SECTIONS = (
     Section("What is done", ("--before", "--keep-deleted", "--quarantine", "--no-quarantine")), OPENING, SETTINGS, OUTPUT,
@@ -38,17 +34,7 @@ def command(target: int, **values: Any) -> int:
     Removed segments are moved to a quarantine, from which `kafkalog restore` puts them back: the disk has their room again
     when `kafkalog restore --prune` has deleted the quarantine, or at once with --no-quarantine.
     """
-    from kafkalog_cli.partitions import run
+    from engine.log.operations.at_offset import DeleteRecords
+    from kafkalog_cli.partitions import run_operation
 
-    def delete_records(log: UnifiedLog) -> None:
-        from engine.log.retention.rules import delete_below_log_start_offset
-
-        log.maybe_increment_log_start_offset(target, "records were deleted")
-        delete_below_log_start_offset(log)
-
-    def deletes(log: UnifiedLog) -> list[LogSegment]:
-        from engine.log.retention.rules import deletable_below
-
-        return deletable_below(log, target)
-
-    return run("delete-records", values, delete_records, deletes=deletes)
+    return run_operation(values, DeleteRecords(target))

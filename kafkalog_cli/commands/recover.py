@@ -9,15 +9,13 @@ import click
 from engine.errors import UsageError, argument
 from kafkalog_cli.engine_options import OUTPUT, RECOVERING, SETTINGS, quarantine_options, recovering_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.partitions import session
+from kafkalog_cli.partitions import run as on_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Iterator
 
-    from engine.errors import KafkalogError
-    from engine.log.logdir.log_manager import LogManager
     from engine.log.report import Report
-    from kafkalog_cli.engine_options import Opening
+    from engine.log.session import Session
     from kafkalog_cli.progress import Progress
 
 
@@ -80,18 +78,14 @@ def run(values: dict[str, Any]) -> int:
     if values["full"]:
         values["recovery_point"] = 0
 
-    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
+    def work(logs: Session, _progress: Progress) -> Iterator[Report]:
         from engine.log.operations.recover import RecoverOptions, recover
 
-        part = next((log_dir for log_dir in manager.cluster.log_dirs if not log_dir.is_whole), None)
+        part = next((log_dir for log_dir in logs.log_dirs if not log_dir.is_whole), None)
         if part is not None and values["mark_clean"]:
             what = f"{part.places[0].path}: a partition; --mark-clean marks a whole log dir"
             raise UsageError(what, do=f"name the log dir: kafkalog recover --mark-clean {argument(part.path)}")
-        options = RecoverOptions(
-            opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.keep_deleted, values["salvage"],
-            values["accept_metadata_loss"], values["start_beyond_end"], values["mark_clean"], opening.jobs,
-        )
-        yield from recover(manager, options, errors, progress.done)
+        asked = ("salvage", "accept_metadata_loss", "start_beyond_end", "mark_clean")
+        return recover(logs.manager, RecoverOptions.of(logs.options, **{name: values[name] for name in asked}))
 
-    errors: list[KafkalogError] = []
-    return session("recover", values, perform, errors, with_metadata=True)
+    return on_logs("recover", values, work, with_metadata=True)

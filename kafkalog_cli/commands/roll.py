@@ -22,6 +22,7 @@ _EXAMPLES = (Example("Close the active segment, so that retention can delete it:
               help="Base offset of the new segment; not before the log end.")
 def command(expected: int, **values: Any) -> int:
     """Close the active segment and begin a new one at the end of the log."""
-    from kafkalog_cli.partitions import run
+    from engine.log.operations.at_offset import Roll
+    from kafkalog_cli.partitions import run_operation
 
-    return run("roll", values, lambda log: log.roll(expected))
+    return run_operation(values, Roll(expected))

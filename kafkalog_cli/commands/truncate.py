@@ -34,8 +34,7 @@ def command(target: int, fully: bool, **values: Any) -> int:
     What is cut or removed is kept in a quarantine, from which `kafkalog restore` puts it back. Removed segments are moved
     there, which takes no room on the same file system.
     """
-    from engine.log.operations.truncate import LogTruncator
-    from kafkalog_cli.partitions import run
+    from engine.log.operations.at_offset import Truncate
+    from kafkalog_cli.partitions import run_operation
 
-    truncator = LogTruncator(target, fully=fully)
-    return run("truncate", values, truncator.work, truncates_to=0 if fully else target, deletes=truncator.deletes)
+    return run_operation(values, Truncate(target, fully=fully))

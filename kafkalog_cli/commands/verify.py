@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
     from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
+    from engine.log.session import Quarantines
     from engine.log.tiering import Tiering
-    from kafkalog_cli.quarantining import Quarantines
 
 
 _SECTIONS = (
@@ -119,7 +119,7 @@ def command(
 
         clock = now_ms() if now is None else now
         values = {"quarantine": quarantine, "no_quarantine": no_quarantine, "now": now, "form": form, "dry_run": dry_run}
-        asked = Rebuild(clock, quarantines_for("verify --rebuild", values), dry_run=dry_run, asks=not yes)
+        asked = Rebuild(clock, quarantines_for("verify --rebuild", values), form, dry_run=dry_run, asks=not yes)
     shows = Shows(quiet=quiet, verbose=verbose)
     return verify_all(paths_from(paths, known), form, jobs, known, asked, shows)
 
@@ -447,11 +447,12 @@ class Begun(NamedTuple):
 class Rebuild:
     """How broken files are rebuilt.
 
-    now  ms since 1970        quarantines  None: what is replaced is not kept        asks  there may be a question
+    now  ms since 1970        quarantines  None: what is replaced is not kept        form  of the output
+    asks  there may be a question
     """
 
-    def __init__(self, now: int, quarantines: Quarantines | None, *, dry_run: bool, asks: bool) -> None:
-        self.now, self.dry_run = now, dry_run
+    def __init__(self, now: int, quarantines: Quarantines | None, form: str, *, dry_run: bool, asks: bool) -> None:
+        self.now, self.dry_run, self._form = now, dry_run, form
         self._quarantines, self._asks = quarantines, asks
 
     def ask(self, files: ReadOnlyFiles, directories: list[str]) -> None:
@@ -497,7 +498,7 @@ class Rebuild:
             try:
                 if self._quarantines is not None:
                     with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
-                        seams = {log_dir: self._quarantines.around(files, log_dir) for log_dir in log_dirs}
+                        seams = {log_dir: self._quarantines.begin(files, log_dir) for log_dir in log_dirs}
 
                 def rebuild(directory: str, config: LogConfig, tiering: Tiering, findings: list[Finding]) -> list[str]:
                     seam = seams[log_dir_of[directory]]
@@ -507,9 +508,11 @@ class Rebuild:
             finally:
                 INTERRUPTION.pardon()
                 if self._quarantines is not None:
-                    self._quarantines.finish(errors)
+                    errors += self._quarantines.finish()
 
     def say(self) -> None:
         """Where it is kept."""
+        from kafkalog_cli.quarantining import say_kept
+
         if self._quarantines is not None:
-            self._quarantines.say()
+            say_kept(self._quarantines, self._form, dry_run=self.dry_run)

@@ -16,9 +16,10 @@ from engine.discovery.names import METADATA_TOPIC
 from engine.files import now_ms
 from engine.log.cleaner.compaction import INSTEAD, METADATA_LOG, CompactionOptions
 from engine.log.logdir.settings import Settings
-from engine.log.operations.compact import LogCompactor
-from engine.log.operations.operation import OperationOptions, operate, put_marker, take_marker
+from engine.log.operations.compact import Compact
+from engine.log.operations.operation import operate, put_marker, take_marker
 from engine.log.report import Action, Report
+from engine.log.session import OpenOptions
 from kafkalog_spark.jobs.upkeep import (
     EVENT_TYPES,
     Assignment,
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from engine.errors import KafkalogError
-    from engine.files import Files
-    from engine.log.logdir.log_dirs import LogDir
     from engine.log.partition.unified_log import UnifiedLog
     from kafkalog_spark.jobs.upkeep import Job
 
@@ -62,16 +60,16 @@ def compact(
     moment = now_ms() if now is None else now
     asked = options or CompactionOptions(dedupe_buffer_size=DEDUPE_BUFFER_SIZE)
     asked = replace(asked, secret=(randbits(64), randbits(64)))
-    settings = Settings(ServerConfig(), tuple((config or {}).items()))
-    with opened(paths, settings, moment, _plain, topics) as job:
-        chooser = LogCompactor(asked, explain=False, on_bytes=_unsaid, clock=time.perf_counter)
+    how = OpenOptions(settings=Settings(ServerConfig(), tuple((config or {}).items())), now=moment)
+    with opened(paths, how, topics) as job:
+        chooser = Compact(asked, explain=False, on_bytes=_unsaid, clock=time.perf_counter)
         told = [*_metadata_logs(job), *chooser.choose(job.manager, 1)]
         places = [
             place for log_dir in job.manager.cluster.log_dirs for place in log_dir.places if place.name.topic != METADATA_TOPIC
         ]
         markers = {log_dir: take_marker(job.manager, log_dir) for log_dir in job.log_dirs}
         clean = {log_dir.path for log_dir, marker in markers.items() if clean_start or marker is not None}
-        work = Assignment(settings, moment, _plain, partial(_compact, asked, clean))
+        work = Assignment(how, partial(_compact, asked, how, clean))
         rows = [dict.fromkeys(EVENT_TYPES) | row for report in told for row in event_rows(report)]
         rows += run_tasks(spark, job, places, work, _TASK_BYTES)
         for log_dir, marker in markers.items():
@@ -96,19 +94,14 @@ def _in_words_of_the_job(reason: str) -> str:
     return reason
 
 
-def _plain(files: Files, _log_dir: LogDir) -> Files:
-    return files
-
-
 def _unsaid(_size: int) -> None:
     """Nobody is told of bytes."""
 
 
-def _compact(asked: CompactionOptions, clean: set[str], manager: TaskLogManager) -> Iterator[Report]:
+def _compact(asked: CompactionOptions, options: OpenOptions, clean: set[str], manager: TaskLogManager) -> Iterator[Report]:
     def note(log: UnifiedLog, offset: int) -> None:
         manager.clean_until[log.directory] = offset
 
-    errors: list[KafkalogError] = []
-    compactor = LogCompactor(asked, explain=False, on_bytes=_unsaid, clock=time.perf_counter, on_clean=note)
-    how = OperationOptions("compact", all(log_dir.path in clean for log_dir in manager.cluster.log_dirs))
-    yield from operate(manager, how, compactor.work, errors)
+    compactor = Compact(asked, explain=False, on_bytes=_unsaid, clock=time.perf_counter, on_clean=note)
+    how = replace(options, clean_start=all(log_dir.path in clean for log_dir in manager.cluster.log_dirs))
+    yield from operate(manager, how, compactor)

@@ -7,13 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.config.server import ServerConfig
-from engine.discovery.names import file_name
-from engine.files import Files, now_ms
+from engine.files import now_ms
 from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import foresee
 from engine.log.operations.recover import RecoverOptions, Recovery, finish, prepare, recover_places
-from engine.log.quarantine.places import quarantine_beside
-from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.session import Quarantines
 from kafkalog_spark.jobs.upkeep import (
     FAILED,
     Assignment,
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from engine.log.logdir.log_dirs import LogDir
     from engine.log.report import Report
 
 _TASK_BYTES = 128 << 20
@@ -50,12 +47,12 @@ def recover(
     Raises OptionError, LogDirError, also where a broker runs on one of the log dirs.
     """
     moment = now_ms() if now is None else now
-    asked = replace(options or RecoverOptions(), mark_clean=False)
     settings = Settings(ServerConfig(), tuple((config or {}).items()))
+    asked = replace(options or RecoverOptions(), mark_clean=False, settings=settings, now=moment)
     recovery = Recovery()
-    with opened(paths, settings, moment, partial(_quarantine, moment, "log-dir"), topics) as job:
+    with opened(paths, asked, topics, Quarantines("recover", moment, of="log-dir")) as job:
         rows = [row for report in prepare(job.manager, asked, recovery) for row in event_rows(report)]
-        work = Assignment(settings, moment, partial(_quarantine, moment, ""), partial(_recover, asked))
+        work = Assignment(asked, partial(_recover, asked), keeps_for="recover")
         of_tasks = run_tasks(spark, job, recovery.places, work, _TASK_BYTES)
         _note(recovery, of_tasks)
         rows += of_tasks
@@ -76,9 +73,3 @@ def _recover(asked: RecoverOptions, manager: TaskLogManager) -> Iterator[Report]
     troubles = foresee(manager.files_of(log_dir.path), manager.cluster)
     for _place, report in recover_places(manager, asked, list(log_dir.places), troubles):
         yield report
-
-
-def _quarantine(now: int, of: str, files: Files, log_dir: LogDir) -> Files:
-    """A quarantine of what is taken out of `log_dir`; of "": by the first of its partitions."""
-    directory = quarantine_beside(files, log_dir.path, now, of or file_name(log_dir.places[0].path))
-    return QuarantiningFiles(files, directory, command="recover", now=now, log_dirs=(files.resolve(log_dir.path),))

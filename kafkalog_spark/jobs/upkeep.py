@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from engine.discovery.names import PartitionKind
+from engine.discovery.names import PartitionKind, file_name
 from engine.discovery.patterns import expand
 from engine.errors import KafkalogError
 from engine.files import Files
 from engine.findings import Severity
-from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs, locked, refuse_other_owner
+from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs, refuse_other_owner
 from engine.log.logdir.log_manager import LogManager, Standing
-from engine.log.logdir.startup import survey
 from engine.log.operations.operation import LEFT_ALONE, note
 from engine.log.report import Action
+from engine.log.session import Quarantines, session
 from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.jobs.holds import Hold, held, own_lock
 from kafkalog_spark.table.columns import rows_as_batches
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
     from engine.log.report import Report
+    from engine.log.session import OpenOptions
 
     Operate = Callable[["TaskLogManager"], Iterator[Report]]
 
@@ -74,12 +74,14 @@ class TaskLogManager(LogManager):
 
 
 class Assignment(NamedTuple):
-    """What tasks do to partitions, and what they need to know for it."""
+    """What tasks do to partitions, and what they need to know for it.
 
-    settings: Settings
-    now: int
-    wrap: Callable[[Files, LogDir], Files]
+    keeps_for  the command whose quarantine keeps what is changed; None: nothing is kept
+    """
+
+    options: OpenOptions
     operate: Operate
+    keeps_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +106,9 @@ class Job:
 
 @contextmanager
 def opened(
-    paths: Sequence[str], settings: Settings, now: int, wrap: Callable[[Files, LogDir], Files], topics: Collection[str] = ()
+    paths: Sequence[str], options: OpenOptions, topics: Collection[str] = (), quarantines: Quarantines | None = None
 ) -> Iterator[Job]:
-    """Lock the log dirs below `paths`, and close their quarantines in the end.
+    """Lock the log dirs below `paths`, and finish their quarantines in the end.
 
     topics  only partitions of these, as if they had been named themselves (see LogDir); none: all
     Raises LogDirError, also where a broker runs, and OptionError for a topic that is not there.
@@ -116,18 +118,17 @@ def opened(
         found = speakable(find_log_dirs(files, [one for path in paths for one in expand(files, str(path))]))
         found = _narrowed(found, topics) if topics else found
         log_dirs = [log_dir for log_dir in found if log_dir.places or not topics]
-        places = [place.path for log_dir in log_dirs for place in log_dir.places]
-        refuse_other_owner(files, (*(log_dir.path for log_dir in log_dirs), *places))
-        with ExitStack() as stack:  # each step back is taken, whichever fails
-            stack.enter_context(locked(files, [log_dir.path for log_dir in log_dirs], places))
-            hold = stack.enter_context(held(files, [log_dir.path for log_dir in log_dirs]))
-            seams: dict[str, Files] = {}
-            for log_dir in log_dirs:
-                seams[log_dir.path] = wrap(files, log_dir)
-                stack.callback(finish, seams[log_dir.path])
-            # settings of topics also come from log dirs where none of their partitions is
-            cluster = replace(survey(files, found), log_dirs=tuple(log_dirs))
-            yield Job(log_dirs, LogManager(seams.__getitem__, cluster, settings, now), hold)
+        named, places = [log_dir.path for log_dir in log_dirs], [place.path for one in log_dirs for place in one.places]
+        refuse_other_owner(files, (*named, *places))
+        # settings of topics also come from log dirs where none of their partitions is
+        with session(files, log_dirs, options, quarantines, around=found) as logs, held(files, named) as hold:
+            try:
+                logs.begin()
+                yield Job(log_dirs, logs.manager, hold)
+            finally:
+                logs.finish()
+        for error in logs.errors:
+            raise error
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
 
@@ -218,26 +219,26 @@ def _rows(places: list[Place], work: Assignment, cluster: Cluster, hold: Hold) -
                 lock = own_lock(files, log_dir.path, place.path)
                 stack.callback(lock.release)
             hold.check(files, log_dir.path)  # after the wait for the locks
-            part = replace(log_dir, places=tuple(mine))
-            seam = work.wrap(files, part)
-            stack.callback(finish, seam)
+            part, seam = replace(log_dir, places=tuple(mine)), files
+            if work.keeps_for is not None:
+                kept = Quarantines(work.keeps_for, work.options.now, of=file_name(mine[0].path))
+                seam = kept.begin(files, log_dir.path)
+                stack.callback(_finish, kept)
 
             def files_of(path: str, seam: Files = seam) -> Files:
                 hold.check(files, path)  # whatever is done to a log begins with this
                 return seam
 
-            manager = TaskLogManager(files_of, replace(cluster, log_dirs=(part,)), work.settings, work.now)
+            manager = TaskLogManager(files_of, replace(cluster, log_dirs=(part,)), work.options.settings, work.options.now)
             for report in work.operate(manager):
                 yield from _first_of_each(event_rows(report))
             yield from _standing_rows(manager)
 
 
-def finish(seam: Files) -> None:
-    """Close a quarantine, if the seam is one."""
-    from engine.log.quarantine.seam import QuarantiningFiles
-
-    if isinstance(seam, QuarantiningFiles):
-        seam.finish()
+def _finish(quarantines: Quarantines) -> None:
+    """Raise the first reason why a quarantine could not be finished."""
+    for error in quarantines.finish():
+        raise error
 
 
 def _standing_rows(manager: TaskLogManager) -> Iterator[dict[str, Any]]:

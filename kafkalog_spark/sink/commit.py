@@ -28,8 +28,9 @@ from engine.log.logdir.log_manager import LogManager, Standing
 from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.operations.mending import find_topic_id, write_topic_id
-from engine.log.operations.operation import Marker, OperationOptions, operate, put_marker, take_marker
+from engine.log.operations.operation import Marker, Operation, operate, put_marker, take_marker
 from engine.log.report import Action, leaves_doubt
+from engine.log.session import OpenOptions
 from engine.overlay import OverlayFiles
 from kafkalog_spark.sink import staging
 from kafkalog_spark.sink.kept import Journal
@@ -51,6 +52,20 @@ _CLEAN = Marker(b'{"version":0,"brokerEpoch":-1}')
 _ANYTHING = (Exception, KeyboardInterrupt, SystemExit)  # what may end a commit while this process goes on
 _LOG = logging.getLogger("kafkalog")
 Key = tuple[str, int]
+
+
+class _Append(Operation):
+    """Appends to logs, by `append`."""
+
+    name = "append"
+    for_snapshots = False
+
+    def __init__(self, append: Callable[[UnifiedLog], None]) -> None:
+        self._append = append
+
+    def work(self, log: UnifiedLog) -> None:
+        """Append to one open log."""
+        self._append(log)
 
 
 class OffsetsOverlap(KafkalogError):
@@ -258,11 +273,11 @@ class _Commit:
     def _operate(
         self, log_dir: LogDir, work: Callable[[UnifiedLog], None], files: Files, *, clean: bool
     ) -> Sequence[Report]:
-        errors: list[KafkalogError] = []
-        options = OperationOptions("append", clean_start=clean, jobs=_AT_ONCE)
-        reports = list(operate(self._manager(log_dir, files), options, work, errors))
-        if errors:
-            raise errors[0]
+        options = OpenOptions(now=self._now, clean_start=clean, jobs=_AT_ONCE)
+        reports = list(operate(self._manager(log_dir, files), options, _Append(work)))
+        for report in reports:
+            if report.failure is not None:
+                raise report.failure
         return reports
 
     def _append(self, log: UnifiedLog) -> None:

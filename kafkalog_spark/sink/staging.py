@@ -19,7 +19,7 @@ from engine.discovery.names import FileKind, log_file_name, parse_file_name, par
 from engine.discovery.sink_commits import JOURNAL, MANIFEST, STAGING
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import remove_tree, replace
-from engine.log.loading.loader import open_log
+from engine.log.loading.loader import LoadOptions, open_log
 from engine.log.logdir.log_dirs import locked
 from engine.log.logdir.log_manager import CHECKPOINTS
 from kafkalog_spark.sink.kept import Journal, Manifest, read_kept, write_kept
@@ -215,7 +215,7 @@ def _cut(files: Files, directory: str, end: int, config: LogConfig, now: int) ->
                 file.sync()
         elif parsed.base_offset > end or parsed.kind is not FileKind.PRODUCER_SNAPSHOT:
             files.remove(f"{directory}/{name}")
-    log = open_log(files, directory, config, now=now, clean_shutdown=False, recovery_point=end)
+    log = open_log(files, directory, config, now=now, clean_shutdown=False, options=LoadOptions(recovery_point=end))
     try:
         log.truncate_to(end, "a commit that did not finish")
     except BaseException:

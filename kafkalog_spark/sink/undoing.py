@@ -20,15 +20,17 @@ from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
 from engine.log.logdir.log_manager import LogManager
 from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
-from engine.log.operations.operation import OperationOptions, operate
-from engine.log.operations.truncate import LogTruncator
+from engine.log.operations.at_offset import Truncate
+from engine.log.operations.operation import Operation, operate
 from engine.log.segment.batch_search import last_head
+from engine.log.session import OpenOptions
 from kafkalog_spark.sink.staging import read_manifest, write_manifest
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
     from engine.findings import Finding
     from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.log_segment import LogSegment
     from kafkalog_spark.sink.kept import Manifest
 
 _BATCH_HEADER = 61  # bytes
@@ -148,16 +150,8 @@ def undo_last_commit(files: Files, root: str, commit: LastCommit, now: int) -> N
     cluster = survey(files, [list_log_dir(files, root)])
     log_dir = LogDir(root, False, tuple(places[name] for name in ends), (), ())
     manager = LogManager(lambda _path: files, replace(cluster, log_dirs=(log_dir,)), Settings(), now)
-    errors: list[KafkalogError] = []
-
-    def truncator(log: UnifiedLog) -> LogTruncator:
-        return LogTruncator(ends[file_name(log.directory)], fully=False)
-
     write_manifest(files, root, replace(commit.manifest, undoing=True))
-    options = OperationOptions("restore", for_snapshots=True, truncates_to=lambda place: ends[file_name(place.path)],
-                               deletes=lambda log: truncator(log).deletes(log))
-    for _ in operate(manager, options, lambda log: truncator(log).work(log), errors):
-        pass
+    errors = [report.failure for report in operate(manager, OpenOptions(now=now), _TruncateEach(ends)) if report.failure]
     if errors:
         raise errors[0]
     new = [place for name, place in places.items() if name not in ends]
@@ -170,6 +164,27 @@ def undo_last_commit(files: Files, root: str, commit: LastCommit, now: int) -> N
     write_manifest(files, root, replace(left, streams=streams, written={}, batch={}, undoing=False))
     for name in deleted:  # by the manifest the new names last; what is left after a stop a broker deletes
         remove_tree(files, name)
+
+
+class _TruncateEach(Operation):
+    """Truncates each partition to its end in `ends`, by the name of its directory."""
+
+    name = "restore"
+
+    def __init__(self, ends: dict[str, int]) -> None:
+        self._ends = ends
+
+    def truncates_to(self, place: Place) -> int:
+        return self._ends[file_name(place.path)]
+
+    def work(self, log: UnifiedLog) -> None:
+        self._of(log).work(log)
+
+    def deletes(self, log: UnifiedLog) -> list[LogSegment]:
+        return self._of(log).deletes(log)
+
+    def _of(self, log: UnifiedLog) -> Truncate:
+        return Truncate(self._ends[file_name(log.directory)], fully=False)
 
 
 def _place(root: str, name: str) -> Place:

@@ -23,7 +23,7 @@ def test_what_is_remembered_of_producers(tmp_path, monkeypatch, words, is_for_sn
     asked, opened = set(), log_manager.open_log
 
     def open_log(*arguments, **settings):
-        asked.add(settings["for_snapshots"])
+        asked.add(settings["options"].for_snapshots)
         return opened(*arguments, **settings)
 
     monkeypatch.setattr(log_manager, "open_log", open_log)

@@ -10,8 +10,7 @@ from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import Codec
 from engine.log.append.analysis import append_as_leader
-from engine.log.loading.loader import open_log
-from engine.log.operations.opening import make_room
+from engine.log.operations.opening import delete_oldest_segments
 from engine.log.quarantine.kept import prune
 from engine.log.quarantine.manifest import QuarantineDamaged
 from engine.log.quarantine.restore import ChangedSince, restore
@@ -37,6 +36,7 @@ from tests.crash.partitions import (
 from tests.crash.sweep import Case
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import CLOCK_MS, CLOCK_NS, Disk
+from tests.support.logs import open_log
 
 EPOCHS = f"{TOPIC}/leader-epoch-checkpoint"
 BEFORE_ALL = ("nothing was changed yet", "stopped before it changed anything")  # said of a quarantine without a first line
@@ -585,7 +585,7 @@ def make_room_case():
 
     def work(files, _acknowledge):
         report = Report(DIRECTORY, "retain")
-        assert make_room(files, DIRECTORY, NOW, opened, delete, report)
+        assert delete_oldest_segments(files, DIRECTORY, NOW, opened, delete, report)
         assert [(event.first_offset, event.end_offset) for event in report.events] == [(0, 12), (12, 23), (23, 33)]
 
     def check(disk, _acknowledged, done):

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from engine.checkpoint.offsets import decode_offset_checkpoint
-from engine.log.loading.loader import open_log
 from engine.log.logdir.log_dirs import find_log_dirs, locked
 from engine.log.logdir.log_manager import LogManager, purge_deleted_directories
 from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import Effect, foresee, survey
-from engine.log.operations.operation import OperationOptions, operate
+from engine.log.operations.at_offset import Truncate
+from engine.log.operations.operation import operate
 from engine.log.operations.recover import RecoverOptions, recover
-from engine.log.operations.truncate import LogTruncator
 from engine.log.report import Report
 from engine.log.retention.rules import delete_old_segments
+from engine.log.session import OpenOptions
 from engine.record.batch import read_batches
 from tests.crash.cases_log import END, damaged_middle
 from tests.crash.partitions import CONFIG, NOW, TOPIC, batches_of, closed, name, plain, see, segments
 from tests.crash.sweep import Case
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
+from tests.support.logs import open_log
+from tests.support.operations import doing
 
 WRITTEN_WITHOUT_SYNC = (".log", "index", ".snapshot")
 MARKER = "d/.kafka_cleanshutdown"
@@ -45,10 +47,10 @@ def managed(files, perform, path="/d"):
     dirs = find_log_dirs(files, [path])
     with locked(files, [one.path for one in dirs]):
         manager = LogManager(lambda _: files, survey(files, dirs), Settings(overrides=tuple(SETTINGS.items())), NOW)
-        errors = []
-        reports = list(perform(manager, errors))
-    if errors:
-        raise errors[0]
+        reports = list(perform(manager))
+    for report in reports:
+        if report.failure is not None:
+            raise report.failure
     return [event for report in reports for event in report.events]
 
 
@@ -68,7 +70,7 @@ def operation_case(operation, work_on_log, kept_from, kept_to=END):
     kept = {base: batch for base, batch in before.batches.items() if kept_from <= base < kept_to}
 
     def work(files, _acknowledge):
-        managed(files, lambda manager, errors: operate(manager, OperationOptions(operation), work_on_log, errors))
+        managed(files, lambda manager: operate(manager, OpenOptions(), doing(operation, work_on_log)))
 
     whole = CrashFiles(disk)
     work(whole, None)
@@ -110,7 +112,7 @@ def recover_case(case_name, *, extra=None, clean_before=False, salvage=False, ma
 
     def work(files, _acknowledge):
         options = RecoverOptions(mark_clean=mark_clean, salvage=salvage)
-        managed(files, lambda manager, errors: recover(manager, options, errors))
+        managed(files, lambda manager: recover(manager, options))
 
     whole = CrashFiles(disk)
     work(whole, None)
@@ -141,7 +143,7 @@ def recover_partition_case():
 
     def work(files, _acknowledge):
         options = RecoverOptions(recovery_point=0)
-        managed(files, lambda manager, errors: recover(manager, options, errors), "/" + TOPIC)
+        managed(files, lambda manager: recover(manager, options), "/" + TOPIC)
 
     whole = CrashFiles(disk)
     work(whole, None)
@@ -165,7 +167,7 @@ def salvage_below_case():
     disk = disk._replace(contents=disk.contents | {POINTS: f"0\n1\nt 0 {END}\n".encode()}, unsynced=frozenset())
 
     def work(files, _acknowledge):
-        managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+        managed(files, lambda manager: recover(manager, RecoverOptions(salvage=True)))
 
     whole = CrashFiles(disk)
     work(whole, None)
@@ -192,7 +194,7 @@ def salvage_renamed_case():
     disk = disk._replace(contents=disk.contents | {POINTS: f"0\n1\nt 0 {END}\n".encode()}, unsynced=frozenset())
 
     def work(files, _acknowledge):
-        managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+        managed(files, lambda manager: recover(manager, RecoverOptions(salvage=True)))
 
     def check(after, _acknowledged, done):
         assert every_batch_is_found(after, looked_up=done) == set(batches_of(segments()))
@@ -212,7 +214,7 @@ def salvage_moved_case():
     disk = disk._replace(contents=contents, unsynced=frozenset())
 
     def work(files, _acknowledge):
-        managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+        managed(files, lambda manager: recover(manager, RecoverOptions(salvage=True)))
 
     def check(after, _acknowledged, done):
         logs = {path: data for path, data in after.contents.items() if path.endswith(".log")}
@@ -249,7 +251,7 @@ def mend_metadata_case():
     assert stops_a_broker(disk)
 
     def work(files, _acknowledge):
-        managed(files, lambda manager, errors: recover(manager, RecoverOptions(), errors))
+        managed(files, lambda manager: recover(manager, RecoverOptions()))
 
     def check(after, _acknowledged, done):
         assert broker_sees(after)
@@ -279,7 +281,7 @@ def purge_case():
 def truncate_clean_case():
     """A log that is clean up to its last segment: where anything is cut, what comes there later never counts as clean."""
     checkpoint = "d/cleaner-offset-checkpoint"
-    case = operation_case("truncate-clean", LogTruncator(20, fully=False).work, 0, 20)
+    case = operation_case("truncate-clean", Truncate(20, fully=False).work, 0, 20)
     disk = case.disk._replace(contents=case.disk.contents | {checkpoint: b"0\n1\nt 0 33\n"})
     whole = case.disk.contents.keys()
 

@@ -27,7 +27,7 @@ PLACES = {
 
 
 def salvage(files, _acknowledge=None):
-    managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+    managed(files, lambda manager: recover(manager, RecoverOptions(salvage=True)))
 
 
 def misplaced_case(case_name, places):

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from engine.config.topic import LogConfig
 from engine.formats import Codec, ControlType
-from engine.log.loading.loader import open_log
 from engine.record.batch import read_batches
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
+from tests.support.logs import open_log
 
 NOW = 1_700_000_100_000
 TOPIC = "d/t-0"

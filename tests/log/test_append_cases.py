@@ -6,9 +6,9 @@ import pytest
 
 from engine.config.topic import LogConfig
 from engine.files import Files
-from engine.log.loading.loader import open_log
 from tests.support.append_steps import answer, frames, producers
 from tests.support.cases import cases, differences
+from tests.support.logs import open_log
 
 CASES = cases(frozenset(("append",)))
 

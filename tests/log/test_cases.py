@@ -7,9 +7,9 @@ import pytest
 from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.errors import OffsetOutOfRange
-from engine.log.loading.loader import open_log
 from engine.log.retention.rules import delete_old_segments
 from tests.support.cases import cases, differences
+from tests.support.logs import open_log
 
 OPERATIONS = frozenset(("recover", "open", "retain", "roll", "truncate", "truncate-fully", "delete-records"))
 CASES = cases(OPERATIONS)

@@ -9,10 +9,10 @@ from engine.files import Files
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.cleaner.compaction import CompactionOptions, compact
 from engine.log.cleaner.uncleanable import Uncleanable
-from engine.log.loading.loader import open_log
 from tests.support.cases import cases, differences
 from tests.support.floors import saw_enough
 from tests.support.live_keys import last_records, lost_keys
+from tests.support.logs import open_log
 
 CASES = cases(frozenset(("compact",)))
 

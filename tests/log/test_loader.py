@@ -13,7 +13,6 @@ from engine.errors import UnwritableFile
 from engine.files import Files
 from engine.findings import Severity
 from engine.formats import BATCH_HEADER, Codec
-from engine.log.loading.loader import open_log
 from engine.log.report import Action, loses_records
 from engine.record.builder import NewRecord, build_batch
 from engine.record.crc import crc32c
@@ -21,6 +20,7 @@ from tests.crash.partitions import CONFIG, DIRECTORY, NOW, closed, name, segment
 from tests.support.cases import case_named, cases
 from tests.support.crash_files import CrashFiles
 from tests.support.damage import batches
+from tests.support.logs import open_log
 from tests.support.small_logs import batch as small_batch
 
 RECOVERED = cases(frozenset(("recover",)))

@@ -7,11 +7,11 @@ import pytest
 from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.cleaner.compaction import CompactionOptions, compact
-from engine.log.loading.loader import open_log
 from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.report import Action, Report
 from engine.log.segment.log_segments import LogSegments
 from tests.support.keyed_logs import write_keyed_log
+from tests.support.logs import open_log
 
 NOW = 1_700_000_100_000
 SETTINGS = {"cleanup.policy": "compact", "segment.bytes": "700"}

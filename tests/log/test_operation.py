@@ -14,9 +14,11 @@ from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.operations import operation
 from engine.log.operations import recover as recovering
-from engine.log.operations.operation import OperationOptions, operate
+from engine.log.operations.operation import operate
 from engine.log.operations.recover import RecoverOptions
+from engine.log.session import OpenOptions
 from engine.overlay import OverlayFiles, spill
+from tests.support.operations import doing
 
 NOW = 1_700_000_000_000
 
@@ -36,10 +38,8 @@ def rehearsed(directory, *, clean_start, monkeypatch=None):
         monkeypatch.setattr(operation, "OverlayFiles", lambda *words: overlays.append(OverlayFiles(*words)) or overlays[-1])
     files = Files()
     manager = LogManager(lambda _: files, survey(files, find_log_dirs(files, [str(directory)])), Settings(), NOW)
-    errors = []
-    reports = list(operate(manager, OperationOptions("look", clean_start=clean_start), lambda _log: None, errors))
-    assert not errors
-    assert len(reports) == 1
+    [report] = operate(manager, OpenOptions(clean_start=clean_start), doing("look", for_snapshots=False))
+    assert report.failure is None
     return len(overlays)
 
 
@@ -50,7 +50,7 @@ def test_a_log_that_opens_without_a_change_is_opened_once(partition, monkeypatch
 def test_a_log_without_memory_for_it_does_not_end_the_others(partition):
     other = partition.parent / "b-0"
     shutil.copytree(partition, other)
-    files, errors, seen = Files(), [], []
+    files, seen = Files(), []
     manager = LogManager(lambda _: files, survey(files, find_log_dirs(files, [str(partition), str(other)])), Settings(), NOW)
 
     def work(log):
@@ -58,10 +58,9 @@ def test_a_log_without_memory_for_it_does_not_end_the_others(partition):
         if len(seen) == 1:
             raise MemoryError
 
-    reports = list(operate(manager, OperationOptions("look", clean_start=True), work, errors))
-    assert len(set(seen)) == len(reports) == 2
-    assert [(type(error), error.path) for error in errors] == [(OutOfMemory, seen[0])]
-    assert [report.failure for report in reports] == [errors[0], None]
+    one, other = (report.failure for report in operate(manager, OpenOptions(clean_start=True), doing("look", work)))
+    assert len(set(seen)) == 2
+    assert (type(one), one.path, other) == (OutOfMemory, seen[0], None)
 
 
 def test_a_log_that_is_recovered_is_opened_in_memory_first(partition, monkeypatch):
@@ -114,7 +113,7 @@ def test_a_directory_is_listed_a_few_times_only(partition, seam):
     files = seam(disk)
     manager = LogManager(lambda _: files, survey(files, find_log_dirs(files, [str(partition)])), Settings(), NOW)
     disk.listings.clear()
-    [report] = operate(manager, OperationOptions("roll", clean_start=True), lambda log: log.roll(), [])
+    [report] = operate(manager, OpenOptions(clean_start=True), doing("roll", lambda log: log.roll(), for_snapshots=False))
     assert (report.failure, disk.listings) == (None, [str(partition)] * 4)
 
 
@@ -122,18 +121,18 @@ def test_a_directory_is_listed_a_few_times_only(partition, seam):
 def test_recover_lists_a_directory_a_few_times_only(partition, clean_start, times):
     """What a broker would trip over, what is in it, what is no plain file, which directories have names of files, at the end
     which names are new; and snapshots."""
-    disk, errors = Listed(), []
+    disk = Listed()
     manager = LogManager(lambda _: disk, survey(disk, find_log_dirs(disk, [str(partition)])), Settings(), NOW)
     disk.listings.clear()
-    reports = list(recovering.recover(manager, RecoverOptions(clean_start=clean_start), errors))
-    assert (errors, [report.failure for report in reports]) == ([], [None])
+    reports = list(recovering.recover(manager, RecoverOptions(clean_start=clean_start)))
+    assert [report.failure for report in reports] == [None]
     assert disk.listings == [str(partition)] * times
 
 
 def test_nor_does_one_that_can_not_be_recovered_for_want_of_it(partition, monkeypatch):
     other = partition.parent / "b-0"
     shutil.copytree(partition, other)
-    files, errors, first = Files(), [], []
+    files, first = Files(), []
     one = recovering._one
 
     def scarce(manager, options, place, *more):
@@ -145,6 +144,5 @@ def test_nor_does_one_that_can_not_be_recovered_for_want_of_it(partition, monkey
     monkeypatch.setattr(recovering, "_one", scarce)
     manager = LogManager(lambda _: files, survey(files, find_log_dirs(files, [str(partition), str(other)])), Settings(), NOW)
     options = RecoverOptions()
-    reports = [report.failure for report in recovering.recover(manager, options, errors) if report.directory in first]
-    assert [(type(error), error.path) for error in errors] == [(OutOfMemory, first[0])]
-    assert reports == [errors[0], None]
+    failed, whole = (report.failure for report in recovering.recover(manager, options) if report.directory in first)
+    assert (type(failed), failed.path, whole) == (OutOfMemory, first[0], None)

@@ -14,9 +14,9 @@ from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch import reading as fetch
 from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.view import PartitionView
-from engine.log.loading.loader import open_log
 from tests.support.corpus import corpus_directory
 from tests.support.floors import saw_enough
+from tests.support.logs import open_log
 
 FOLDERS = sorted({path.parent for path in corpus_directory().rglob("queries.jsonl")})
 SPECIAL = {

@@ -20,7 +20,7 @@ def damaged(data, at):
 
 def salvaged(disk):
     files = CrashFiles(log_dir(disk, clean=False))
-    events = managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+    events = managed(files, lambda manager: recover(manager, RecoverOptions(salvage=True)))
     return broker_sees(files.disk()), events
 
 
@@ -65,7 +65,7 @@ def test_a_broker_loses_what_a_replacement_has_not_and_recover_says_so(damage, l
     """`short` and `empty` replace the segment of their own name and no other."""
     disk, _ = swapped()
     files = CrashFiles(log_dir(replacement_with(disk, REPLACEMENTS[damage]), clean=False))
-    events = managed(files, lambda manager, errors: recover(manager, RecoverOptions(), errors))
+    events = managed(files, lambda manager: recover(manager, RecoverOptions()))
     missing = [(event.first_offset, event.end_offset) for event in events if event.action is Action.MISSING]
     assert missing[0] == lost
 
@@ -89,7 +89,7 @@ def test_a_wrong_size_that_ends_where_a_batch_begins_hides_none(swallowed):
     path, whole = name(23), batches_of(segments())
     disk = disk._replace(contents=disk.contents | {path: first[:8] + size + first[12:] + b"".join(others)})
     files = CrashFiles(disk)
-    managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+    managed(files, lambda manager: recover(manager, RecoverOptions(salvage=True)))
     assert broker_sees(files.disk()).batches == {base: batch for base, batch in whole.items() if base != 23}
 
 
@@ -163,14 +163,14 @@ DISORDERS = {
 def test_no_sound_batch_of_the_log_is_lost(disorder):
     parts, dropped = DISORDERS[disorder]
     files = CrashFiles(on_disk(parts))
-    events = managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+    events = managed(files, lambda manager: recover(manager, RecoverOptions(salvage=True)))
     left = files.disk()
     assert broker_sees(left).batches == batches_of(segments())
     told = sorted((event.first_offset, event.end_offset) for event in events if "dropped" in event.reason)
     assert told == dropped
     assert not any("no sound batch" in event.reason and event.records for event in events)
     again = CrashFiles(left)
-    managed(again, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+    managed(again, lambda manager: recover(manager, RecoverOptions(salvage=True)))
     assert {path: data for path, data in again.disk().contents.items() if path.startswith(f"{TOPIC}/")} == {
         path: data for path, data in left.contents.items() if path.startswith(f"{TOPIC}/")
     }
@@ -179,7 +179,7 @@ def test_no_sound_batch_of_the_log_is_lost(disorder):
 def test_two_wrong_bits_are_not_guessed():
     parts = parts_with(s23=[*THIRD[:2], flipped(THIRD[2], (1 << 40) + 32), THIRD[3]])
     files = CrashFiles(on_disk(parts))
-    events = managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+    events = managed(files, lambda manager: recover(manager, RecoverOptions(salvage=True)))
     whole = batches_of(segments())
     assert broker_sees(files.disk()).batches == {base: batch for base, batch in whole.items() if base != 27}
     assert any("after the end of the log" in event.reason for event in events)
@@ -194,7 +194,7 @@ def test_plain_recovery_ends_a_log_before_batches_that_run_backwards(disorder):
     parts, _ = DISORDERS[disorder]
     before = on_disk(parts)
     files = CrashFiles(before)
-    events = managed(files, lambda manager, errors: recover(manager, RecoverOptions(), errors))
+    events = managed(files, lambda manager: recover(manager, RecoverOptions()))
     kept = segments() if "middle" not in disorder else segments()[:2]
     assert broker_sees(files.disk()).batches == batches_of(kept)
     assert any("a broker would not start" in event.reason for event in events)

@@ -35,11 +35,12 @@ def test_a_segment_with_gaps_is_read_once_and_its_headers_again(tmp_path):
     log = partition / "00000000000000000000.log"
     kept = [offset for offset in range(400) if offset not in (100, 250, 251)]
     log.write_bytes(b"".join(batch(offset, value=_VALUE) for offset in kept))
-    files, errors = CountingFiles(), []
+    files = CountingFiles()
     settings = Settings(ServerConfig(), (("cleanup.policy", "delete"),))
     manager = LogManager(lambda _: files, survey(files, find_log_dirs(files, [str(partition)])), settings, 1)
-    events = [event for report in recover(manager, RecoverOptions(jobs=1), errors) for event in report.events]
-    assert not errors
+    [report] = recover(manager, RecoverOptions(jobs=1))
+    assert report.failure is None
+    events = report.events
     lost = [(event.first_offset, event.end_offset) for event in events if event.action is Action.MISSING]
     assert lost == [(100, 101), (250, 252)]
     size = log.stat().st_size

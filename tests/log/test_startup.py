@@ -26,9 +26,8 @@ def troubles(top):
 
 def recover_all(files, top, **options):
     cluster = survey(files, find_log_dirs(files, [str(top)]))
-    errors = []
-    reports = list(recover(LogManager(lambda _log_dir: files, cluster, Settings(), NOW), RecoverOptions(**options), errors))
-    assert errors == []
+    reports = list(recover(LogManager(lambda _log_dir: files, cluster, Settings(), NOW), RecoverOptions(**options)))
+    assert not any(report.failure for report in reports)
     return reports
 
 
@@ -72,8 +71,9 @@ def test_partitions_are_mended_however_their_paths_are_spelled(named, own_corpus
     assert " rebuilt partition.metadata - the topic's id " in done.out.decode(), done.err
     files = Files()
     cluster = survey(files, find_log_dirs(files, named))
-    assert not list(recover(LogManager(lambda _: files, cluster, Settings(), NOW), RecoverOptions(), errors := []))[-1].is_refused
-    assert errors == []
+    reports = list(recover(LogManager(lambda _: files, cluster, Settings(), NOW), RecoverOptions()))
+    assert not reports[-1].is_refused
+    assert not any(report.failure for report in reports)
     assert lost.read_bytes() == (own_corpus / "kafka-4.3.1/logs/clean/d0/tx-0/partition.metadata").read_bytes()
 
 

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from engine.files import Files, ReadOnlyFiles
-from engine.log.operations.opening import Touched, UntouchedFiles
+from engine.log.operations.opening import UnchangedFiles, WouldChange
 
 LOOKING = {name for name, _ in inspect.getmembers(ReadOnlyFiles, inspect.isfunction)} | {"held_open", "held_to_go"}
 CHANGING = sorted(name for name, _ in inspect.getmembers(Files, inspect.isfunction) if name not in LOOKING)
@@ -15,14 +15,14 @@ CHANGING = sorted(name for name, _ in inspect.getmembers(Files, inspect.isfuncti
 
 def test_every_method_is_its_own():
     for name, _method in inspect.getmembers(Files, inspect.isfunction):
-        assert name.startswith("_") or getattr(UntouchedFiles, name) is not getattr(Files, name)
+        assert name.startswith("_") or getattr(UnchangedFiles, name) is not getattr(Files, name)
 
 
 @pytest.mark.parametrize("name", CHANGING)
 def test_what_would_change_something_says_so(tmp_path, name):
     (tmp_path / "a").write_bytes(b"1")
-    method = getattr(UntouchedFiles(Files()), name)
+    method = getattr(UnchangedFiles(Files()), name)
     count = sum(one.default is inspect.Parameter.empty for one in inspect.signature(method).parameters.values())
-    with pytest.raises(Touched):
+    with pytest.raises(WouldChange):
         method(*[str(tmp_path / "a")] * count)
     assert (tmp_path / "a").read_bytes() == b"1"

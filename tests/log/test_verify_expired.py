@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from engine.config.topic import LogConfig
 from engine.files import Files, ReadOnlyFiles
-from engine.log.loading.loader import open_log
 from engine.log.verify.partition import verify_partition
+from tests.support.logs import open_log
 from tests.support.producer_logs import build, events
 
 

@@ -16,10 +16,10 @@ import pytest
 
 from engine.config.topic import LogConfig
 from engine.files import Files
-from engine.log.loading.loader import open_log
 from engine.log.operations.opening import work_on
 from engine.log.report import Report
 from tests.support.cases import differences
+from tests.support.logs import open_log
 
 NOW = 1_700_003_600_000
 MTIME_S = 1_699_996_400

@@ -10,8 +10,8 @@ import pytest
 from engine.files import Files, acting_owner
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
+from engine.log.session import OpenOptions
 from tests.support.needs import lacking
 from tests.support.users import USER, as_root, give, state
 
@@ -68,7 +68,7 @@ def test_a_task_refuses_what_was_given_away_since_the_job_began(log_dir, top):
     [found] = find_log_dirs(files, [str(log_dir)])
     give(log_dir / "u-rolls-0")
     before = state(top)
-    work = upkeep.Assignment(Settings(), NOW, lambda files, _log_dir: files, lambda _manager: pytest.fail("it worked there"))
+    work = upkeep.Assignment(OpenOptions(now=NOW), lambda _manager: pytest.fail("it worked there"))
     with pytest.raises(Exception, match=REFUSED):
         list(upkeep._rows(list(found.places), work, survey(files, [found]), Hold("job", None)))
     assert state(top) == before

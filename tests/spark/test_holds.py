@@ -13,9 +13,9 @@ from engine.discovery.names import TASK_LOCK
 from engine.errors import UnwritableFile
 from engine.files import Files, Lock
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.report import Report
+from engine.log.session import OpenOptions
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.jobs import holds, upkeep
 from kafkalog_spark.jobs.holds import Hold, JobIsOver
@@ -30,7 +30,7 @@ THEIRS = ("another process", 1)
 
 
 def job_on(log_dir):
-    return upkeep.opened([str(log_dir)], Settings(), NOW, lambda files, _: files)
+    return upkeep.opened([str(log_dir)], OpenOptions(now=NOW))
 
 
 def run_on(log_dir):
@@ -101,7 +101,7 @@ def test_tasks_see_the_end_of_a_job_that_may_not_remove_its_file(torn, tmp_path,
         remove(files, path)
 
     def run_on_both():
-        with upkeep.opened([str(torn), str(other)], Settings(), NOW, lambda files, _: files):
+        with upkeep.opened([str(torn), str(other)], OpenOptions(now=NOW)):
             monkeypatch.setattr(Files, "remove", refuse)
 
     released = []
@@ -147,7 +147,7 @@ def test_a_task_stops_before_the_next_log_when_its_job_ends(torn):
             if len(touched) == 2:
                 held.__exit__(None, None, None)
 
-    work = Assignment(Settings(), NOW, lambda files, _: files, operate)
+    work = Assignment(OpenOptions(now=NOW), operate)
     held.__enter__()
     with pytest.raises(JobIsOver):
         list(upkeep._rows(list(log_dir.places), work, survey(FILES, [log_dir]), Hold("one", THEIRS)))

@@ -14,11 +14,11 @@ from engine.findings import Severity
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.errors import LogDamaged
 from engine.log.logdir.log_dirs import Place, find_log_dirs
-from engine.log.logdir.settings import Settings
 from engine.log.operations.recover import RecoverOptions, Recovery
 from engine.log.quarantine.manifest import read_manifest
 from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.report import Action, Report
+from engine.log.session import OpenOptions
 from kafkalog_cli.commands import spark as command
 from kafkalog_cli.render_report import exit_status
 from kafkalog_spark.errors import LogDirError
@@ -47,8 +47,8 @@ def test_a_log_of_which_much_is_told_fills_no_driver(torn):
     for number in range(upkeep._OF_A_KIND + 500):
         report.add(Action.SALVAGED, f"{number}.log", "why", records=2, size=10, severity=Severity.ERROR)
         report.add(Action.KEPT, "", "odd", severity=Severity.WARNING if number else Severity.INFO)
-    work = upkeep.Assignment(Settings(), NOW, lambda files, _: files, lambda _: iter([report]))
-    with upkeep.opened([str(torn)], Settings(), NOW, lambda files, _: files) as job:
+    work = upkeep.Assignment(OpenOptions(now=NOW), lambda _: iter([report]))
+    with upkeep.opened([str(torn)], OpenOptions(now=NOW)) as job:
         rows = list(upkeep._rows(list(log_dir.places), work, job.cluster, job.hold))
     assert len(rows) == 2 * upkeep._OF_A_KIND + 3
     more = [(row["action"], row["reason"], row.get("records"), row.get("bytes")) for row in rows[-2:]]

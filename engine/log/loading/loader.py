@@ -5,6 +5,7 @@ Mirrors LogLoader.load and UnifiedLog.create. Where Kafka's loading ends with an
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,7 +32,11 @@ from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.partition.local_log import LocalLog, fit_indexes
 from engine.log.partition.unified_log import UnifiedLog
 from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
-from engine.log.producers.state_manager import ProducerStateManager
+from engine.log.producers.state_manager import (
+    MAX_TRANSACTION_TIMEOUT_MS,
+    PRODUCER_ID_EXPIRATION_MS,
+    ProducerStateManager,
+)
 from engine.log.report import Action, Report
 from engine.log.tiering import Starts, Tiering, nothing_known
 
@@ -133,47 +138,69 @@ class LoadedLogOffsets(NamedTuple):
     is_tiered: bool
 
 
-def open_log(
-    files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, recovery_point: int = 0,
-    log_start_offset: int = 0, producer_id_expiration_ms: int = 86_400_000, max_transaction_timeout_ms: int = 900_000,
-    report: Report | None = None, jobs: int = 1, create: bool = True, for_snapshots: bool = False,
-    names: list[str] | None = None, tiering: Tiering = Tiering.UNTIERED, settles_epochs: bool = False,
-    refuses_doubtful_epochs: bool = False, policy: Policy = nothing_known,
-) -> UnifiedLog:
-    """Open the partition in `directory`, making it where there is none, as a broker does at its start.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions:
+    """How a log is opened.
 
-    clean_shutdown    the broker before stopped cleanly: nothing is recovered but what lacks an index
-    recovery_point, log_start_offset   as the log dir's checkpoints have them
+    recovery_point, log_start_offset   as the log dir's checkpoints have them; None: they have none
     tiering           are older segments in remote storage? Then the log start offset may be below the first segment. If that
                       is unknown, a checkpoint had `log_start_offset`
-    report            takes what is done; default: a new one, `UnifiedLog.report`
-    jobs              segments that are read side by side
+    policy            what is known of the topic beside its settings
+    jobs              segments that are read at the same time
+    creates           make the directory; else one that is gone is UnreadableFile: it was there when it was looked for
     for_snapshots     nobody is going to append or to read: of producers only what snapshots need is remembered
-    names             of the plain files in the directory, who has just listed them
     settles_epochs    leave leader epochs as they stay: Kafka's next start may change what its first one leaves
     refuses_doubtful_epochs   take no epoch from batches that others contradict, as Kafka does
-    policy            what is known of the topic beside `config`
-    create            make the directory; else one that is gone is UnreadableFile: it was there when it was looked for
+    """
 
-    What stops a broker is mended: a leader-epoch-checkpoint is made anew, a log that cannot be opened as asked for is
+    recovery_point: int | None = None
+    log_start_offset: int | None = None
+    tiering: Tiering = Tiering.UNTIERED
+    policy: Policy = nothing_known
+    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
+    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+    jobs: int = 1
+    creates: bool = True
+    for_snapshots: bool = False
+    settles_epochs: bool = False
+    refuses_doubtful_epochs: bool = False
+
+
+_DEFAULTS = LoadOptions()
+
+
+def open_log(
+    files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, options: LoadOptions = _DEFAULTS,
+    report: Report | None = None, names: list[str] | None = None,
+) -> UnifiedLog:
+    """Open the partition in `directory` as a broker does at its start.
+
+    clean_shutdown    the broker before stopped cleanly: nothing is recovered but what lacks an index
+    report            takes what is done; default: a new one, `UnifiedLog.report`
+    names             of the plain files in the directory, who has just listed them
+
+    What stops a broker is mended: a leader-epoch-checkpoint is rebuilt, a log that cannot be opened as asked for is
     recovered, in the end as a whole. Raises UnreadableFile, UnwritableFile.
     """
     report = Report(directory, "open") if report is None else report
     if not files.exists(directory):
-        if not create:
+        if not options.creates:
             raise UnreadableFile(f"{directory}: disappeared during the operation", path=directory)
         files.make_directory(directory)
-    epochs = open_leader_epochs(files, directory, report, tiering)
-    epochs.refuses_doubtful = refuses_doubtful_epochs
-    ways = [(clean_shutdown, recovery_point), (False, recovery_point), (False, 0)]  # as asked for, then what mends more
+    epochs = open_leader_epochs(files, directory, report, options.tiering)
+    epochs.refuses_doubtful = options.refuses_doubtful_epochs
+    point = options.recovery_point or 0
+    ways = [(clean_shutdown, point), (False, point), (False, 0)]  # as asked for, then what mends more
     told, stopped_by = len(report.events), None
-    for number, (clean, point) in enumerate(ways):
-        producers = ProducerStateManager(files, directory, producer_id_expiration_ms=producer_id_expiration_ms,
-                                         max_transaction_timeout_ms=max_transaction_timeout_ms, for_snapshots=for_snapshots)
-        log = Loading(files, directory, config, now=now, clean_shutdown=clean, recovery_point=point,
-                      log_start_offset=log_start_offset, epochs=epochs, producers=producers, report=report, jobs=jobs,
-                      in_order=number > 0, names=None if number else names, tiering=tiering, settles_epochs=settles_epochs,
-                      policy=policy)
+    for number, (clean, start) in enumerate(ways):
+        producers = ProducerStateManager(
+            files, directory, producer_id_expiration_ms=options.producer_id_expiration_ms,
+            max_transaction_timeout_ms=options.max_transaction_timeout_ms, for_snapshots=options.for_snapshots,
+        )
+        log = Loading(files, directory, config, now=now, clean_shutdown=clean, recovery_point=start,
+                      log_start_offset=options.log_start_offset or 0, epochs=epochs, producers=producers, report=report,
+                      jobs=options.jobs, in_order=number > 0, names=None if number else names, tiering=options.tiering,
+                      settles_epochs=options.settles_epochs, policy=options.policy)
         try:
             return _unified(log)
         except REPAIRABLE as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -41,9 +42,10 @@ if TYPE_CHECKING:
 
     from engine.config.topic import LogConfig
     from engine.files import Files, ReadOnlyFiles
-    from engine.kafka07.log import Log07
+    from engine.log.loading.loader import LoadOptions
     from engine.log.logdir.cluster_metadata import ClusterMetadata
     from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.logs_07 import ReportedLog07
     from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
     from engine.log.partition.unified_log import UnifiedLog
@@ -229,15 +231,14 @@ class LogManager:
         return self._checkpoints[key]
 
     def load(
-        self, place: Place, report: Report, *, clean_start: bool, recovery_point: int | None = None,
-        log_start_offset: int | None = None, jobs: int = 1, files: Files | None = None, for_snapshots: bool = False,
-        settles_epochs: bool = False, refuses_doubtful_epochs: bool = False, listing: Listing | None = None,
+        self, place: Place, report: Report, options: LoadOptions, *, clean_start: bool, files: Files | None = None,
+        listing: Listing | None = None,
     ) -> UnifiedLog:
         """Open the log at `place`; offsets that are None come from the checkpoints of its log dir.
 
+        options  what it says of the topic (tiering, policy, producers) is replaced by what its settings say
         listing  of its directory, for a caller who has just read it
-        files  the seam to open it through; None: that of its log dir
-        for_snapshots, settles_epochs, refuses_doubtful_epochs  see open_log
+        files    the file system to open it through; None: that of its log dir
 
         The metadata log has no checkpoints, and is always recovered from its beginning. Raises NoLogOfBrokers.
         Mirrors LogManager.loadLog.
@@ -249,19 +250,19 @@ class LogManager:
         points = {} if is_metadata else self.offsets(place.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
         starts = {} if is_metadata else self.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT)
         tiering = self.tiering(place.name.topic)
-        if tiering is Tiering.UNKNOWN and log_start_offset is None and place.key not in starts:
+        if tiering is Tiering.UNKNOWN and options.log_start_offset is None and place.key not in starts:
             tiering = Tiering.UNTIERED  # brokers write a line for every tiered log
-        server = self.settings.server
-        log = open_log(
-            seam, place.path, self.config(place.name.topic), now=self.now, names=listing.plain,
-            clean_shutdown=clean_start and not is_metadata,
-            recovery_point=max(0, points.get(place.key, 0)) if recovery_point is None else recovery_point,
-            log_start_offset=max(0, starts.get(place.key, 0)) if log_start_offset is None else log_start_offset,
+        server, point, start = self.settings.server, options.recovery_point, options.log_start_offset
+        known = replace_in(
+            options, tiering=tiering, policy=partial(self.policy, place.name.topic), creates=False,
+            recovery_point=max(0, points.get(place.key, 0)) if point is None else point,
+            log_start_offset=max(0, starts.get(place.key, 0)) if start is None else start,
             producer_id_expiration_ms=server.producer_id_expiration_ms,
-            max_transaction_timeout_ms=server.max_transaction_timeout_ms, report=report, jobs=jobs, create=False,
-            for_snapshots=for_snapshots, tiering=tiering, settles_epochs=settles_epochs,
-            refuses_doubtful_epochs=refuses_doubtful_epochs,
-            policy=partial(self.policy, place.name.topic),
+            max_transaction_timeout_ms=server.max_transaction_timeout_ms,
+        )
+        log = open_log(
+            seam, place.path, self.config(place.name.topic), now=self.now, clean_shutdown=clean_start and not is_metadata,
+            options=known, report=report, names=listing.plain,
         )
         for name in names_07(listing.plain):
             why = "a file of Kafka 0.7 among those of a later log: ignored, as by a broker"
@@ -272,7 +273,9 @@ class LogManager:
         """Is the log at `place` one of Kafka 0.7?"""
         return is_log_07(self.files_of(place.log_dir), place.path)
 
-    def load_07(self, place: Place, report: Report, *, clean_start: bool, files: Files | None = None) -> Log07:
+    def load_07(
+        self, place: Place, report: Report, *, clean_start: bool, files: Files | None = None
+    ) -> ReportedLog07:
         """Open the log of 0.7 at `place`; `files` as for `load`. Raises Refused07 for one that cannot be opened."""
         config = config_07(self.settings.server, dict(self.settings.overrides), place.name.topic)
         return open_reported_07(

@@ -6,7 +6,7 @@ read from its beginning, and cut behind its last sound entry; older ones are not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import UsageError
@@ -75,29 +75,73 @@ def _number(name: str, text: str) -> int:
     return _FOREVER if name == "retention.ms" and number < 0 else number
 
 
+class ReportedLog07:
+    """An open log of 0.7 as a PartitionLog. Close it, or use it in a `with` statement.
+
+    now  the clock, ms since the epoch: it stands still until someone sets it
+    """
+
+    def __init__(self, log: Log07, report: Report, now: int) -> None:
+        self.log, self.report, self.now = log, report, now
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *more: object) -> None:
+        self.log.__exit__(kind, *more)
+
+    @property
+    def directory(self) -> str:
+        """The partition directory."""
+        return self.log.directory
+
+    @property
+    def log_start_offset(self) -> int:
+        """Offset of the first byte that is left."""
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset after the last flushed byte."""
+        return self.log.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it is on the disk."""
+        return self.log.log_end_offset
+
+    def flush(self) -> None:
+        """Wait until everything appended is on the disk. Raises UnwritableFile."""
+        self.log.flush(self.now)
+
+    def close(self) -> None:
+        """Flush and release everything. Raises UnwritableFile."""
+        self.log.close()
+
+    def note_standing(self) -> None:
+        """Tell the report how the log stands now."""
+        self.report.log_start_offset, self.report.log_end_offset = self.log_start_offset, self.log_end_offset
+        self.report.segments, self.report.size = len({segment.path for segment in self.log.segments}), self.log.size
+
+
 def open_reported_07(
     files: Files, directory: str, config: Config07, report: Report, *, now: int, clean_start: bool
-) -> Log07:
-    """Open the log in `directory`; `report` hears what its recovery cut, unless after a clean start.
+) -> ReportedLog07:
+    """Open the log in `directory`; `report` takes what its recovery truncated, unless after a clean start.
 
-    Where 0.7.2 throws at an entry and leaves the log shut, it is cut too. Raises Refused07 for files that do not follow
+    Where 0.7.2 throws at an entry and leaves the log shut, it is truncated too. Raises Refused07 for files that do not follow
     one another, UnreadableFile, UnwritableFile.
     """
     log = open_log_07(files, directory, config, now=now, need_recovery=False)
     try:
         if not clean_start:
             _recover(files, log, report)
-        note_standing(log, report)
+        reported = ReportedLog07(log, report, now)
+        reported.note_standing()
     except BaseException:
         log.release()
         raise
-    return log
-
-
-def note_standing(log: Log07, report: Report) -> None:
-    """Tell the report how `log` stands now."""
-    report.log_start_offset, report.log_end_offset = log.log_start_offset, log.log_end_offset
-    report.segments, report.size = len({segment.path for segment in log.segments}), log.size
+    return reported
 
 
 def _recover(files: Files, log: Log07, report: Report) -> None:
@@ -145,8 +189,9 @@ def refuse_offsets_07(place: Place, *offsets: int | None) -> None:
         raise UsageError(what, do="remove these options")
 
 
-def retain_07(log: Log07, report: Report, now: int) -> None:
+def retain_07(reported: ReportedLog07) -> None:
     """Delete what is too old, then what is too much. Mirrors LogManager.cleanupLogs of 0.7.2."""
+    log, report, now = reported.log, reported.report, reported.now
     before = {segment.path for segment in log.segments}
     gone = [(segment, "last changed more than the retention time ago") for segment in log.delete_expired(now)]
     gone += [(segment, "the log exceeds the retention size without it") for segment in log.delete_excess(now)]
@@ -158,14 +203,15 @@ def retain_07(log: Log07, report: Report, now: int) -> None:
                        offsets=(segment.start, None))
 
 
-def explain_retention_07(log: Log07, report: Report, now: int) -> None:
+def explain_retention_07(reported: ReportedLog07) -> None:
     """Note every segment that is left, the oldest first, and when time lets it go."""
+    log, now = reported.log, reported.now
     for segment in log.segments:
         by_time = f"deletable by time {log.config.retention_ms} ms after its last change, {now - segment.modified_ms()} ms ago"
         limit = log.config.retention_size
         by_size = "no limit of size" if limit < 0 else f"deletable by size when {limit} bytes remain without it"
         why = f"kept: {by_time}; {by_size}"
-        report.add(Action.EXPLAINED, segment.name, why, offsets=_offsets(segment), size=segment.size)
+        reported.report.add(Action.EXPLAINED, segment.name, why, offsets=_offsets(segment), size=segment.size)
 
 
 def _offsets(segment: Segment07) -> tuple[int, int]:

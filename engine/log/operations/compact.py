@@ -21,6 +21,7 @@ from engine.log.cleaner.offset_map import refuse_too_small
 from engine.log.cleaner.uncleanable import Uncleanable
 from engine.log.errors import IndexFull
 from engine.log.operations.compaction_targets import Which, dirtiest_first, why_none
+from engine.log.operations.operation import Operation
 from engine.log.report import Action, Report
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class CleanerMetrics:
 _ROOM = "free some space; --jobs 1 and a smaller --config segment.bytes=N need less space at a time"
 
 
-class LogCompactor:
+class Compact(Operation):
     """Compacts logs, several at a time, or explains what it would do.
 
     options   for every log; its dedupe buffer is shared by those that are worked on side by side. A first dirty offset
@@ -96,6 +97,10 @@ class LogCompactor:
     on_clean  told up to which offset a log is clean; None: the checkpoint of the log dir is
     `metrics` count what was done.
     """
+
+    name = "compact"
+    for_snapshots = False
+    accepts_metadata_log = True
 
     def __init__(
         self, options: CompactionOptions, *, explain: bool, on_bytes: Callable[[int], None], clock: Callable[[], float],

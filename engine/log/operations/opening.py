@@ -59,12 +59,12 @@ def _worked(log: UnifiedLog, work: Callable[[UnifiedLog], object]) -> UnifiedLog
     return log
 
 
-class Touched(Exception):  # an answer, no error
+class WouldChange(Exception):  # an answer, not an error
     """Something was about to be changed."""
 
 
-class UntouchedFiles(FilesAbove):
-    """`below`, of which nothing is changed before `release`: what would do so raises Touched.
+class UnchangedFiles(FilesAbove):
+    """`below`, of which nothing is changed before `release`: what would do so raises WouldChange.
 
     Methods are those of Files.
     """
@@ -79,9 +79,9 @@ class UntouchedFiles(FilesAbove):
 
     @property
     def _changing(self) -> Files:
-        """As FilesAbove has it. Raises Touched."""
+        """As FilesAbove has it. Raises WouldChange."""
         if not self._is_released:
-            raise Touched
+            raise WouldChange
         return self._below
 
 
@@ -90,7 +90,7 @@ _NAMES = (  # what a segment has, in the order in which it goes: without its .lo
 )  # fmt: skip
 
 
-def make_room(
+def delete_oldest_segments(
     disk: Files, directory: str, now: int, load: Callable[[Files], UnifiedLog], work: Callable[[UnifiedLog], object],
     report: Report,
 ) -> int | None:

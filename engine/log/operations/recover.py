@@ -6,10 +6,10 @@ With an overlay for `files_of` the same happens in memory: what is said is what 
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from dataclasses import replace as replace_in
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind
 from engine.errors import KafkalogError, UsageError, too_little_memory
@@ -18,6 +18,7 @@ from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.leftovers import Leftovers
+from engine.log.loading.loader import LoadOptions
 from engine.log.loading.notes import NO_INDEX
 from engine.log.logdir.log_manager import Listing, refuse_what_is_not_ours
 from engine.log.logdir.logs_07 import refuse_offsets_07
@@ -34,6 +35,7 @@ from engine.log.operations.operation import (
     take_marker,
 )
 from engine.log.report import Action, Report, leaves_doubt
+from engine.log.session import OpenOptions
 from engine.log.verify.losses import read_evidence
 from engine.overlay import OverlayFiles
 from engine.overlay.spill import Spill
@@ -59,25 +61,24 @@ class StartBeyondEnd(KafkalogError):
     exit_status = 4
 
 
-@dataclass(frozen=True, slots=True)
-class RecoverOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoverOptions(OpenOptions):
     """How to recover.
 
-    recovery_point, log_start_offset  of every log; None: as the checkpoints of its log dir say
     start_beyond_end   what becomes of a log that ends below its start as the checkpoint has it: "refuse", "keep", "delete"
     salvage       keep what is sound after damage; each log is read from its beginning, whatever `recovery_point` says
     mark_clean    leave a clean shutdown marker in each log dir whose logs are all proven, from their beginning
     """
 
-    clean_start: bool = False
-    recovery_point: int | None = None
-    log_start_offset: int | None = None
-    keep_deleted: bool = False
     salvage: bool = False
     accept_metadata_loss: bool = False
     start_beyond_end: str = "refuse"
     mark_clean: bool = False
-    jobs: int = 1
+
+    @classmethod
+    def of(cls, options: OpenOptions, **asked: Any) -> Self:
+        """`options`, with what is asked of recovery in particular."""
+        return cls(**{one.name: getattr(options, one.name) for one in fields(options)}, **asked)
 
 
 @dataclass(slots=True)
@@ -128,13 +129,10 @@ class Recovery:
                 self.lossy.add(place.log_dir)
 
 
-def recover(
-    manager: LogManager, options: RecoverOptions, errors: list[KafkalogError],
-    progress: Callable[[Place], object] | None = None,
-) -> Iterator[Report]:
-    """Recover everything in the manager's log dirs, and report as it goes. `progress` is called behind each partition.
+def recover(manager: LogManager, options: RecoverOptions) -> Iterator[Report]:
+    """Recover everything in the manager's log dirs, and report as it goes.
 
-    What cannot be done goes to `errors`, and the next partition follows. A damaged metadata log stops everything.
+    A partition that cannot be recovered is reported, and the next one follows. A damaged metadata log stops everything.
     Log dirs that were named as a whole also get their small files mended and their checkpoints written. Partitions of a log
     dir with a clean shutdown marker are first recovered in memory; if nothing is wrong, all of it stays as it is. Else the
     marker is removed before the first change; it comes back where only partitions were named, and nothing is left that is
@@ -146,13 +144,9 @@ def recover(
     with closing(recover_places(manager, options, left, recovery.troubles)) as recovered:  # its threads end with it
         for place in recovery.places:
             report = recovery.proven.pop(place, None) or next(recovered)[1]
-            if report.failure is not None:
-                errors.append(report.failure)
             told = [(event.action, event.severity) for event in report.events]
             recovery.note(place, told, is_failed=report.failure is not None, is_left_alone=_is_left_alone(report))
             yield report
-            if progress is not None:
-                progress(place)
     yield from finish(manager, options, recovery)
 
 
@@ -421,11 +415,13 @@ def _one(
     """
     files = manager.files_of(place.log_dir)
     is_as_listed = evidence is None and not options.salvage
-    load = partial(
-        manager.load, place, report, clean_start=options.clean_start and not options.salvage,
+    how = LoadOptions(
         recovery_point=0 if options.mark_clean or options.salvage else options.recovery_point,
         log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True, settles_epochs=True,
         refuses_doubtful_epochs=options.mark_clean or options.salvage,
+    )
+    load = partial(
+        manager.load, place, report, how, clean_start=options.clean_start and not options.salvage,
         listing=listing if is_as_listed else None,
     )
     unchanged = None

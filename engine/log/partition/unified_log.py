@@ -6,7 +6,7 @@ only the local segments are part of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch.reading import fetch_offset_by_timestamp, read
@@ -27,6 +27,38 @@ if TYPE_CHECKING:
     from engine.log.segment.batch_search import TimestampAndOffset
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
+
+
+class PartitionLog(Protocol):
+    """An open log of any version of Kafka, as operations see it. Logs of 0.7 are another class than UnifiedLog.
+
+    now  the clock, ms since the epoch; it stands still until it is set
+    """
+
+    now: int
+
+    @property
+    def directory(self) -> str:
+        """The partition directory."""
+
+    @property
+    def report(self) -> Report:
+        """What was done to it, opening included."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that readers may see."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The next offset."""
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it is on the disk."""
+
+    def flush(self) -> None:
+        """Wait until everything appended is on the disk. Raises UnwritableFile."""
 
 
 class UnifiedLog:

@@ -1,6 +1,7 @@
-"""The operation `truncate`: the end of a log is cut, and with it what the cleaner's checkpoint says of the part that goes.
+"""Operations that are given an offset: roll, delete-records, truncate.
 
-Mirrors LogManager.truncateTo and truncateFullyAndStartAt, which look at more than the log.
+Truncating mirrors LogManager.truncateTo and truncateFullyAndStartAt, which look at more than the log: also at what the
+cleaner's checkpoint says of the part that is truncated.
 """
 
 from __future__ import annotations
@@ -12,19 +13,61 @@ from engine.discovery.names import FileKind, PartitionKind, file_name, parent_of
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.errors import OffsetOutOfRange
 from engine.log.logdir.lowering import lower_checkpoints
+from engine.log.operations.operation import Operation
 from engine.log.report import Action
+from engine.log.retention.rules import deletable_below, delete_below_log_start_offset
 
 if TYPE_CHECKING:
+    from engine.log.logdir.log_dirs import Place
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
 
 
-class LogTruncator:
-    """Cuts logs so that they end at `target`, or with `fully` begin and end there; several at a time."""
+class Roll(Operation):
+    """Begins a new segment at the end of each log, or at `expected` if that is after it."""
+
+    name = "roll"
+
+    def __init__(self, expected: int = 0) -> None:
+        self._expected = expected
+
+    def work(self, log: UnifiedLog) -> None:
+        """Roll one open log."""
+        log.roll(self._expected)
+
+
+class DeleteRecords(Operation):
+    """Deletes the records before `target` of logs of one partition."""
+
+    name = "delete-records"
+    of_partitions = True
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+
+    def work(self, log: UnifiedLog) -> None:
+        """Move the log start offset of one open log, and delete the segments that are before it as a whole."""
+        log.maybe_increment_log_start_offset(self._target, "records were deleted")
+        delete_below_log_start_offset(log)
+
+    def deletes(self, log: UnifiedLog) -> list[LogSegment]:
+        """The segments that `work` deletes."""
+        return deletable_below(log, self._target)
+
+
+class Truncate(Operation):
+    """Truncates logs so that they end at `target`, or with `fully` begin and end there; several at a time."""
+
+    name = "truncate"
+    of_partitions = True
 
     def __init__(self, target: int, *, fully: bool) -> None:
         self._target, self._fully = target, fully
         self._checkpoints = Lock()  # one file for all logs of a log dir
+
+    def truncates_to(self, place: Place) -> int:  # noqa: ARG002  # the same for all
+        """See Operation."""
+        return 0 if self._fully else self._target
 
     def work(self, log: UnifiedLog) -> None:
         """Cut one open log.

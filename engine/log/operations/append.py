@@ -1,0 +1,219 @@
+"""The operation `append`: input becomes batches at the end of a log, or messages of a log of Kafka 0.7."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from engine.errors import KafkalogError, UsageError
+from engine.formats import CODEC_NAMES, Codec, ControlType
+from engine.kafka07.entries import CODEC_NAMES_07
+from engine.log.append.damaged_end import refuse_damaged_end
+from engine.log.append.intake import BatchIntake, FollowerIntake, LineIntake, end_transaction, with_producer
+from engine.log.append.intake_07 import LineIntake07, SetIntake07
+from engine.log.logdir.logs_07 import ReportedLog07
+from engine.log.operations.mending import settle_topic_id
+from engine.log.operations.operation import Operation
+from engine.record.assembly import BatchSpec
+from engine.record.lines import JsonLines, TextLines
+from engine.record.packing import Packer
+
+if TYPE_CHECKING:
+    from engine.log.append.frames import Appended
+    from engine.log.append.intake import Intake
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.partition.unified_log import PartitionLog, UnifiedLog
+    from engine.record.lines import LineReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendOptions:
+    """What the input is, and what becomes of it; see the options of `kafkalog append`.
+
+    form       "json", "text" or "raw"        separator, null  of text
+    timestamp  of records without one, ms; None: the log's clock
+    level      None: Kafka's for the codec
+    leader_epoch, producer_epoch, sequence   None: go on from what the log knows
+    transaction  "commit", "abort" or "open"; None: the records are in none
+    magic      of messages of Kafka 0.7; None: 1
+    topic_id   for partition.metadata; None: as the disk has it
+    """
+
+    form: str = "json"
+    ignore_unknown: bool = False
+    separator: bytes = b":"
+    null: bytes = b""
+    timestamp: int | None = None
+    compression: str = "none"
+    level: int | None = None
+    batch_size: int = 16384
+    leader_epoch: int | None = None
+    follower: bool = False
+    magic: str | None = None
+    producer_id: int = -1
+    producer_epoch: int | None = None
+    sequence: int | None = None
+    transaction: str | None = None
+    coordinator_epoch: int = 0
+    topic_id: str | None = None
+
+
+_DEFAULTS = AppendOptions()
+# what a log of 0.7 has nothing for: field → option
+_UNKNOWN_TO_07 = {
+    "follower": "--follower", "producer_id": "--producer-id", "producer_epoch": "--producer-epoch",
+    "sequence": "--sequence", "transaction": "--transaction", "leader_epoch": "--leader-epoch", "timestamp": "--timestamp",
+    "level": "--compression-level",
+}  # fmt: skip
+
+
+class Appender(Protocol):
+    """Appends input to one log.
+
+    unit  what lies between two offsets of the log
+    """
+
+    unit: str
+    intake: Intake
+
+    @property
+    def skipped(self) -> int:
+        """How many lines of the input were no records of data."""
+
+    def end_transaction(self, kind: str) -> Appended:
+        """Write the marker that ends the transaction: "commit" or "abort". Raises AppendRefused."""
+
+
+def appender_for(log: PartitionLog, options: AppendOptions) -> Appender:
+    """What appends to `log`. Raises UsageError for options that the log does not support, or that contradict it."""
+    if isinstance(log, ReportedLog07):
+        return _Appender07(log, options)
+    return _Appender(log, options)  # type: ignore[arg-type]  # there are no others
+
+
+class _Appender:
+    """Appends to a log of record batches or message sets."""
+
+    unit = "records"
+    intake: Intake
+
+    def __init__(self, log: UnifiedLog, options: AppendOptions) -> None:
+        if options.magic is not None:
+            raise UsageError(f"{log.directory}: --magic needs a log of Kafka 0.7, and this is not one", path=log.directory)
+        self._log, self._options = log, options
+        self._json = JsonLines(ignore_unknown=options.ignore_unknown)
+        spec = BatchSpec(
+            codec=Codec(CODEC_NAMES.index(options.compression)), level=options.level,
+            transactional=options.transaction is not None,
+        )  # fmt: skip
+        self._spec = with_producer(log, spec, options.producer_id, options.producer_epoch, options.sequence)
+        self._epoch = self._leader_epoch()
+        self.intake = self._intake()
+
+    @property
+    def skipped(self) -> int:
+        return self._json.skipped
+
+    def end_transaction(self, kind: str) -> Appended:
+        return end_transaction(
+            self._log, ControlType[kind.upper()], self._spec, leader_epoch=self._epoch,
+            coordinator_epoch=self._options.coordinator_epoch,
+        )  # fmt: skip
+
+    def _leader_epoch(self) -> int:
+        """Raises UsageError for an epoch that is over: noting it would drop the later ones from leader-epoch-checkpoint."""
+        latest, wanted = self._log.leader_epoch_cache.latest_epoch, self._options.leader_epoch
+        if wanted is None:
+            return latest or 0
+        if latest is not None and wanted < latest:
+            what = f"{self._log.directory}: the log has records of leader epoch {latest}: a leader of epoch {wanted} is fenced"
+            raise UsageError(what, do=f"--leader-epoch {latest} or higher, or remove it")
+        return wanted
+
+    def _intake(self) -> Intake:
+        options = self._options
+        if options.follower:
+            return FollowerIntake(self._log) if options.leader_epoch is None else FollowerIntake(self._log, self._epoch)
+        if options.form == "raw":
+            return BatchIntake(self._log, self._epoch)
+        packer = Packer(self._spec, options.batch_size)
+        return LineIntake(self._log, _line_reader(options, self._json), packer, self._epoch, options.timestamp)
+
+
+class _Appender07:
+    """Appends to a log of 0.7. Between two of its offsets is a byte."""
+
+    unit = "bytes"
+    intake: Intake
+
+    def __init__(self, log: ReportedLog07, options: AppendOptions) -> None:
+        given = [option for name, option in _UNKNOWN_TO_07.items() if getattr(options, name) != getattr(_DEFAULTS, name)]
+        if given:
+            raise UsageError(f"{log.directory}: a log of Kafka 0.7 does not support {', '.join(given)}", path=log.directory)
+        codec = CODEC_NAMES.index(options.compression)
+        if codec >= len(CODEC_NAMES_07):
+            what = f"{log.directory}: a log of Kafka 0.7 supports none, gzip and snappy, not {options.compression}"
+            raise UsageError(what, path=log.directory)
+        self._json = JsonLines(ignore_unknown=options.ignore_unknown)
+
+        def now() -> int:
+            return log.now
+
+        if options.form == "raw":
+            self.intake = SetIntake07(log.log, now, options.batch_size)
+        else:
+            self.intake = LineIntake07(
+                log.log, _line_reader(options, self._json), now, magic=1 if options.magic is None else int(options.magic),
+                codec=codec, batch_size=options.batch_size,
+            )  # fmt: skip
+
+    @property
+    def skipped(self) -> int:
+        return self._json.skipped
+
+    def end_transaction(self, kind: str) -> Appended:
+        raise NotImplementedError(f"{kind}: there are no transactions in Kafka 0.7")
+
+
+def _line_reader(options: AppendOptions, json: JsonLines) -> LineReader:
+    is_text = options.form == "text"
+    return TextLines(options.separator, options.null) if is_text else json
+
+
+class Append(Operation):
+    """Appends the input to one log. Subclasses read the input.
+
+    is_new          the partition directory was made for it
+    accepts_losses  what opening the log loses is kept
+    """
+
+    name = "append"
+    for_snapshots = False
+    of_partitions = True
+    accepts_07 = True
+
+    def __init__(self, manager: LogManager, options: AppendOptions, *, is_new: bool, accepts_losses: bool) -> None:
+        self.accepts_losses = accepts_losses
+        self._manager, self._options, self._is_new = manager, options, is_new
+        self._has_begun = False
+
+    def read_input(self, log: PartitionLog, appender: Appender) -> None:
+        """Hand the input to `appender`."""
+        raise NotImplementedError
+
+    def work(self, log: PartitionLog) -> None:
+        """Append to one open log. Raises LogDamaged where nobody would find what is appended."""
+        if isinstance(log, ReportedLog07):
+            self.read_input(log, appender_for(log, self._options))
+            return
+        if self._has_begun:  # the input cannot be read again for the log that was recovered meanwhile
+            what = f"{log.directory}: was recovered while records were appended; it contains the records acknowledged above"
+            raise KafkalogError(what, "append the records after them again")
+        self._has_begun = True
+        refuse_damaged_end(log)  # type: ignore[arg-type]  # a UnifiedLog
+        appender = appender_for(log, self._options)
+        cluster = self._manager.cluster
+        [place] = cluster.log_dirs[0].places
+        files = self._manager.files_of(place.log_dir)
+        settle_topic_id(files, cluster, place, log.report, self._options.topic_id, is_new=self._is_new)
+        self.read_input(log, appender)

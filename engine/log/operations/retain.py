@@ -1,0 +1,228 @@
+"""The operation `retain`: deletes what retention allows, or whatever it allows until so many bytes of each disk are free."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.discovery.names import PartitionKind, parent_of
+from engine.errors import UnreadableFile, UsageError
+from engine.findings import Severity
+from engine.log.logdir.log_manager import purge_deleted_directories
+from engine.log.logdir.logs_07 import ReportedLog07, explain_retention_07, retain_07
+from engine.log.operations.operation import Operation, operate, places_of
+from engine.log.quarantine.stamps import list_files
+from engine.log.report import Action, Report
+from engine.log.retention.freeing import FreePlan, chosen, free, plan_freeing
+from engine.log.retention.rules import deletable, delete_old_segments, explain_retention
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.log_segment import LogSegment
+    from engine.log.session import OpenOptions
+
+_INTERNAL = "__"
+_WHY_NOT_MORE = ("the rest is in active segments, above the high watermark, in compacted or internal topics, in topics with "
+                 "remote storage, or does not belong to a partition")
+
+
+@dataclass(frozen=True, slots=True)
+class RetainOptions:
+    """What to delete.
+
+    free      bytes of each disk that are to be free, whatever retention says; None: what retention allows
+    as_much_as_possible  also where so many bytes cannot become free; else nothing is deleted then
+    explain   report for each segment that is left why
+    quarantine  where what is deleted is kept; None: nowhere
+    """
+
+    free: int | None = None
+    as_much_as_possible: bool = False
+    explain: bool = False
+    quarantine: str | None = None
+
+
+class _Retain(Operation):
+    """Deletes by retention, or by the `plans` of the partition directories."""
+
+    name = "retain"
+    accepts_07 = True
+
+    def __init__(self, options: RetainOptions, plans: dict[str, FreePlan]) -> None:
+        self._options, self._plans = options, plans
+        if options.free is not None:
+            self.first = frozenset(path for path, plan in plans.items() if path in plan.directories)
+
+    def work(self, log: UnifiedLog | ReportedLog07) -> None:
+        """Work on one open log. Raises UsageError for a log of 0.7 where bytes are to be freed."""
+        if isinstance(log, ReportedLog07):
+            if self._options.free is not None:
+                raise UsageError(f"{log.directory}: a log of Kafka 0.7, which --free does not support", path=log.directory)
+            retain_07(log)
+            if self._options.explain:
+                explain_retention_07(log)
+            return
+        if self._options.free is None:
+            delete_old_segments(log)
+        else:
+            free(log, self._plans[log.directory])
+        if self._options.explain:
+            explain_retention(log)
+
+    def deletes(self, log: UnifiedLog) -> list[LogSegment]:
+        """The segments that `work` deletes."""
+        return deletable(log) if self._options.free is None else chosen(log, self._plans[log.directory])
+
+
+def retain(manager: LogManager, opening: OpenOptions, options: RetainOptions) -> Iterator[Report]:
+    """Delete what the options allow in the manager's log dirs, and report as it goes.
+
+    Raises UsageError for a quarantine that frees nothing.
+    """
+    if options.free is not None and options.quarantine is not None:
+        _refuse_quarantine_there(manager, options.quarantine)
+    disks = [] if options.free is None else _disks(manager, opening, options.free)
+    refusals = [] if options.as_much_as_possible else [one for disk in disks if (one := disk.refusal()) is not None]
+    if refusals:
+        yield from refusals
+        return
+    has_failed = False
+    for report in [] if opening.keep_deleted else list(_purge(manager)):
+        has_failed |= report.failure is not None
+        yield report
+    plans = {path: plan for disk in disks for path, plan in disk.plans().items()}
+    for report in operate(manager, opening, _Retain(options, plans)):
+        has_failed |= report.failure is not None
+        yield report
+    for disk in disks:
+        yield disk.report(failed=has_failed)
+
+
+def _refuse_quarantine_there(manager: LogManager, quarantine: str) -> None:
+    """Raise UsageError where what --free deletes would be moved to a place on the same disk."""
+    for log_dir in manager.cluster.log_dirs:
+        files = manager.files_of(log_dir.path)
+        around = parent_of(files.absolute(quarantine.rstrip("/")))
+        if files.exists(around) and files.space(around).disk == files.space(log_dir.path).disk:
+            what = f"{quarantine}: on the file system of {log_dir.path}: moving files there frees no space"
+            raise UsageError(what, do="choose another file system with --quarantine DIR, or omit this option")
+
+
+def _purge(manager: LogManager) -> Iterator[Report]:
+    """Remove the directories of deleted topics in log dirs that were named themselves."""
+    for log_dir in manager.cluster.log_dirs:
+        if log_dir.is_whole and log_dir.partitions(PartitionKind.DELETE):
+            report = Report(log_dir.path, "retain")
+            failed = purge_deleted_directories(manager.files_of(log_dir.path), log_dir, report)
+            yield report
+            for place, error in failed.items():
+                yield Report(place.path, "retain", failure=error)
+
+
+def _disks(manager: LogManager, options: OpenOptions, wanted: int) -> list[_Disk]:
+    """The file systems that the log dirs lie on, in their order."""
+    spaces = [(log_dir, manager.files_of(log_dir.path).space(log_dir.path)) for log_dir in manager.cluster.log_dirs]
+    return [
+        _Disk(manager, options, [log_dir for log_dir, space in spaces if space.disk == number], wanted,
+              next(space.free for _, space in spaces if space.disk == number))
+        for number in dict.fromkeys(space.disk for _, space in spaces)
+    ]  # fmt: skip
+
+
+class _Disk:
+    """A file system on which `wanted` bytes are to be free. `free` are so at the beginning."""
+
+    def __init__(self, manager: LogManager, options: OpenOptions, log_dirs: list[LogDir], wanted: int, free: int) -> None:
+        self._manager, self._options, self._log_dirs, self._wanted, self._free = manager, options, log_dirs, wanted, free
+        self._before = self._size(self._directories())
+        self._missing = 0  # bytes, once the directories of deleted topics are gone
+        self._plan: FreePlan | None = None
+
+    def refusal(self) -> Report | None:
+        """Why so many bytes cannot become free, found before anything is deleted; None: they can."""
+        whole = [] if self._options.keep_deleted else [log_dir for log_dir in self._log_dirs if log_dir.is_whole]
+        deleted = self._size([place for log_dir in whole for place in log_dir.partitions(PartitionKind.DELETE)])
+        plan = self._planned(self._wanted - self._free - deleted)
+        possible = deleted + (plan.leftovers if self._options.keep_deleted else plan.size)
+        if self._free + possible >= self._wanted:
+            return None
+        report = Report(self._log_dirs[0].path, "retain")
+        why = "--keep-deleted keeps what is deleted" if self._options.keep_deleted else _WHY_NOT_MORE
+        text = (f"{self._wanted} free bytes were requested: {self._free} are free, and at most {possible} more can "
+                f"be freed; {why}. Nothing was deleted; --as-much-as-possible deletes as much as allowed")
+        report.add(Action.REFUSED, "", text, severity=Severity.ERROR)
+        return report
+
+    def plans(self) -> dict[str, FreePlan]:
+        """What is to go now, by partition directory; the same for all."""
+        self._missing = self._wanted - self._free - self._freed()
+        self._plan = plan = self._planned(self._missing)
+        return {place.path: plan for place in self._places()}
+
+    def _places(self) -> list[Place]:
+        return [place for log_dir in self._log_dirs for place in places_of(log_dir)]
+
+    def _planned(self, missing: int) -> FreePlan:
+        """What is to go so that `missing` bytes become free.
+
+        Of compacted topics and Kafka's internal ones no segment may go: they would lose more than history. Nor of tiered logs:
+        moving their log start offset deletes segments in remote storage.
+        """
+        places = self._places()
+        spared = {place.path for place in places if not self._is_history(place)}
+        asked = self._options.high_watermark
+        noted = ((place.path, self._manager.high_watermark(place) if asked is None else asked) for place in places)
+        marks = {path: mark for path, mark in noted if mark is not None}
+        files = self._manager.files_of(self._log_dirs[0].path)
+        return plan_freeing(files, [place.path for place in places], missing, spared, marks)
+
+    def _is_history(self, place: Place) -> bool:
+        try:
+            is_tiered = self._manager.is_tiered(place)
+        except UnreadableFile:  # nothing of it is chosen, and who opens the log tells why
+            return False
+        return (
+            place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and not place.name.topic.startswith(_INTERNAL)
+            and self._manager.config(place.name.topic).cleanup_policy == "delete" and not is_tiered
+        )  # fmt: skip
+
+    def report(self, *, failed: bool) -> Report:
+        """What was planned, and what came of it. `failed`: at some partition."""
+        plan, wanted, freed = self._plan, self._wanted, self._freed()
+        assert plan is not None, "plans come before"
+        free = self._free + freed
+        report = Report(self._log_dirs[0].path, "retain")
+        planned = f"{plan.segments} segments of {len(plan.end_offsets)} partitions and {plan.leftovers} bytes of leftover files"
+        done = f"{self._free} before and {freed} freed now; {planned} were planned"
+        if free >= wanted:
+            report.add(Action.EXPLAINED, "", f"{free} bytes of the disk are free, {wanted} were requested; {done}")
+            return report
+        if failed:
+            why = "a partition failed"
+        elif plan.size >= self._missing:
+            why = "the rest is above the high watermark, or still exists as .deleted"
+        else:
+            why = ("nothing else can be deleted: the rest is in active segments, in compacted or internal topics, or does not "
+                   "belong to a partition")
+        text = f"{wanted} free bytes were requested, {free} are free; {done}; {why}"
+        report.add(Action.REFUSED, "", text, size=max(0, freed), severity=Severity.ERROR)
+        return report
+
+    def _freed(self) -> int:
+        return self._before - self._size(self._directories())
+
+    def _directories(self) -> list[Place]:
+        return [place for log_dir in self._log_dirs for place in log_dir.places]
+
+    def _size(self, places: list[Place]) -> int:
+        """Bytes of all files in these partition directories, as far as they can be read: who works there tells."""
+        total = 0
+        for place in places:
+            with suppress(UnreadableFile):  # purged meanwhile it has none
+                total += sum(stamp.size for stamp in list_files(self._manager.files_of(place.log_dir), place.path).values())
+        return total
