@@ -190,7 +190,8 @@ class Leftovers:
     def _remove_covered(self, plan: Replacement) -> None:
         """Remove what the `.log.swap` files replace, and what is in their place; report the batches that nothing else holds."""
         is_compacted = self._config.compact or self._policy().compacted
-        completes = "" if is_compacted else "; if the topic is compacted, --config cleanup.policy=compact completes the replacement"
+        completes = ("" if is_compacted else
+                     "; if the topic is compacted, --config cleanup.policy=compact completes the replacement")
         for name in plan.replaced:
             if not plan.is_compaction:
                 self._note_txn_index(name)
