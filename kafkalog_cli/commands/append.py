@@ -161,7 +161,7 @@ class _AppendInput(Append):
 
     def read_input(self, log: PartitionLog, appender: Appender) -> None:
         """Read it, and print what is on the disk."""
-        _Input(log, appender, self._values, self._descriptor).run()
+        InputReader(log, appender, self._values, self._descriptor).run()
 
 
 def _check(values: dict[str, Any]) -> None:
@@ -211,7 +211,7 @@ class _InputFailed(KafkalogError):
     code = "unreadable-file"
 
 
-class _Input:
+class InputReader:
     """One run over the input, with `log` open."""
 
     def __init__(self, log: PartitionLog, appender: Appender, values: dict[str, Any], descriptor: int) -> None:

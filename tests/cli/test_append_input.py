@@ -17,7 +17,7 @@ from engine.log.append import frames
 from engine.log.append.intake import BatchIntake, FollowerIntake, LineIntake
 from engine.log.append.intake_07 import LineIntake07, SetIntake07
 from engine.record.builder import NewRecord, build_batch
-from kafkalog_cli.commands.append import Session
+from kafkalog_cli.commands.append import InputReader
 from tests.support.run import kafkalog
 
 ROOT = Path(__file__).parents[2]
@@ -155,8 +155,8 @@ def test_nor_what_a_log_of_0_7_does_not_take(own_corpus, tmp_path, data, options
 def test_many_runs_are_flushed_and_told_before_the_end(tmp_path, monkeypatch):
     """Else memory would grow with them: duplicates between new batches are runs of their own."""
     monkeypatch.setattr(frames, "_MOST", 3)
-    flushes, flush = [], Session._flush
-    monkeypatch.setattr(Session, "_flush", lambda session: (flushes.append(1), flush(session)))
+    flushes, flush = [], InputReader._flush
+    monkeypatch.setattr(InputReader, "_flush", lambda reader: (flushes.append(1), flush(reader)))
     value = os.urandom(100_000)
     one = build_batch([NewRecord(0, NOW, None, value)], producer_id=7, producer_epoch=0, base_sequence=0)
     (tmp_path / "in").write_bytes(one * 30)
