@@ -19,7 +19,8 @@ from engine.discovery.names import FileKind, log_file_name, parse_file_name, par
 from engine.discovery.sink_commits import JOURNAL, MANIFEST, STAGING
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import remove_tree, replace
-from engine.log.loading.loader import LoadOptions, open_log
+from engine.log.loading.loader import open_log
+from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_dirs import locked
 from engine.log.logdir.log_manager import CHECKPOINTS
 from kafkalog_spark.sink.kept import Journal, Manifest, read_kept, write_kept

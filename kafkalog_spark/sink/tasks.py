@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from engine.arrow.incoming import IncomingRows, RowRefused, Sheet, groups
 from engine.formats import INT_MAX, BatchField
 from engine.log.segment.log_segment import Appending, LogSegment
+from engine.log.segment.segment_files import Partition
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec
 from engine.record.columns import BatchColumns
 from engine.record.packing import Packer
@@ -263,7 +264,7 @@ class StagedPartition:
 
     def _begin(self, base_offset: int) -> LogSegment:
         self._segment = LogSegment(
-            self._files, self._directory, base_offset, self._config, self._clock(), file_already_exists=False
+            Partition(self._files, self._directory, self._config, self._clock()), base_offset, file_already_exists=False
         )
         return self._segment
 

@@ -15,6 +15,7 @@ from engine.log.errors import CorruptIndex, CorruptRecord, OffsetIndexMissing, S
 from engine.log.fetch.segment_view import SegmentView
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.segment.log_segment import LogSegment, RollParams
+from engine.log.segment.segment_files import Partition
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 
 CONFIG = LogConfig(index_interval=100, max_index_size=1200)
@@ -27,7 +28,7 @@ def batch(offset, count=2, timestamp=1000, **options):
 
 
 def opened(directory, base=0, config=CONFIG, **options):
-    return LogSegment(Files(), str(directory), base, config, NOW, **options)
+    return LogSegment(Partition(Files(), str(directory), config, NOW), base, **options)
 
 
 def filled(directory, numbers=range(10), base=0, config=CONFIG):

@@ -1,7 +1,7 @@
 """Logs opened with options as keywords."""
 
-from engine.log.loading.loader import LoadOptions
 from engine.log.loading.loader import open_log as open_with
+from engine.log.loading.shared import LoadOptions
 
 
 def open_log(files, directory, config, *, now, clean_shutdown, report=None, names=None, **options):

@@ -79,7 +79,7 @@ def adopt_segment(
         path = f"{source}/{name(base_offset)}"
         if files.exists(path):
             files.rename(path, local.path(name(new_base_offset)))
-    segment = LogSegment(files, local.directory, new_base_offset, local.config, log.now)
+    segment = LogSegment(local.partition, new_base_offset)
     segment.resize_indexes(local.config.max_index_size)  # closed they have no room left, and the next append would roll
     log.segments.add(segment)
     files.sync_directory(local.directory)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.log.cleaner.filter_pass import Counted, Round, Workspace
-from engine.log.cleaner.groups import GroupOverflow, group_segments_by_size, place_of, put_in_place, write_group
+from engine.log.cleaner.groups import GroupOverflow, group_segments_by_size, put_in_place, replacing_in, write_group
 from engine.log.cleaner.headway import Headway, Part
 from engine.log.cleaner.key_pass import build_offset_map
 from engine.log.cleaner.offset_map import LaterOffsets
@@ -151,7 +151,7 @@ class Cleaner:
 
         indexed  all segments of the log whose transaction index has entries, as they were before the round
         """
-        place = place_of(log)
+        place = replacing_in(log)
         with_aborted = (
             (segment, aborted_transactions(log, segment.base_offset, following, indexed))
             for segment, following in _with_ends(group)

@@ -12,7 +12,7 @@ from engine.formats import INT_MAX
 from engine.log.cleaner.filter_pass import Counted, FilterPass
 from engine.log.errors import SegmentOffsetOverflow
 from engine.log.producers.loading import delete_producer_snapshots
-from engine.log.segment.splitting import SwapPlace, new_cleaned_segment, replace_segments
+from engine.log.segment.splitting import Replacing, new_cleaned_segment, replace_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,7 +61,7 @@ def group_segments_by_size(
 
 
 def write_group(
-    place: SwapPlace, group: Iterable[tuple[LogSegment, Iterable[AbortedTxn]]], base_offset: int, this_round: Round,
+    place: Replacing, group: Iterable[tuple[LogSegment, Iterable[AbortedTxn]]], base_offset: int, this_round: Round,
     transactions: CleanedTransactionMetadata, *, dry_run: bool = False,
 ) -> LogSegment | Counted:  # fmt: skip
     """Write segments anew as one, whose files end in `.cleaned`: on the disk and with the time of the last of them.
@@ -72,14 +72,14 @@ def write_group(
     dry_run       only count what would be written
     Raises Uncleanable, GroupOverflow, UnwritableFile, IndexFull: nothing is left of it then.
     """
-    name = f"{place.directory}/{log_file_name(base_offset)}"
+    name = f"{place.partition.directory}/{log_file_name(base_offset)}"
     cleaned = Counted(base_offset, name) if dry_run else new_cleaned_segment(place, base_offset)
     transactions.keep = None if isinstance(cleaned, Counted) else cleaned.txn_index.append
     try:
         for segment, aborted in group:
             transactions.add_aborted_transactions(aborted)
             try:
-                FilterPass(this_round, place.config, segment, cleaned, transactions).run()
+                FilterPass(this_round, place.partition.config, segment, cleaned, transactions).run()
             except SegmentOffsetOverflow as error:
                 raise GroupOverflow(segment, error) from error
             this_round.stats.segments_before += 1
@@ -99,11 +99,10 @@ def write_group(
 
 def put_in_place(log: UnifiedLog, cleaned: LogSegment, group: Sequence[LogSegment]) -> None:
     """Let `cleaned`, whose files end in `.cleaned`, take the place of `group`."""
-    gone = replace_segments(place_of(log), [cleaned], list(group))
+    gone = replace_segments(replacing_in(log), [cleaned], list(group))
     delete_producer_snapshots(gone, log.producer_state, log.local_log.deferred)
 
 
-def place_of(log: UnifiedLog) -> SwapPlace:
-    """Where segments of the log are replaced."""
-    local = log.local_log
-    return SwapPlace(local.files, log.directory, log.config, log.now, log.segments, log.report, local.deferred)
+def replacing_in(log: UnifiedLog) -> Replacing:
+    """What is needed to replace segments of the log."""
+    return Replacing(log.local_log.partition, log.segments, log.report, log.local_log.deferred)

@@ -5,7 +5,7 @@ Mirrors LogLoader.load and UnifiedLog.create. Where Kafka's loading ends with an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,25 +27,22 @@ from engine.log.loading.epoch_repair import note_doubts, note_epochs, note_lost_
 from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.notes import note_changes, note_kept, note_missing, note_torn_tail
 from engine.log.loading.open_segments import load_segment_files
-from engine.log.loading.shared import Loading
+from engine.log.loading.recovery import recover_segment
+from engine.log.loading.shared import Loading, LoadOptions
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.partition.local_log import LocalLog, fit_indexes
 from engine.log.partition.unified_log import UnifiedLog
 from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
-from engine.log.producers.state_manager import (
-    MAX_TRANSACTION_TIMEOUT_MS,
-    PRODUCER_ID_EXPIRATION_MS,
-    ProducerStateManager,
-)
+from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action, Report
-from engine.log.tiering import Starts, Tiering, nothing_known
+from engine.log.segment.segment_files import Partition
+from engine.log.tiering import Starts
 
 if TYPE_CHECKING:
     from engine.config.topic import LogConfig
     from engine.files import Files
     from engine.log.segment.extent import Extent
     from engine.log.segment.log_segment import LogSegment
-    from engine.log.tiering import Policy
 
 
 def recover_log(log: Loading) -> tuple[int, int]:
@@ -76,7 +73,7 @@ def _recover_unflushed(log: Loading) -> bool:
     for number, segment in enumerate(unflushed):
         scan = log.scans.take(segment)
         mark = partial(_mark, log, unflushed, number + 1, lost)
-        if log.recover_segment(segment, scan, damage_ends_it=True, before_cut=mark):
+        if recover_segment(log, segment, scan, damage_ends_it=True, before_cut=mark):
             log.scans.close()
             behind = unflushed[number + 1 :]
             _remove_segments(log, behind, f"after the damage in {log_file_name(segment.base_offset)}", Severity.ERROR, lost)
@@ -138,34 +135,6 @@ class LoadedLogOffsets(NamedTuple):
     is_tiered: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadOptions:
-    """How a log is opened.
-
-    recovery_point, log_start_offset   as the log dir's checkpoints have them; None: they have none
-    tiering           are older segments in remote storage? Then the log start offset may be below the first segment. If that
-                      is unknown, a checkpoint had `log_start_offset`
-    policy            what is known of the topic beside its settings
-    jobs              segments that are read at the same time
-    creates           make the directory; else one that is gone is UnreadableFile: it was there when it was looked for
-    for_snapshots     nobody is going to append or to read: of producers only what snapshots need is remembered
-    settles_epochs    leave leader epochs as they stay: Kafka's next start may change what its first one leaves
-    refuses_doubtful_epochs   take no epoch from batches that others contradict, as Kafka does
-    """
-
-    recovery_point: int | None = None
-    log_start_offset: int | None = None
-    tiering: Tiering = Tiering.UNTIERED
-    policy: Policy = nothing_known
-    producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS
-    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
-    jobs: int = 1
-    creates: bool = True
-    for_snapshots: bool = False
-    settles_epochs: bool = False
-    refuses_doubtful_epochs: bool = False
-
-
 _DEFAULTS = LoadOptions()
 
 
@@ -197,10 +166,10 @@ def open_log(
             files, directory, producer_id_expiration_ms=options.producer_id_expiration_ms,
             max_transaction_timeout_ms=options.max_transaction_timeout_ms, for_snapshots=options.for_snapshots,
         )
-        log = Loading(files, directory, config, now=now, clean_shutdown=clean, recovery_point=start,
-                      log_start_offset=options.log_start_offset or 0, epochs=epochs, producers=producers, report=report,
-                      jobs=options.jobs, in_order=number > 0, names=None if number else names, tiering=options.tiering,
-                      settles_epochs=options.settles_epochs, policy=options.policy)
+        log = Loading(
+            Partition(files, directory, config, now), replace(options, recovery_point=start), report, epochs, producers,
+            clean_shutdown=clean, in_order=number > 0, names=None if number else names,
+        )
         try:
             return _unified(log)
         except REPAIRABLE as error:
@@ -223,8 +192,8 @@ def _unified(log: Loading) -> UnifiedLog:
     finally:
         log.scans.close()
     local_log = LocalLog(
-        log.files, log.directory, log.config, log.segments, now=log.now, recovery_point=loaded.recovery_point,
-        next_offset=loaded.next_offset, report=log.report, deferred=log.deferred, names=log.names or (),
+        log.partition, log.segments, log.report, recovery_point=loaded.recovery_point, next_offset=loaded.next_offset,
+        deferred=log.deferred, names=log.names or (),
     )
     return UnifiedLog(loaded.log_start_offset, local_log, log.epochs, log.producers, is_tiered=loaded.is_tiered)
 

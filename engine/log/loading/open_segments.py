@@ -9,6 +9,7 @@ from engine.findings import Severity
 from engine.formats import OFFSET_INDEX_ENTRY
 from engine.log.errors import CorruptIndex, OffsetIndexMissing
 from engine.log.loading.notes import ALONE, NO_INDEX
+from engine.log.loading.recovery import recover_segment
 from engine.log.report import Action
 from engine.record.windows import MAX_BATCH_BYTES
 
@@ -101,7 +102,7 @@ def _recover_while_loading(log: Loading, segment: LogSegment, reason: str, sever
         return
     log.report.add(Action.REBUILT, log_file_name(segment.base_offset), reason, severity=severity)
     scan = log.scans.take(segment)
-    log.recover_segment(segment, scan, damage_ends_it=False)
+    recover_segment(log, segment, scan, damage_ends_it=False)
     log.scans.keep(segment, scan)
 
 

@@ -7,7 +7,7 @@ at a batch with a wrong checksum, so that a broker starts on the result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from engine.discovery.names import file_name, log_file_name, transaction_index_file_name
 from engine.findings import Severity
@@ -43,17 +43,12 @@ from engine.record.windows import LogWalk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.config.topic import LogConfig
     from engine.errors import KafkalogError
-    from engine.files import Files
     from engine.formats import AbortedTxn
-    from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
-    from engine.log.epochs.runs import EpochRuns
-    from engine.log.producers.snapshot_files import SnapshotFiles
+    from engine.log.loading.shared import Loading
     from engine.log.report import Report
     from engine.log.segment.index_evidence import Indexed
     from engine.log.segment.log_segment import LogSegment
-    from engine.log.segment.log_segments import LogSegments
     from engine.log.segment.segment_scan import Disorder, SegmentScan, Stranger
 
 _LARGEST_INDEX = INT_MAX
@@ -66,42 +61,32 @@ _WHY = {
 }
 
 
-class Recovering(NamedTuple):
-    """What recovery needs of the log that is being loaded. `producers` only lends its settings.
+def recover_segment(
+    log: Loading, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool,
+    before_cut: Callable[[], object] = lambda: None,
+) -> int:
+    """Recover `segment`; returns the bytes that were truncated. Raises SegmentOffsetOverflow where it can be split.
 
-    snapshots  those on the disk, kept up to date from segment to segment: a directory of thousands is not listed for each
-    before_cut  is called before bytes of the segment go, once nothing more is asked of the segments before it: what
-                these hold may stop the recovery, and then nothing must have changed behind it
-    base_after    base offset of the segment behind one, be it loaded or not yet; None: there is none
-    epoch_behind  the leader epoch with which the segment behind one begins, be it loaded or not yet; −1: none
-    end_of_epoch  (segment, epoch, its end) → where batches of that epoch end behind it, and the epoch of the next; −1: none
-    last_epochs   of the segments that were read, by base offset: the last one that is believed, and where it begins
-    epoch_runs    of the same: all
+    damage_ends_it  the log ends where bytes are truncated, so that Kafka empties a segment whose offsets run backwards;
+                    otherwise it does not start with it, and we truncate it there
+    before_cut      is called before bytes of the segment are removed, once nothing more is asked of the segments before it:
+                    what these hold may stop the recovery, and then nothing must have changed after it
     """
-
-    files: Files
-    directory: str
-    config: LogConfig
-    now: int
-    log_start_offset: int
-    segments: LogSegments
-    epochs: LeaderEpochFileCache
-    producers: ProducerStateManager
-    report: Report
-    snapshots: SnapshotFiles
-    before_cut: Callable[[], object]
-    base_after: Callable[[LogSegment], int | None]
-    epoch_behind: Callable[[LogSegment], int]
-    end_of_epoch: Callable[[LogSegment, int, int], tuple[int, int]]
-    last_epochs: dict[int, tuple[int, int]]
-    epoch_runs: dict[int, EpochRuns]
+    log.before_cut = before_cut
+    try:
+        return _recover_segment(log, segment, scan, damage_ends_it=damage_ends_it)
+    except SegmentOffsetOverflow:
+        if segment.base_offset not in log.unsplittable:
+            raise
+        return _recover_cut(log, segment, scan, log.unsplittable[segment.base_offset])
+    finally:
+        for one in (log.segments.lower_segment(segment.base_offset), segment):
+            if one is not None:
+                one.release_log()
 
 
-def recover_segment(log: Recovering, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool) -> int:
+def _recover_segment(log: Loading, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool) -> int:
     """Rebuild the indexes of `segment` and cut what is not sound; returns the bytes cut. Leaves a producer snapshot.
-
-    damage_ends_it  the log ends where bytes are cut, so that Kafka empties a segment whose offsets run backwards;
-                    otherwise it does not start with it, and we cut it there
 
     Raises SegmentOffsetOverflow: the segment must be split.
     """
@@ -113,17 +98,17 @@ def recover_segment(log: Recovering, segment: LogSegment, scan: SegmentScan, *, 
     except InvalidOffset as error:
         if damage_ends_it:
             return _empty(log, segment, error)
-        cut = recover_cut(log, segment, scan, error)
+        cut = _recover_cut(log, segment, scan, error)
     except IndexFull as error:
         cut = _recover_sparsely(log, segment, error)
     except IndexOffsetOverflow as error:
-        cut = recover_cut(log, segment, scan, error)
+        cut = _recover_cut(log, segment, scan, error)
     except (AppendRefused, TransactionOrder) as error:
         cut = _recover_before_contradiction(log, segment, scan, error)
     return cut
 
 
-def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: KafkalogError | None = None) -> int:
+def _recover(log: Loading, segment: LogSegment, scan: SegmentScan, error: KafkalogError | None = None) -> int:
     """As Kafka does it. `error` is why the scan was shortened."""
     state = _state_before(log, segment)
     _finish_epochs(log, segment, scan)
@@ -158,7 +143,7 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     return cut
 
 
-def _indexed_beyond(log: Recovering, segment: LogSegment, scan: SegmentScan) -> Indexed | None:
+def _indexed_beyond(log: Loading, segment: LogSegment, scan: SegmentScan) -> Indexed | None:
     """What an index, which will be rebuilt, says of offsets between the end of `segment` and the next one: no compaction takes
     batches and leaves their entries.
     """
@@ -171,7 +156,7 @@ def _indexed_beyond(log: Recovering, segment: LogSegment, scan: SegmentScan) -> 
     return max(found, key=lambda one: one.end, default=None)
 
 
-def _aborted_since_before(log: Recovering, segment: LogSegment) -> list[AbortedTxn]:
+def _aborted_since_before(log: Loading, segment: LogSegment) -> list[AbortedTxn]:
     """What the transaction index of `segment` has of transactions that began before the log."""
     start = max(log.log_start_offset, min(log.segments.base_offsets[:1], default=segment.base_offset))
     path = f"{log.directory}/{transaction_index_file_name(segment.base_offset)}"
@@ -236,7 +221,7 @@ def _note_stranger(report: Report, name: str, stranger: Stranger) -> None:
     report.add(Action.KEPT, name, what, offsets=(stranger.offset, None), severity=Severity.ERROR)
 
 
-def _finish_epochs(log: Recovering, segment: LogSegment, scan: SegmentScan) -> None:
+def _finish_epochs(log: Loading, segment: LogSegment, scan: SegmentScan) -> None:
     """Ask the segments beside it, whose epochs contradict those at its ends or do not."""
     below = log.segments.lower_segment(segment.base_offset)
     before, since = NO_PARTITION_LEADER_EPOCH, -1
@@ -244,7 +229,7 @@ def _finish_epochs(log: Recovering, segment: LogSegment, scan: SegmentScan) -> N
         known = log.last_epochs.get(below.base_offset)
         before, since = (first_leader_epochs(below.log_file)[0], below.base_offset) if known is None else known
     goes_on = scan.valid_size == segment.size
-    end, behind = scan.end_offset(segment.base_offset), log.epoch_behind(segment) if goes_on else NO_PARTITION_LEADER_EPOCH
+    end, behind = scan.end_offset(segment.base_offset), log.epoch_after(segment) if goes_on else NO_PARTITION_LEADER_EPOCH
     runs = scan.epochs
     high, only = runs.undecided, runs.only
     if only is not None and 0 <= only.epoch < before:
@@ -260,7 +245,7 @@ def _finish_epochs(log: Recovering, segment: LogSegment, scan: SegmentScan) -> N
     log.epoch_runs[segment.base_offset] = runs
 
 
-def _without_unreadable_marker(log: Recovering, segment: LogSegment, scan: SegmentScan) -> SegmentScan:
+def _without_unreadable_marker(log: Loading, segment: LogSegment, scan: SegmentScan) -> SegmentScan:
     """A scan that ends before a control batch whose codec cannot read it: at that Kafka does not start.
 
     One that inflates and then makes no sense is kept, as in Kafka, and what follows it is cut.
@@ -275,18 +260,19 @@ def _without_unreadable_marker(log: Recovering, segment: LogSegment, scan: Segme
     return shorter
 
 
-def _scan_up_to(log: Recovering, segment: LogSegment, position: int) -> SegmentScan:
+def _scan_up_to(log: Loading, segment: LogSegment, position: int) -> SegmentScan:
     return scan_segment(
         log.files, segment.log_path, segment.base_offset, index_interval=log.config.index_interval,
         max_index_size=log.config.max_index_size, size=position,
     )
 
 
-def _state_before(log: Recovering, segment: LogSegment) -> ProducerStateManager:
+def _state_before(log: Loading, segment: LogSegment) -> ProducerStateManager:
     """The producers up to the base offset of `segment`, in a manager of their own."""
     state = ProducerStateManager(
         log.files, log.directory, producer_id_expiration_ms=log.producers.producer_id_expiration_ms,
-        max_transaction_timeout_ms=log.producers.max_transaction_timeout_ms, snapshots=log.snapshots, for_snapshots=True,
+        max_transaction_timeout_ms=log.producers.max_transaction_timeout_ms, snapshots=log.known_snapshots(),
+        for_snapshots=True,
     )
     state.on_corrupt_snapshot = log.producers.on_corrupt_snapshot
     rebuild_producer_state(state, log.segments, log.log_start_offset, segment.base_offset, now=log.now,
@@ -297,7 +283,7 @@ def _state_before(log: Recovering, segment: LogSegment) -> ProducerStateManager:
 # ---- where Kafka gives up ---------------------------------------------------------------------------
 
 
-def _empty(log: Recovering, segment: LogSegment, error: KafkalogError) -> int:
+def _empty(log: Loading, segment: LogSegment, error: KafkalogError) -> int:
     lost = segment.extent()
     log.before_cut()
     cut = segment.truncate_to(segment.base_offset, log.now)
@@ -305,14 +291,14 @@ def _empty(log: Recovering, segment: LogSegment, error: KafkalogError) -> int:
     return cut
 
 
-def recover_cut(log: Recovering, segment: LogSegment, scan: SegmentScan, error: KafkalogError) -> int:
+def _recover_cut(log: Loading, segment: LogSegment, scan: SegmentScan, error: KafkalogError) -> int:
     """Cut `segment` before the batch that stopped `scan`, which is what `error` is about."""
     scan.error = None
     return _recover(log, segment, scan, error)
 
 
 def _recover_before_contradiction(
-    log: Recovering, segment: LogSegment, scan: SegmentScan, error: KafkalogError
+    log: Loading, segment: LogSegment, scan: SegmentScan, error: KafkalogError
 ) -> int:
     """Cut `segment` before the first batch that the producer state refuses."""
     state = _state_before(log, segment)
@@ -334,7 +320,7 @@ def _recover_before_contradiction(
     return _recover(log, segment, _scan_up_to(log, segment, position), error)
 
 
-def _recover_sparsely(log: Recovering, segment: LogSegment, error: KafkalogError) -> int:
+def _recover_sparsely(log: Loading, segment: LogSegment, error: KafkalogError) -> int:
     """Recover `segment` with as many index entries as fit: where they end, readers search the log itself."""
     name = log_file_name(segment.base_offset)
     full = scan_segment(
@@ -349,5 +335,5 @@ def _recover_sparsely(log: Recovering, segment: LogSegment, error: KafkalogError
         f"and a broker that has to recover it does not start: {error}", severity=Severity.WARNING,
     )
     if isinstance(full.error, InvalidOffset | IndexOffsetOverflow):
-        return recover_cut(log, segment, full, full.error)
+        return _recover_cut(log, segment, full, full.error)
     return _recover(log, segment, full)

@@ -17,6 +17,7 @@ from engine.formats import BatchField
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.errors import CorruptRecord
 from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.segment_files import Partition
 from engine.log.segment.sound_runs import as_runs, sound_batches
 from engine.overlay import OverlayFiles
 from engine.record.windows import LogWalk, Stop
@@ -146,7 +147,7 @@ def _read_swap(files: Files, directory: str, name: str, config: LogConfig) -> Sw
     base = offset_of(name) or 0
     time_index = f"{directory}/{time_index_file_name(base)}{SWAP}"
     was_empty = not files.info(f"{directory}/{name}").size and files.exists(time_index) and not files.info(time_index).size
-    segment = LogSegment(files, directory, base, config, 0, suffix=SWAP)
+    segment = LogSegment(Partition(files, directory, config, 0), base, SWAP)
     try:
         end = segment.read_next_offset()
     except CorruptRecord:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from engine.config.topic import LogConfig
     from engine.files import Files, ReadOnlyFiles
-    from engine.log.loading.loader import LoadOptions
+    from engine.log.loading.shared import LoadOptions
     from engine.log.logdir.cluster_metadata import ClusterMetadata
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.logs_07 import ReportedLog07

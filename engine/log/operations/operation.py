@@ -13,7 +13,7 @@ from engine.errors import KafkalogError, UnwritableFile, UsageError, argument, t
 from engine.files import is_full, nameless_file, replace
 from engine.log.continuity.missing_segments import note_end, start_beyond_end
 from engine.log.errors import LogDamaged, SegmentTooLarge
-from engine.log.loading.loader import LoadOptions
+from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_manager import Listing, MetadataLogRefused, NoLogOfBrokers, Standing, refuse_metadata_log
 from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.operations.opening import UnchangedFiles, WouldChange, delete_oldest_segments, work_on

@@ -18,8 +18,8 @@ from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.leftovers import Leftovers
-from engine.log.loading.loader import LoadOptions
 from engine.log.loading.notes import NO_INDEX
+from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_manager import Listing, refuse_what_is_not_ours
 from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.logdir.lowering import lower_checkpoints

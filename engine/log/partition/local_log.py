@@ -13,13 +13,12 @@ from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.report import Action
 from engine.log.segment.extent import Extent
 from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.segment_files import Partition
 from engine.log.segment.splitting import SEGMENT_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from engine.config.topic import LogConfig
-    from engine.files import Files
     from engine.log.report import Report
     from engine.log.segment.deferred import DeferredDeletion
     from engine.log.segment.log_segments import LogSegments
@@ -36,14 +35,18 @@ class LocalLog:
     """
 
     def __init__(
-        self, files: Files, directory: str, config: LogConfig, segments: LogSegments, *,
-        now: int, recovery_point: int, next_offset: LogOffsetMetadata, report: Report, deferred: DeferredDeletion,
-        names: Iterable[str] = (),
+        self, partition: Partition, segments: LogSegments, report: Report, *, recovery_point: int,
+        next_offset: LogOffsetMetadata, deferred: DeferredDeletion, names: Iterable[str] = (),
     ) -> None:
         self._names = set(names)
-        self.files, self.directory, self.config, self.segments = files, directory, config, segments
-        self.now, self.recovery_point, self.next_offset = now, recovery_point, next_offset
-        self.report, self.deferred = report, deferred
+        self.files, self.directory, self.config, self.now = partition
+        self.segments, self.report, self.deferred = segments, report, deferred
+        self.recovery_point, self.next_offset = recovery_point, next_offset
+
+    @property
+    def partition(self) -> Partition:
+        """What its segments are made with, as the clock stands now."""
+        return Partition(self.files, self.directory, self.config, self.now)
 
     @property
     def log_end_offset(self) -> int:
@@ -73,7 +76,7 @@ class LocalLog:
 
     def new_segment(self, base_offset: int) -> LogSegment:
         """Make an empty segment and add it."""
-        segment = LogSegment(self.files, self.directory, base_offset, self.config, self.now, file_already_exists=False)
+        segment = LogSegment(self.partition, base_offset, file_already_exists=False)
         self.segments.add(segment)
         return segment
 

@@ -33,9 +33,9 @@ from engine.record.windows import scan_range
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from engine.config.topic import LogConfig
-    from engine.files import Buffer, Files, OpenFile
+    from engine.files import Buffer, OpenFile
     from engine.log.segment.producer_rows import CompletedTxn, RecoveringEpochs, RecoveringProducers
+    from engine.log.segment.segment_files import Partition
     from engine.log.segment.segment_scan import SegmentScan
 
 _COPY = 1 << 20  # bytes that a split copies at a time
@@ -62,38 +62,29 @@ class RollParams(NamedTuple):
 
 
 class LogSegment(SegmentFiles):
-    """The segment that begins at `base_offset` in `directory`. Its .log is made at once, its indexes when first used.
+    """The segment that begins at `base_offset` in a partition. Its .log is made at once, its indexes when first used.
 
-    now                  ms; the time from which a segment without timestamps waits to be rolled
+    partition            its `now` is the time from which a segment without timestamps waits to be rolled
     suffix               of all its files: "", ".cleaned", ".swap", ".deleted"
     file_already_exists  False: a new one, whose .log is allocated in full where the topic says `preallocate`
     writable             False: nothing is ever made or changed; missing files count as empty
-    roll_jitter_ms       how much earlier than segment.ms it rolls
     has_txn_index        does its .txnindex exist? None: ask the disk
+    roll_jitter_ms       an attribute: how much earlier than segment.ms it rolls
 
     Raises UnreadableFile, UnwritableFile, SegmentTooLarge. Not for several threads.
     """
 
+    roll_jitter_ms = 0
+
     def __init__(
-        self,
-        files: Files,
-        directory: str,
-        base_offset: int,
-        config: LogConfig,
-        now: int,
-        suffix: str = "",
-        *,
-        file_already_exists: bool = True,
-        writable: bool = True,
-        roll_jitter_ms: int = 0,
-        has_txn_index: bool | None = None,
+        self, partition: Partition, base_offset: int, suffix: str = "", *, file_already_exists: bool = True,
+        writable: bool = True, has_txn_index: bool | None = None,
     ) -> None:
         super().__init__(
-            files, directory, base_offset, config, suffix, file_already_exists=file_already_exists, writable=writable,
+            partition, base_offset, suffix, file_already_exists=file_already_exists, writable=writable,
             has_txn_index=has_txn_index,
         )
-        self.created = now
-        self.roll_jitter_ms = roll_jitter_ms
+        self.created = partition.now
         self._since_entry = 0  # bytes since the last entry of the offset index
 
     # appending

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import DELETED
 from engine.files import WritableFile
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from engine.files import Files
 
 
+class Partition(NamedTuple):
+    """A partition whose files change: where it is, its topic's settings, and the clock, ms since 1970."""
+
+    files: Files
+    directory: str
+    config: LogConfig
+    now: int
+
 
 class SegmentFiles(ReadableSegment):
     """Life of the files of the segment that begins at `base_offset`: see LogSegment for the arguments.
@@ -26,20 +34,12 @@ class SegmentFiles(ReadableSegment):
     files: Files
 
     def __init__(
-        self,
-        files: Files,
-        directory: str,
-        base_offset: int,
-        config: LogConfig,
-        suffix: str,
-        *,
-        file_already_exists: bool,
-        writable: bool,
+        self, partition: Partition, base_offset: int, suffix: str, *, file_already_exists: bool, writable: bool,
         has_txn_index: bool | None = None,
     ) -> None:
-        self.config = config
+        self.config = partition.config
         self.writable = writable
-        super().__init__(files, directory, base_offset, suffix, has_txn_index=has_txn_index)
+        super().__init__(partition.files, partition.directory, base_offset, suffix, has_txn_index=has_txn_index)
         self.size = self._make_log(file_already_exists=file_already_exists)
         self._is_dirty = False  # is there anything in the .log that was not synced?
 

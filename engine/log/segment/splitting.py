@@ -25,42 +25,38 @@ from engine.log.segment.batch_search import first_offset, heads
 from engine.log.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
-    from engine.config.topic import LogConfig
-    from engine.files import Files
     from engine.log.report import Report
     from engine.log.segment.batch_search import BatchHead
     from engine.log.segment.deferred import DeferredDeletion
     from engine.log.segment.log_segments import LogSegments
+    from engine.log.segment.segment_files import Partition
 
 SEGMENT_FILES = (log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name)
 
 
-class SwapPlace(NamedTuple):
-    """Where segments are replaced: all that a replacement needs to know of the log."""
+class Replacing(NamedTuple):
+    """All that a replacement of segments needs to know of the log."""
 
-    files: Files
-    directory: str
-    config: LogConfig
-    now: int
+    partition: Partition
     segments: LogSegments
     report: Report
     deferred: DeferredDeletion
 
 
-def new_cleaned_segment(place: SwapPlace, base_offset: int, of: str | None = None) -> LogSegment:
+def new_cleaned_segment(log: Replacing, base_offset: int, of: str | None = None) -> LogSegment:
     """An empty segment whose files end in `.cleaned`; what was left there before is removed.
 
     of  the .log whose mode its .log gets; None: that of the segment with its name, if there is one
     """
     for name in SEGMENT_FILES:
-        place.files.remove(f"{place.directory}/{name(base_offset, CLEANED)}")
+        log.partition.files.remove(f"{log.partition.directory}/{name(base_offset, CLEANED)}")
     if of is not None:
-        path = f"{place.directory}/{log_file_name(base_offset, CLEANED)}"
-        place.files.open_writable(path, create=True, mode=place.files.info(of).mode).close()
-    return LogSegment(place.files, place.directory, base_offset, place.config, place.now, CLEANED, file_already_exists=False)
+        path = f"{log.partition.directory}/{log_file_name(base_offset, CLEANED)}"
+        log.partition.files.open_writable(path, create=True, mode=log.partition.files.info(of).mode).close()
+    return LogSegment(log.partition, base_offset, CLEANED, file_already_exists=False)
 
 
-def replace_segments(place: SwapPlace, new: list[LogSegment], old: list[LogSegment]) -> list[LogSegment]:
+def replace_segments(log: Replacing, new: list[LogSegment], old: list[LogSegment]) -> list[LogSegment]:
     """Put `new` (files `.cleaned`, closed or synced) in the place of `old`; returns the old ones without a successor.
 
     The log is whole after a crash at any point: with a `.cleaned` of a lower offset the `.swap` files are discarded,
@@ -69,21 +65,22 @@ def replace_segments(place: SwapPlace, new: list[LogSegment], old: list[LogSegme
     ascending = sorted(new, key=lambda segment: segment.base_offset)
     for segment in reversed(ascending):
         segment.change_file_suffixes(CLEANED, SWAP)
-        place.files.sync_directory(place.directory)  # `.swap` of a lower offset would discard a higher `.cleaned`
+        # `.swap` of a lower offset would discard a higher `.cleaned`
+        log.partition.files.sync_directory(log.partition.directory)
     bases = {segment.base_offset for segment in ascending}
     leaving = sorted(old, key=lambda segment: segment.base_offset)
     for segment in leaving:
-        place.segments.remove(segment.base_offset)
+        log.segments.remove(segment.base_offset)
     for segment in ascending:
-        place.segments.add(segment)
-    place.deferred.mark_segments(leaving)
+        log.segments.add(segment)
+    log.deferred.mark_segments(leaving)
     for segment in ascending:
         segment.change_file_suffixes(SWAP, "")
-    place.files.sync_directory(place.directory)
+    log.partition.files.sync_directory(log.partition.directory)
     return [segment for segment in leaving if segment.base_offset not in bases]
 
 
-def split_overflowed_segment(place: SwapPlace, segment: LogSegment) -> tuple[list[LogSegment], list[LogSegment]]:
+def split_overflowed_segment(log: Replacing, segment: LogSegment) -> tuple[list[LogSegment], list[LogSegment]]:
     """Split `segment` into pieces whose offsets fit 31 bits behind their bases; (those deleted, the new ones).
 
     Each piece begins at the base offset of its first batch, the first piece too. Bytes at the end that are no whole
@@ -95,10 +92,10 @@ def split_overflowed_segment(place: SwapPlace, segment: LogSegment) -> tuple[lis
     try:
         position = 0
         while position < size:
-            position += _split_off(place, segment, position, size, pieces)
+            position += _split_off(log, segment, position, size, pieces)
         if position < segment.size:
             end = pieces[-1].read_next_offset()
-            segment.extent(position, end).note(place.report, Action.TRUNCATED, log_file_name(segment.base_offset),
+            segment.extent(position, end).note(log.report, Action.TRUNCATED, log_file_name(segment.base_offset),
                                                _why_left_out(segment, position), severity=Severity.ERROR)
         for txn in segment.txn_index:  # Kafka loses them: its cleaner then takes what was aborted for the last value of its key
             _holder(pieces, txn.last_offset).txn_index.append(txn)
@@ -112,9 +109,9 @@ def split_overflowed_segment(place: SwapPlace, segment: LogSegment) -> tuple[lis
         raise
     names = ", ".join(log_file_name(piece.base_offset) for piece in pieces)
     ends = (pieces[0].base_offset, None)
-    place.report.add(Action.SPLIT, log_file_name(segment.base_offset), "its offsets do not fit one segment's indexes",
+    log.report.add(Action.SPLIT, log_file_name(segment.base_offset), "its offsets do not fit one segment's indexes",
                      offsets=ends, size=size, to=names, severity=Severity.WARNING)
-    return replace_segments(place, pieces, [segment]), pieces
+    return replace_segments(log, pieces, [segment]), pieces
 
 
 def _holder(pieces: list[LogSegment], offset: int) -> LogSegment:
@@ -151,15 +148,15 @@ def _end_of_batches(segment: LogSegment) -> int:
     return last.position + last.size
 
 
-def _split_off(place: SwapPlace, segment: LogSegment, position: int, end: int, pieces: list[LogSegment]) -> int:
+def _split_off(log: Replacing, segment: LogSegment, position: int, end: int, pieces: list[LogSegment]) -> int:
     """Copy what fits one piece, from byte `position` on, and add it to `pieces`; returns the bytes taken."""
     base_offset = first_offset(segment.log_file, next(heads(segment.log_file, position, end)))
     name = log_file_name(base_offset)
     if base_offset < segment.base_offset or (pieces and base_offset <= pieces[-1].base_offset):
         raise SplitFailed(f"{segment.log_path}: a batch from offset {base_offset} on has offsets that run backwards")
-    if base_offset != segment.base_offset and place.files.exists(f"{place.directory}/{name}"):
+    if base_offset != segment.base_offset and log.partition.files.exists(f"{log.partition.directory}/{name}"):
         raise SplitFailed(f"{segment.log_path}: {name} is another segment")
-    piece = new_cleaned_segment(place, base_offset, segment.log_path)
+    piece = new_cleaned_segment(log, base_offset, segment.log_path)
     pieces.append(piece)
     taken = piece.append_from_file(segment.log_file, position, end)
     if not taken:

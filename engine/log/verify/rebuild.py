@@ -20,6 +20,7 @@ from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
+from engine.log.segment.segment_files import Partition
 from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles
 
@@ -90,13 +91,13 @@ class Rebuilder:
 
     def _open_segments(self) -> LogSegments:
         """All segments; only those that are rebuilt may change anything."""
-        segments = LogSegments()
+        segments, partition = LogSegments(), Partition(self._files, self._directory, self._config, self._now)
         try:
             for name in self._files.plain(self._directory):
                 base = offset_of(name)
                 if base is not None and name == log_file_name(base):
                     writable = base in self._bases
-                    segments.add(LogSegment(self._files, self._directory, base, self._config, self._now, writable=writable))
+                    segments.add(LogSegment(partition, base, writable=writable))
         except BaseException:
             segments.close_handlers()
             raise
