@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 from engine.findings import Severity
 
@@ -82,6 +82,15 @@ def loses_records(event: Event) -> bool:
     return not event.is_torn or bool(event.records)
 
 
+class _Details(TypedDict, total=False):
+    """What few events have; see Event."""
+
+    to: str | None
+    keys: int
+    tombstones: int
+    is_torn: bool
+
+
 @dataclass(slots=True)
 class Report:
     """The events of one operation on the partition in `directory`, and how its log stands afterwards.
@@ -126,14 +135,11 @@ class Report:
 
     def add(
         self, action: Action, path: str, reason: str, *, offsets: tuple[int | None, int | None] = (None, None),
-        records: int | None = None, size: int | None = None, severity: Severity = Severity.INFO, to: str | None = None,
-        keys: int | None = None, tombstones: int | None = None, is_torn: bool = False,
+        records: int | None = None, size: int | None = None, severity: Severity = Severity.INFO,
+        **details: Unpack[_Details],
     ) -> None:
         """Note one event."""
-        event = Event(
-            action, path, reason, *offsets, records, size, severity, to, keys=keys, tombstones=tombstones, is_torn=is_torn
-        )
-        self._events.append(event)
+        self._events.append(Event(action, path, reason, *offsets, records, size, severity, **details))
 
     def stand_as(self, other: Report) -> None:
         """The log stands as `other` says, whose events are not taken."""

@@ -18,7 +18,7 @@ from engine.formats import INT_MAX, LONG_MAX, LONG_MIN
 from engine.log.errors import RecordsInRemoteStorage
 from engine.log.fetch.merging import by_time
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, out_of_range, read
-from engine.log.fetch.records import RecordFetcher, last_matches
+from engine.log.fetch.records import FetchLimits, RecordFetcher, last_matches
 from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
 from engine.log.logdir.logs_07 import is_log_07
@@ -206,7 +206,8 @@ class _Log:
             self.view.close()
             raise
         self.fetcher = RecordFetcher(
-            self.view, self.start, _ISOLATIONS[wanted.isolation], report, wanted.max_bytes, selection=wanted.selection
+            self.view, self.start, _ISOLATIONS[wanted.isolation], report, FetchLimits(max_bytes=wanted.max_bytes),
+            selection=wanted.selection
         )
         self._waited, self._tail = 0.0, self.view.tail
         self._reported: Finding | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -57,10 +57,7 @@ _EXAMPLES = (
 @yes_option
 @object_lines_option("Text, or one JSON object a line.")
 @version_option
-def command(
-    paths: tuple[str, ...], lists: bool, prunes: bool, older_than_ms: int | None, force: bool, salvage: bool, dry_run: bool,
-    yes: bool, form: str,
-) -> int:
+def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any) -> int:
     """Undo what a command did, byte for byte, from its quarantine.
 
     PATHS are quarantines, or log dirs in which a write of Spark's sink was stopped during its commit. To undo the last
@@ -80,15 +77,15 @@ def command(
     """
     if lists and prunes:
         raise click.UsageError("--list and --prune exclude each other")
-    if (lists or prunes) and (force or salvage):
+    if (lists or prunes) and (values["force"] or values["salvage"]):
         raise click.UsageError("--force and --salvage are not for --list and --prune")
     if prunes != (older_than_ms is not None):
         raise click.UsageError("--prune and --older-than belong together: --prune --older-than 30d")
     if lists:
-        return show(paths, form)
+        return show(values["paths"], values["form"])
     if older_than_ms is not None:
-        return prune(paths, older_than_ms, form, dry_run=dry_run, yes=yes)
-    return run(paths, force=force, salvage=salvage, dry_run=dry_run, yes=yes, form=form)
+        return prune(values["paths"], older_than_ms, values["form"], dry_run=values["dry_run"], yes=values["yes"])
+    return run(**values)
 
 
 def run(paths: tuple[str, ...], *, force: bool, salvage: bool, dry_run: bool, yes: bool, form: str) -> int:

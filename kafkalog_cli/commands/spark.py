@@ -103,10 +103,8 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @version_option
 @click.pass_context
 def command(
-    context: click.Context, job: str, paths: tuple[str, ...], topics: tuple[str, ...], split_bytes: int | None,
-    on_corruption: str, by: str, top: int, to: str | None, mode: str, table: str, config: tuple[tuple[str, str], ...],
-    now: int | None, salvage: bool, force: bool, dedupe_buffer_size: int, master: str | None,
-    settings: tuple[tuple[str, str], ...], form: str,
+    context: click.Context, /, job: str, on_corruption: str, split_bytes: int | None, master: str | None,
+    settings: tuple[tuple[str, str], ...], **values: Any,
 ) -> int:
     """Work that outgrows one machine: a job on Spark over many log dirs.
 
@@ -125,18 +123,16 @@ def command(
     """
     _refuse_of_others(context, job)
     if job == "undo":
-        return undo(paths)
-    if job in ("export", "import") and to is None:
+        return undo(values["paths"])
+    if job in ("export", "import") and values["to"] is None:
         raise click.UsageError(f"{job} needs --to DIR")
     reading: dict[str, object] = {"onCorruption": on_corruption}
-    if topics:
-        reading["subscribe"] = ",".join(topics)
+    if values["topics"]:
+        reading["subscribe"] = ",".join(values["topics"])
     if split_bytes is not None:
         reading["splitBytes"] = split_bytes
-    given = Given(
-        paths, topics, reading, form, by, top, to or "", mode, table, dict(config), now, salvage, force, dedupe_buffer_size,
-    )  # fmt: skip
-    return run_job(job, given, master, settings)
+    values |= {"to": values["to"] or "", "config": dict(values["config"])}
+    return run_job(job, Given(reading=reading, **values), master, settings)
 
 
 _JAVAS_WORDS = re.compile(r"An error occurred while calling \S+|: [\w.$]+(?:Exception|Error): ")  # before what Java says

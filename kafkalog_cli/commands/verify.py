@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -83,12 +83,7 @@ _EXAMPLES = (
 @verbose_option
 @version_option
 @click.pass_context
-def command(
-    context: click.Context, paths: tuple[str, ...], rebuild: bool, dry_run: bool, settings: tuple[tuple[str, str], ...],
-    config_file: str | None,
-    now: int | None, form: str, jobs: int | None, quarantine: str | None, no_quarantine: bool, yes: bool, quiet: bool,
-    verbose: bool,
-) -> int:
+def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
     """Check the indexes and snapshots of partitions against their logs.
 
     PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Every batch
@@ -107,7 +102,7 @@ def command(
     if not rebuild and ParameterSource.COMMANDLINE in given:
         raise click.UsageError("--dry-run, --now, --quarantine and --no-quarantine need --rebuild")
     try:
-        known = settings_from(config_file, settings)
+        known = settings_from(values["config_file"], values["settings"])
     except KafkalogError as error:
         outcome = Outcome()
         outcome.error(error)
@@ -117,11 +112,11 @@ def command(
         from engine.files import now_ms
         from kafkalog_cli.quarantining import quarantines_for
 
-        clock = now_ms() if now is None else now
-        values = {"quarantine": quarantine, "no_quarantine": no_quarantine, "now": now, "form": form, "dry_run": dry_run}
-        asked = Rebuild(clock, quarantines_for("verify --rebuild", values), form, dry_run=dry_run, asks=not yes)
-    shows = Shows(quiet=quiet, verbose=verbose)
-    return verify_all(paths_from(paths, known), form, jobs, known, asked, shows)
+        clock = now_ms() if values["now"] is None else values["now"]
+        asked = Rebuild(clock, quarantines_for("verify --rebuild", values), values["form"], dry_run=values["dry_run"],
+                        asks=not values["yes"])
+    shows = Shows(quiet=values["quiet"], verbose=values["verbose"])
+    return verify_all(paths_from(values["paths"], known), values["form"], values["jobs"], known, asked, shows)
 
 
 _OF_A_PARTITION = frozenset((

@@ -8,7 +8,7 @@ from engine.arrow.batches import BatchBuilder
 from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
 from engine.log.errors import CorruptRecord
-from engine.log.fetch.records import FetchColumns, RecordFetcher
+from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, escaped
 from kafkalog_spark.table.damage import on_corruption
 from kafkalog_spark.table.partitions import open_view
@@ -29,17 +29,19 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
     """
     shared = FetchColumns()
     for piece in pieces:
-        view = open_piece(piece, options, last_stable_offset=piece.end, left_out=piece.left_out)
+        view = open_piece(piece, options, last_stable_offset=piece.end)
         if view is None:
             continue
+        view.left_out = piece.left_out
         try:
             start = first_left(view, piece, options)
             if start >= piece.end:
                 continue
             report, only_sound = on_corruption(options.on_corruption)
             fetcher = RecordFetcher(
-                view, start, options.isolation, report, end=piece.end, only_sound=only_sound,
-                max_decompressed_bytes=options.max_decompressed_bytes, columns=shared,
+                view, start, options.isolation, report, FetchLimits(
+                    end=piece.end, only_sound=only_sound, max_decompressed_bytes=options.max_decompressed_bytes,
+                ), columns=shared,
             )  # fmt: skip
             builder = BatchBuilder(columns, piece.topic, piece.partition, escaped(piece.directory))
             yield from builder.batches(fetcher.runs())

@@ -13,7 +13,7 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
-from engine.log.fetch.records import RecordFetcher
+from engine.log.fetch.records import FetchLimits, RecordFetcher
 from engine.log.fetch.view import PartitionView
 from tests.support.corpus import corpus_directory
 from tests.support.run import kafkalog
@@ -39,7 +39,7 @@ def text(data):
 
 def everything(directory, isolation=FetchIsolation.HIGH_WATERMARK, report=pytest.fail, **options):
     view = PartitionView(ReadOnlyFiles(), str(directory), report)
-    return list(RecordFetcher(view, view.log_start_offset, isolation, report, **options))
+    return list(RecordFetcher(view, view.log_start_offset, isolation, report, FetchLimits(**options)))
 
 
 @pytest.mark.parametrize(("path", "directory", "isolation"), list(consumed()))
@@ -174,7 +174,7 @@ def test_aborted_transactions_are_known_without_their_indexes(own_corpus, tmp_pa
     assert len(wanted) < len(everything(tmp_path / name))
     view = PartitionView(ReadOnlyFiles(), str(tmp_path / name), pytest.fail)
     for start in range(view.log_start_offset, view.log_end_offset, 3):
-        fetcher = RecordFetcher(view, start, FetchIsolation.READ_COMMITTED, pytest.fail, end=start + 10)
+        fetcher = RecordFetcher(view, start, FetchIsolation.READ_COMMITTED, pytest.fail, FetchLimits(end=start + 10))
         assert [record.offset for record in fetcher] == [offset for offset in wanted if start <= offset < start + 10]
 
 
@@ -237,7 +237,7 @@ def test_damage_with_something_sound_behind_it_is_no_torn_end(partition, segment
     before = [offset for offset in wanted if offset < first]
     assert only_sound(partition, isolation, end=first) == (before, [])
     for start in range(first, behind + 1):
-        fetcher = RecordFetcher(view, start, isolation, print, only_sound=True)
+        fetcher = RecordFetcher(view, start, isolation, print, FetchLimits(only_sound=True))
         assert [record.offset for record in fetcher] == [offset for offset in wanted if offset >= start]
 
 

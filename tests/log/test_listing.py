@@ -8,7 +8,7 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.log.fetch.reading import FetchIsolation
-from engine.log.fetch.records import RecordFetcher
+from engine.log.fetch.records import FetchLimits, RecordFetcher
 from engine.log.fetch.view import PartitionView, logs_in_use
 from engine.record.builder import NewRecord, build_batch
 
@@ -45,7 +45,7 @@ def steps(directory):
 
 def offsets(files, directory, start=0, end=None):
     view = PartitionView(files, str(directory), pytest.fail)
-    return [record.offset for record in RecordFetcher(view, start, FetchIsolation.LOG_END, pytest.fail, end=end)]
+    return [record.offset for record in RecordFetcher(view, start, FetchIsolation.LOG_END, pytest.fail, FetchLimits(end=end))]
 
 
 def test_nothing_is_missing_at_any_step(directory):

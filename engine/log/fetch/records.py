@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from heapq import heapify, heappop
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,32 +71,46 @@ class FetchColumns:
         self.batches, self.records = BatchColumns(), RecordColumns()
 
 
-class RecordFetcher:
-    """Reads a log from `offset` on; iterating again goes on where it ended, with what was appended meanwhile.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """What of a log is left out.
 
-    report     takes damage; behind it reading goes on with the next sound batch
     max_bytes  of batches that are read; the first one comes in any case. None: all
     end        the offset before which reading stops. None: where the isolation ends
     only_sound leave out batches whose checksum does not match, and go on where damage hides the first one
     max_decompressed_bytes  of one batch; a larger one is reported and left out
+    """
+
+    max_bytes: int | None = None
+    end: int | None = None
+    only_sound: bool = False
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+
+
+_UNLIMITED = FetchLimits()
+
+
+class RecordFetcher:
+    """Reads a log from `offset` on; iterating again goes on where it ended, with what was appended meanwhile.
+
+    report     takes damage; behind it reading goes on with the next sound batch
     columns    to reuse; what was read before is gone then
     selection  only records that it chooses; its limit and tail are the caller's, its offsets bound what is read
     """
 
     def __init__(
-        self, log: ReadableLog, offset: int, isolation: FetchIsolation, report: Report, max_bytes: int | None = None, *,
-        end: int | None = None, only_sound: bool = False, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        self, log: ReadableLog, offset: int, isolation: FetchIsolation, report: Report, limits: FetchLimits = _UNLIMITED, *,
         columns: FetchColumns | None = None, selection: Selection = EVERYTHING,
     ) -> None:  # fmt: skip
         self._columns = FetchColumns() if columns is None else columns
         self._log, self._isolation, self._report = log, isolation, report
         self.offset = offset  # of the next record, or of what stands in its place
-        self._left = max_bytes
-        self._end = min(LONG_MAX if end is None else end, selection.end_offset)
+        self._left = limits.max_bytes
+        self._end = min(LONG_MAX if limits.end is None else limits.end, selection.end_offset)
         self._selection = selection
         self._matcher = None if selection == EVERYTHING else RecordMatcher(selection)
-        self._only_sound = only_sound
-        self._limit = max_decompressed_bytes
+        self._only_sound = limits.only_sound
+        self._limit = limits.max_decompressed_bytes
         self._is_first = True
 
     def __iter__(self) -> Iterator[Record]:

@@ -83,10 +83,10 @@ class PartitionView:
     log_start_offset  None: as the log dir's checkpoint says, else where the first segment begins
     high_watermark    None: the log end; what replication-offset-checkpoint says is some seconds old
     last_stable_offset  where reading committed records ends, if somebody found it out already
-    left_out          of open transactions that do not end that: (producer, first offset) of those whose records are left out
     report            takes what is wrong with the end of the log, and transaction markers that cannot be read
     is_followed       a broker may be writing: of the end of the log only what is wrong in any case is reported
 
+    left_out          (producer, first offset) of open transactions whose records are left out
     tail              what stands behind the last whole batch, a finding; None: nothing
     sound_end_offset  behind the last batch before damage, as far as the end of the log was looked at
     Raises UnreadableFile, also where there is no log, CorruptRecord.
@@ -95,7 +95,7 @@ class PartitionView:
     def __init__(
         self, files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None], *,
         log_start_offset: int | None = None, high_watermark: int | None = None, last_stable_offset: int | None = None,
-        config: LogConfig | None = None, is_followed: bool = False, left_out: Sequence[tuple[int, int]] = (),
+        config: LogConfig | None = None, is_followed: bool = False,
     ) -> None:
         self.files, self.directory = files, directory.rstrip("/") or "/"
         self.config = LogConfig() if config is None else config
@@ -104,7 +104,7 @@ class PartitionView:
         self._report, self._is_followed = report, is_followed
         self._asked_start, self._asked_watermark = log_start_offset, high_watermark
         self._known_stable = last_stable_offset
-        self._left_out = left_out
+        self.left_out: Sequence[tuple[int, int]] = ()
         self._end = LogOffsetMetadata(0, 0, 0)
         self.tail: Finding | None = None
         self.sound_end_offset = 0
@@ -265,12 +265,12 @@ class PartitionView:
 
     def end_transactions(self, left_out: Sequence[tuple[int, int]]) -> None:
         """No open transaction holds records back any more; those of `left_out`, (producer, first offset), are left out."""
-        self._known_stable, self._left_out = self.high_watermark, left_out
+        self._known_stable, self.left_out = self.high_watermark, left_out
 
     @property
     def undecided(self) -> list[AbortedTxn]:
         """Open transactions whose records are left out. See ReadableLog."""
-        return [AbortedTxn(0, producer, first, LONG_MAX, LONG_MAX) for producer, first in self._left_out]
+        return [AbortedTxn(0, producer, first, LONG_MAX, LONG_MAX) for producer, first in self.left_out]
 
     def open_transactions(self) -> dict[int, int]:
         """Producers with an open transaction → its first offset."""
