@@ -16,10 +16,11 @@ from engine.dump.json_stream import JsonStream, bytes_field
 from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
 from engine.formats import Status
+from engine.kernels import templates
+from engine.kernels.decoded import Decoded
 from engine.kernels.escapes import terminal_safe
 from engine.kernels.ndjson import SCHEMA
 from engine.kernels.tables import PIECE_FIELDS, Piece, Shown
-from engine.kernels.templates import put_by_template
 from engine.record.columns import Table
 from kafkalog_cli.app import Outcome
 
@@ -216,15 +217,15 @@ class Template:
     """What kernels write of every record: constants and fields, one after the other."""
 
     def __init__(self, pieces: list[bytes | Shown]) -> None:
-        self._constants = b"".join(piece for piece in pieces if isinstance(piece, bytes))
-        self._pieces = Table(PIECE_FIELDS, len(pieces) + 1)  # the last one is an empty constant: no table is empty
+        table = Table(PIECE_FIELDS, len(pieces) + 1).table  # the last one is an empty constant: no table is empty
         at = 0
         for column, piece in enumerate(pieces):
             if isinstance(piece, bytes):
-                self._pieces.table[Piece.START, column], self._pieces.table[Piece.SIZE, column] = at, len(piece)
+                table[Piece.START, column], table[Piece.SIZE, column] = at, len(piece)
                 at += len(piece)
             else:
-                self._pieces.table[Piece.KIND, column] = piece
+                table[Piece.KIND, column] = piece
+        self._template = templates.Template(table, b"".join(piece for piece in pieces if isinstance(piece, bytes)))
 
     def put(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
         """Write a run of records; `put_large` writes one that an empty buffer has no room for."""
@@ -246,10 +247,8 @@ class Template:
     def _fill(self, out: TextBuffer, run: Run) -> Run:
         """Write what there is room for → the records that are left."""
         chunk = run.chunk
-        out.at, record, status = put_by_template(
-            out.data, out.at, chunk.data, chunk.batches.table, chunk.records.table, run.first, run.end, self._pieces.table,
-            self._constants,
-        )  # fmt: skip
+        decoded = Decoded(chunk.data, chunk.batches.table, chunk.records.table)
+        out.at, record, status = templates.put_by_template(out.data, out.at, decoded, run.first, run.end, self._template)
         if status not in (Status.END, Status.FULL):
             raise AssertionError("records, batches and bytes do not match")
         return run._replace(first=record)

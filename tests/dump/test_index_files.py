@@ -31,10 +31,10 @@ class Shown:
     """A DumpRenderer that remembers."""
 
     def __init__(self):
-        self.entries, self.words = [], []
+        self.shown, self.words = [], []
 
-    def entry(self, entry):
-        self.entries.append(tuple(entry))
+    def entries(self, entries):
+        self.shown += map(tuple, entries)
 
     def empty_index(self, path):
         self.words.append(f"{path} is empty")
@@ -53,7 +53,7 @@ class Dumped:
             dump.offset_index(INDEX, LOG, 0)
         else:
             dump.time_index(TIMES, LOG, INDEX, 0)
-        self.entries, self.words, self.lines = shown.entries, shown.words, list(reports.lines())
+        self.entries, self.words, self.lines = shown.shown, shown.words, list(reports.lines())
         self.codes = [finding.code for finding in self.findings]
 
 

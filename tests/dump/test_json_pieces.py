@@ -10,6 +10,7 @@ from engine.dump import json_stream
 from engine.dump.json_stream import put_large_field
 from engine.dump.text_buffer import TextBuffer
 from engine.formats import RecordField
+from engine.kernels.decoded import Decoded
 from engine.kernels.fields import CONTENTS, ESCAPE
 from engine.kernels.ndjson import record_objects
 from engine.record.columns import BatchColumns, RecordColumns
@@ -33,7 +34,7 @@ def by_kernel(data: bytes, flags: int) -> bytes:
     batches, records, out = BatchColumns(1), RecordColumns(1), memoryview(bytearray(2000))
     for field, value in ((RecordField.KEY_SIZE, len(data)), (RecordField.VALUE_SIZE, -1)):
         records.table[field, 0] = value
-    at = record_objects(out, 0, memoryview(data), batches.table, 0, 0, records.table, 0, 1, CONTENTS | flags, 0)[0]
+    at = record_objects(out, 0, Decoded(memoryview(data), batches.table, records.table), 0, 0, 0, 1, CONTENTS | flags)[0]
     return bytes(out[:at]).removeprefix(HEAD).removesuffix(b',"value":null}\n')
 
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import RECORD_FIELDS, RecordField
-from engine.kernels.json_lines import parse_json_lines
-from engine.kernels.lines import parse_text_lines
+from engine.kernels.lines import parse_json_lines, parse_text_lines
 from engine.kernels.tables import Parsed
 from engine.record.columns import RecordColumns, Table
 from engine.record.json_record import OTHER_NAMES, LineInvalid, parse_json_line
