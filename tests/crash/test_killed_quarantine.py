@@ -50,7 +50,7 @@ from kafkalog_cli.start import main
 main()
 """
 BEFORE = ["directory", "files", "manifest"]
-LINES = [1, 2, 3, 5, 8, 13, 21]
+LINES = [2, 3, 8, 21]  # more takes long
 
 
 @pytest.fixture
@@ -91,7 +91,8 @@ def test_before_the_first_line_nothing_was_changed(top, step):
     assert ("keeps nothing" in listed) == (step == "manifest")
     for words in (("restore", "q"), ("restore", "--salvage", "q")):
         done = run(top, *words)
-        assert (done.status, "it keeps nothing" in done.err, "rm -r q" in done.err) == (8, True, True), done
+        assert (done.status, "stopped before it changed anything" in done.err) == (8, True), done
+        assert ("rm -r q" in done.err) == (step != "directory")
     again = run(top, "recover", "--full", "--now", NOW, "--quarantine", "q", "d0")
     assert (again.status, "restore --list" in again.err) == (2, True)
     assert content(top / "d0") == before

@@ -210,7 +210,10 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
     if not files.exists(path) and files.info(directory).is_directory:
         _refuse_without_header(files, directory)
         what = f"{directory}: not a quarantine: it contains no {MANIFEST}"
-        raise UnreadableFile(what, do="kafkalog restore --list DIR shows the quarantines in DIR, and beside it", path=directory)
+        do = "kafkalog restore --list DIR shows the quarantines in DIR, and beside it"
+        if not files.list(directory):
+            do += "; a command leaves an empty one if it is stopped before it changed anything"
+        raise UnreadableFile(what, do=do, path=directory)
     lines = files.read(path, MAX_MANIFEST_SIZE).split(b"\n")
     faults = [f"line {len(lines)} is cut off"] if lines[-1] else []
     lines.pop()  # behind the last line end
@@ -264,11 +267,14 @@ def _refuse_without_header(files: ReadOnlyFiles, directory: str) -> None:
 
 
 def keeps_nothing(files: ReadOnlyFiles, directory: str) -> bool:
-    """Has a quarantine no line of a manifest, and no file? An empty directory may have been made for one."""
+    """Has a quarantine no line of a manifest, and no file?"""
     names, stored, path = set(files.list(directory)), f"{directory}/{STORED}", f"{directory}/{MANIFEST}"
-    if names - {MANIFEST, PROGRESS, STORED, LOCK} or (STORED in names and files.list(stored)):
+    if not names or names - {MANIFEST, PROGRESS, STORED, LOCK} or (STORED in names and files.list(stored)):
         return False
-    return MANIFEST not in names or b"\n" not in files.read(path, MAX_MANIFEST_SIZE)
+    if MANIFEST not in names:
+        return True
+    with files.open(path) as file:
+        return file.size() < _MAX_HEADER_SIZE and b"\n" not in file.read(0, _MAX_HEADER_SIZE)
 
 
 def kept_names(files: ReadOnlyFiles, directory: str) -> list[str]:

@@ -300,10 +300,12 @@ def _changed(directory: str, manifest: Manifest, since: list[Difference]) -> Cha
 
 def _refuse_later(files: Files, directory: str, manifest: Manifest) -> None:
     """Raise ChangedSince if others changed something after a command that did not note how it left its files."""
-    aside = files.resolve(directory) + FORCED
-    later = next((kept for kept in made_after(files, directory) if not kept.path.startswith(aside)), None)
-    if later is not None:
-        what = f"{directory}: {manifest.command} was stopped, and {later.path} keeps what {later.command} changed after it"
+    real = files.resolve(directory)
+    later = [kept for kept in made_after(files, directory) if not f"{real}-".startswith(f"{kept.path}{FORCED}-")
+             and not f"{kept.path}-".startswith(f"{real}{FORCED}-")]  # those keep what was in the way of restoring this one
+    if later and any(entry is not None for entry in manifest.entries):
+        path, command = later[0].path, later[0].command
+        what = f"{directory}: {manifest.command} was stopped, and {path} keeps what {command} changed after it"
         raise ChangedSince(f"{what}: both states would be mixed", do=_FORCE.format(argument(directory)))
 
 
