@@ -74,7 +74,7 @@ class JsonStream:
 
     def end(self, exit_status: int) -> None:
         """Write the last object. A stream without it was cut off."""
-        counts = {name: self.counts[name] for name in sorted(self.counts)}
+        counts = {name: count for name, count in sorted(self.counts.items()) if count}
         severities = {name: self._findings[name] for name in ("error", "warning", "info")}
         self.put("end", {"exit_status": exit_status, "objects": counts, "findings": severities})
         if self.array:

@@ -18,7 +18,7 @@ from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from engine.record.crc import crc32c
 from tests.support.file_work import tree
 from tests.support.full_disk import full_disk
-from tests.support.json_output import objects_of
+from tests.support.json_output import reports_of
 from tests.support.keyed_logs import write_keyed_log
 from tests.support.live_keys import last_records, lost_keys
 from tests.support.memory_files import MemoryFile
@@ -56,7 +56,7 @@ def compact(*arguments, policy="compact"):
 
 
 def reports(done):
-    return objects_of(done.out)
+    return reports_of(done.out)
 
 
 def test_a_log_dir_gives_the_dirtiest_first_and_leaves_the_clean_alone(log_dir):

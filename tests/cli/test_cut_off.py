@@ -7,7 +7,7 @@ from crc32c import crc32c
 
 from engine.formats import BATCH_HEADER, LOG_OVERHEAD
 from tests.record.test_legacy import message, wrapper
-from tests.support.json_output import objects_of
+from tests.support.json_output import objects_of, reports_of
 from tests.support.run import kafkalog
 from tests.support.small_logs import batch
 
@@ -105,7 +105,7 @@ def test_compaction_says_what_goes_with_a_set(tmp_path, magic, cut):
     assert kafkalog("recover", "--no-quarantine", "--now", NOW, str(partition)).status in (0, 1, 4)
     done = kafkalog("compact", "--force", "--clean-start", "--now", NOW, "--config", "cleanup.policy=compact", "--format", "json",
                     str(partition))  # fmt: skip
-    reports = objects_of(done.out)
+    reports = reports_of(done.out)
     told = [event for report in reports for event in report["events"] if "ended inside a message" in event["reason"]]
     assert done.status == 0, done.out
     assert [(event["action"], event["severity"]) for event in told] == [("explained", "info")] * cut

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.cases import case_named, cases, differences
-from tests.support.json_output import objects_of
+from tests.support.json_output import reports_of
 from tests.support.run import kafkalog
 
 COMMANDS = {
@@ -39,7 +39,7 @@ def test_command_leaves_the_same_files(case, tmp_path):
     directory = case.stage(tmp_path)
     done = kafkalog(*arguments(case), "--format", "json", str(directory))
     assert [line for line in done.err.splitlines() if not line.startswith("kept in quarantine: ")] == []
-    report = objects_of(done.out)[-1]  # before it the log dir, where a small file of it was mended
+    report = reports_of(done.out)[-1]  # before it the log dir, where a small file of it was mended
     assert report["exit_status"] == done.status
     if case.failed:
         assert done.status in (1, 4)

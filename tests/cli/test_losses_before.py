@@ -10,7 +10,7 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from tests.support.file_work import tree
-from tests.support.json_output import objects_of
+from tests.support.json_output import objects_of, reports_of
 from tests.support.run import kafkalog
 
 NOW = "1764000000000"
@@ -28,7 +28,7 @@ def report_of(*words, status):
     """The report of the one partition."""
     done = kafkalog("recover", "--now", NOW, "--format", "json", *map(str, words))
     assert done.status == status, (done.out, done.err)
-    reports = objects_of(done.out)
+    reports = reports_of(done.out)
     return next(report for report in reports if report["partition"].endswith("-0"))
 
 

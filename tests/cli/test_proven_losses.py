@@ -17,7 +17,7 @@ from engine.log.logdir.startup import survey
 from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles
 from tests.support.file_work import tree
-from tests.support.json_output import objects_of
+from tests.support.json_output import objects_of, reports_of
 from tests.support.lost_batches import cut_out
 from tests.support.run import kafkalog
 from tests.support.small_logs import emptied
@@ -74,7 +74,7 @@ def recovered(*words, name=PARTITION):
     both = []
     for more in (("--dry-run",), ()):
         done = kafkalog("recover", "--now", NOW, "--format", "json", "--no-quarantine", *more, *map(str, words))
-        reports = objects_of(done.out)
+        reports = reports_of(done.out)
         report = next(one for one in reports if one["partition"].endswith(name))
         both.append((report["events"], report["exit_status"]))
     assert both[0] == both[1]

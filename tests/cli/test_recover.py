@@ -16,7 +16,7 @@ from engine.errors import UnwritableFile
 from engine.files import ReadOnlyFiles
 from engine.log.quarantine.seam import QuarantiningFiles
 from tests.support.file_work import tree
-from tests.support.json_output import objects_of
+from tests.support.json_output import reports_of
 from tests.support.other_process import lock_held
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
@@ -112,7 +112,7 @@ def test_a_dry_run_says_what_the_real_run_does(damaged):
     assert bytes_of(damaged) == before
     done = kafkalog(*arguments)
     assert said.status == done.status == 1
-    foretold, reports = (objects_of(one.out) for one in (said, done))
+    foretold, reports = (reports_of(one.out) for one in (said, done))
     assert {report.pop("dry_run") for report in foretold} == {True}
     assert {report.pop("dry_run") for report in reports} == {False}
     assert foretold == reports
@@ -153,7 +153,7 @@ def test_recovery_points_are_those_of_the_checkpoint(damaged):
 def test_salvage_keeps_what_lies_behind_the_damage(damaged, own_corpus):
     done = kafkalog("recover", "--salvage", "--no-quarantine", "--format", "json", str(damaged / "d1/u-plain-0"))
     assert done.status == 1
-    [report] = objects_of(done.out)
+    [report] = reports_of(done.out)
     (event,) = (event for event in report["events"] if event["action"] == "salvaged")
     assert 0 < event["first_offset"] < event["end_offset"] < report["log_end_offset"] == 199
     kept = kafkalog("dump-log", "--deep-iteration", "--format", "jsonl", str(damaged / "d1/u-plain-0" / LOG))
@@ -206,7 +206,7 @@ def test_log_dirs_come_from_server_properties(log_dirs):
     file = log_dirs / "server.properties"
     file.write_text(f"log.dirs={log_dirs}/d0,{log_dirs}/d1\nlog.index.interval.bytes=100\n")
     done = kafkalog("recover", "--dry-run", "--config-file", str(file), "--format", "json")
-    assert len({one["partition"].split("/")[-2] for one in objects_of(done.out)}) == 2
+    assert len({one["partition"].split("/")[-2] for one in reports_of(done.out)}) == 2
     assert kafkalog("recover", "--dry-run").status == 2
     file.write_text("log.segment.bytes=none\n")
     done = kafkalog("recover", "--config-file", str(file), str(log_dirs))
@@ -294,7 +294,7 @@ def test_the_clean_marker_is_removed_with_the_first_repair(clean):
     marker = clean / ".kafka_cleanshutdown"
     assert marker.exists()
     done = kafkalog("recover", "--no-quarantine", "--now", NOW, "--format", "json", str(clean))
-    [told] = [event for one in objects_of(done.out) for event in one["events"] if event.get("file") == marker.name]
+    [told] = [event for one in reports_of(done.out) for event in one["events"] if event.get("file") == marker.name]
     assert (told["action"], told["severity"]) == ("removed", "info")
     assert not marker.exists()
     assert b".kafka_cleanshutdown" not in kafkalog("recover", "--no-quarantine", "--now", NOW, str(clean)).out
