@@ -30,6 +30,7 @@ from kafkalog_cli.total import Total
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from engine.dump.json_stream import JsonStream
     from engine.errors import UnwritableFile
     from engine.kafka07.log import Log07
     from engine.log.logdir.log_dirs import LogDir
@@ -133,18 +134,14 @@ def _session(
                 for report in chain(_held(manager) if opening.dry_run else (), performed):
                     tally.done(report)
                     outcome.at_least(exit_status(report))
-                    if stream is not None:
-                        stream.put("report", report_fields(report, dry_run=opening.dry_run))
-                    elif not values["quiet"] or exit_status(report):
-                        progress.say("\n".join(text_lines(report, verbose=values["verbose"])))
+                    _show(report, values, stream, progress)
                     if values["metrics_textfile"] is not None:
                         reports.append(report)
                 if flushes is not None and not opening.dry_run:
                     with acting_as_root():  # the user named the file
                         write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
         except Declined:
-            outcome.at_least(DECLINED)
-            return outcome.finish()
+            return outcome.finish(DECLINED)
         except KafkalogError as error:
             errors = [error, *errors]
         except Interrupted:
@@ -162,6 +159,13 @@ def _session(
             is_unchanged = quarantines is not None and not (values["dry_run"] or quarantines.is_used)
             _say_how_far(tally, is_unchanged=is_unchanged)
         return outcome.finish(INTERRUPTION.status)
+
+
+def _show(report: Report, values: dict[str, Any], stream: JsonStream | None, progress: Progress) -> None:
+    if stream is not None:
+        stream.put("report", report_fields(report, dry_run=values["dry_run"]))
+    elif not values["quiet"] or exit_status(report):
+        progress.say("\n".join(text_lines(report, verbose=values["verbose"])))
 
 
 def _without_dry_run() -> list[str]:
