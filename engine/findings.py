@@ -287,6 +287,13 @@ KINDS: dict[str, Kind] = {
         "read them with a consumer while a broker of the cluster runs; if the topic never had remote storage, compare with a "
         "replica of the partition",
     ),
+    "remote-metadata-undecodable": Kind(
+        Severity.ERROR,
+        "the record is not one of a RemoteLogMetadataManager. A broker's metadata consumer ends at it and, after a restart, "
+        "again: from then on the broker copies, deletes and finds no remote segment of the partitions whose records are in "
+        "this log",
+        "kafkalog dump-log --remote-log-metadata-decoder {path}    # shows the record; what it says is not used",
+    ),
     "open-transaction": Kind(
         Severity.WARNING,
         "the transaction is neither committed nor aborted: a read_committed consumer waits here",

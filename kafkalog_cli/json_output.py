@@ -37,5 +37,5 @@ def json_stream(form: str, out: TextBuffer, command: str | None = None) -> JsonS
     if form == "text":
         return None
     context = click.get_current_context(silent=True)
-    name = command or (context.info_name if context else None) or ""
+    name = command or (context.command_path.partition(" ")[2] if context else "")
     return JsonStream(out, name, array=form == "json", ascii=sys.stdout.isatty())

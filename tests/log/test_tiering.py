@@ -1,11 +1,10 @@
 """Logs of topics with remote storage: no command makes a broker forget what is there.
 
-What a broker of 4.3.1 answered for the same log dirs is in offsets.jsonl; it keeps every line of log-start-offset-checkpoint.
+What a broker of 4.3.1 answered for the same log dirs is in truth/offsets.jsonl; it keeps every line of log-start-offset-checkpoint.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import stat
 
@@ -15,7 +14,7 @@ from engine.config.topic import LogConfig
 from engine.files import ReadOnlyFiles
 from engine.log.logdir.tiered import remote_log_start
 from engine.log.tiering import Starts, Tiering, tiering_of
-from tests.support.corpus import tiered_directory
+from tests.support.corpus import tiered_answers, tiered_directory
 from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 
@@ -42,7 +41,7 @@ def copied(name, tmp_path, *, is_clean=True):
 
 
 def answers(top):
-    return [json.loads(line) for line in (top / "offsets.jsonl").read_text().splitlines()]
+    return tiered_answers(top)
 
 
 def directory_of(top, answer):
