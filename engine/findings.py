@@ -328,6 +328,10 @@ KINDS: dict[str, Kind] = {
     "leftover-file": Kind(
         Severity.INFO, "a compaction or split was interrupted; a broker completes it or undoes it when it starts", _RECOVER,
     ),
+    "leftover-only-copy": Kind(
+        Severity.WARNING, "a broker that starts deletes this file, and no other file has its records",
+        "kafkalog recover --salvage --dry-run {directory}    # before a broker starts",
+    ),
     "swap-loses-records": Kind(
         Severity.WARNING, "a broker that starts replaces segments with this file, which does not hold all of their records",
         "kafkalog recover --salvage --dry-run {directory}    # before a broker starts",

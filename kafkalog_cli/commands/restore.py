@@ -317,7 +317,7 @@ def _restore(files: Files, directory: str, outcome: Outcome, *, force: bool, sal
 
 def _later_first(files: Files, directory: str) -> str | None:
     """The command that undoes what was done after the quarantine `directory`, and then its own; None: nothing is known."""
-    from engine.log.quarantine.kept import State, made_after
+    from engine.log.quarantine.kept import State, describe, made_after
 
     try:
         later = made_after(files, directory)
@@ -326,7 +326,8 @@ def _later_first(files: Files, directory: str) -> str | None:
     if not later:
         return None
     paths = " ".join(argument(path) for path in (*(kept.path for kept in later), directory))
-    salvage = "--salvage " if any(kept.state is State.UNFINISHED for kept in later) else ""
+    own = describe(files, directory)
+    salvage = "--salvage " if any(kept is not None and kept.state is State.UNFINISHED for kept in (own, *later)) else ""
     return f"kafkalog restore {salvage}{paths}    # later operations are undone first"
 
 
