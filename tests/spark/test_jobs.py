@@ -91,7 +91,7 @@ def test_a_partition_that_may_not_be_read_is_a_finding_among_the_others(own_corp
         rows = job.verify(None, str(tmp_path))
     assert rows[0]["what"] == "Permission denied"  # of what, the column file says
     assert [(row["code"], row["directory"].rpartition("/")[2]) for row in rows] == [("path-unreadable", "multi-1"), ("path-unreadable", "multi-2")]
-    monkeypatch.setattr("kafkalog_cli.commands.spark._shown", lambda *_: rows)
+    monkeypatch.setattr("kafkalog_spark.tasks.rows_of", lambda _frame: rows)
     monkeypatch.setattr(job, "verify", lambda *_, **__: None)
     assert _JOBS["verify"](None, SimpleNamespace(paths=(), reading={}, config={}, outcome=Outcome())) == 8
 
