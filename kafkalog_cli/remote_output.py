@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -10,13 +9,13 @@ import click
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
-from kafkalog_cli.options import PATH, version_option
+from kafkalog_cli.json_output import json_stream
+from kafkalog_cli.options import PATH, format_option, version_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
     from typing import Any
 
-    from engine.dump.json_stream import JsonStream
     from engine.dump.text_buffer import TextBuffer
     from engine.log.logdir.settings import Settings
 
@@ -31,8 +30,7 @@ _OPTIONS = (
                  help="Only this topic, or those that a quoted pattern names; may be repeated."),
     click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
                  help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given."),
-    click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
-                 help="Text, one JSON document, or one JSON object a line."),
+    format_option,
     version_option,
 )  # fmt: skip
 
@@ -48,12 +46,8 @@ class Output:
     """Where objects, lines and findings go. `stream`: None for text."""
 
     def __init__(self, out: TextBuffer, form: str) -> None:
-        from engine.dump.json_stream import JsonStream
-
         self._out = out
-        self.stream: JsonStream | None = None
-        if form != "text":
-            self.stream = JsonStream(out, array=form == "json", ascii=sys.stdout.isatty())
+        self.stream = json_stream(form, out)
         self.outcome = Outcome(stream=self.stream)
 
     def line(self, text: str = "") -> None:

@@ -15,7 +15,6 @@ from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
 from cython.cimports.engine.kernels.words import advance, boolean, number, put, timestamp_type
 
-SCHEMA = 1  # version of the objects' schema; the literals below say it too
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # a record object without headers, key and value
 _HEADER_LIMIT = cython.declare(cython.Py_ssize_t, 40)  # what stands around a header's key and value
 
@@ -44,7 +43,7 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
     sequence: cython.longlong
     more: cython.longlong
     if flags & fields.ARRAY: at = put(out, at, b',', 1)
-    at = put(out, at, b'{"type":"batch","schema":1,"position":', 38)
+    at = put(out, at, b'{"type":"batch","position":', 27)
     at = number(out, at, base + batches[fields.B_POSITION, row])
     at = put(out, at, b',"size":', 8)
     at = number(out, at, batches[fields.B_SIZE, row])
@@ -198,7 +197,7 @@ def _record_object(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.P
         needed += headers
     if needed > room - at: return at, fields.FULL
     if flags & fields.ARRAY: at = put(out, at, b',', 1)
-    at = put(out, at, b'{"type":"record","schema":1,"offset":', 37)
+    at = put(out, at, b'{"type":"record","offset":', 26)
     at = number(out, at, records[fields.R_OFFSET, record])
     if flags & fields.META: at = _metadata(out, at, data, batches, row, records, record, escape)
     if flags & fields.CONTENTS:

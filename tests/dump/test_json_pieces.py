@@ -15,7 +15,7 @@ from engine.kernels.fields import CONTENTS, ESCAPE
 from engine.kernels.ndjson import record_objects
 from engine.record.columns import BatchColumns, RecordColumns
 
-HEAD = b'{"type":"record","schema":1,"offset":0'
+HEAD = b'{"type":"record","offset":0'
 CONTENT = st.one_of(
     st.binary(max_size=60),
     st.text(st.characters() | st.sampled_from('"\\/\b\f\n\r\t\x00\x1f\x7f\x80\u202e\ufeff\u2028\U0001f4e6'), max_size=30).map(

@@ -106,7 +106,7 @@ def plain_batch(batches: memoryview, row: int, base: int) -> dict[str, object]:
         "delete_horizon_ms": values[BatchField.BASE_TIMESTAMP] if attributes & 64 else None,
     }  # fmt: skip
     return {
-        "type": "batch", "schema": 1, "position": base + values[BatchField.POSITION], "size": values[BatchField.SIZE],
+        "type": "batch", "position": base + values[BatchField.POSITION], "size": values[BatchField.SIZE],
         "magic": values[BatchField.MAGIC], "last_offset": values[BatchField.LAST_OFFSET],
         "max_timestamp": values[BatchField.MAX_TIMESTAMP], "timestamp_type": timestamp_type(batches, row),
         "compression": CODEC_NAMES[codec] if codec < 5 else f"unknown({codec})", "crc": values[BatchField.CRC],
@@ -116,7 +116,7 @@ def plain_batch(batches: memoryview, row: int, base: int) -> dict[str, object]:
 
 def plain_record(case: Case, number: int, flags: int) -> dict[str, object]:
     record, row = case.records[number], case.table[RecordField.BATCH, number]
-    plain: dict[str, object] = {"type": "record", "schema": 1, "offset": record.offset}
+    plain: dict[str, object] = {"type": "record", "offset": record.offset}
     if flags & META:
         plain |= {
             "timestamp": record.timestamp, "timestamp_type": timestamp_type(case.batches, row),

@@ -16,6 +16,7 @@ from engine.remote.metadata_log import MetadataLogs
 from engine.remote.records import SegmentRecord, State, UpdateRecord, _decode, _decode_by_schema, decode_record
 from engine.schema.decode import SchemaError
 from tests.remote.corpus import SETS, damaged, log_dirs, truth
+from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 
 
@@ -24,7 +25,7 @@ def test_remote_list_says_what_kafka_knows(name):
     done = kafkalog("remote", "list", "--format", "jsonl", *log_dirs(name))
     assert (done.status, done.err) == (0, "")
     partitions, segments = {}, {}
-    for one in map(json.loads, done.out.splitlines()):
+    for one in objects_of(done.out):
         key = f"{one.get('topic_id')}:{one.get('topic')}-{one.get('partition')}"
         if one["type"] == "remote-partition":
             partitions[key] = one

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.remote.corpus import SETS, TOP, log_dirs, truth
+from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 
 FIELDS = ("earliest", "latest", "last_stable", "earliest_local", "latest_tiered", "earliest_pending_upload", "max_timestamp")
@@ -17,7 +16,7 @@ EPOCHS_GONE = {("lost", "latest"), ("lost", "last_stable")}
 
 def offsets(name, *words):
     done = kafkalog("remote", "offsets", "--format", "jsonl", *words, *log_dirs(name))
-    rows = [json.loads(line) for line in done.out.splitlines()]
+    rows = objects_of(done.out)
     return {(row["topic"], row["partition"]): row for row in rows if row["type"] == "remote-offsets"}
 
 
