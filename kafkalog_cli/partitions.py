@@ -20,15 +20,17 @@ from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.help import words_of
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
+from kafkalog_cli.json_output import Lines, json_stream
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.quarantining import quarantines_for, say_kept
-from kafkalog_cli.render_report import exit_status, has_changes, json_line, stopped_line, text_lines, total_verdict
+from kafkalog_cli.render_report import exit_status, has_changes, report_fields, text_lines, total_verdict
 from kafkalog_cli.total import Total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from engine.dump.json_stream import JsonStream
     from engine.errors import UnwritableFile
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.operations.operation import Operation
@@ -70,8 +72,8 @@ def run(name: str, values: dict[str, Any], work: Work, *, gauges: Gauges = lambd
 def _run(
     name: str, values: dict[str, Any], work: Work, quarantines: Quarantines | None, gauges: Gauges, tally: Tally
 ) -> int:
-    outcome = Outcome(verbose=values["verbose"])
-    status = 0
+    stream = values.get("stream") or json_stream(values["form"], Lines())
+    outcome = Outcome(stream=stream, verbose=values["verbose"])
     reports: list[Report] = []
     errors: list[KafkalogError] = []
     with INTERRUPTION:
@@ -85,15 +87,16 @@ def _run(
                     ask(name, logs, work)
                 places = {place.path for log_dir in logs.log_dirs for place in log_dir.places}
                 tally.begin(logs)
+                if stream is not None and isinstance(stream.out, Lines):
+                    stream.out.say = progress.say
                 errors += _not_permitted(logs) if values["dry_run"] and not values.get("explain") else ()
                 # the threads of the work end before its quarantines are finished
                 with closing(logs.run(lambda logs: work(logs, progress))) as performed:
                     for report in chain(_held(name, logs) if options.dry_run else (), performed):
                         tally.done(report)
                         errors += [] if report.failure is None else [report.failure]
-                        if values["form"] != "text" or not values["quiet"] or exit_status(report):
-                            progress.say(_shown(report, values, options))
-                        status = max(status, exit_status(report))
+                        outcome.at_least(exit_status(report))
+                        _show(report, values, stream, progress)
                         if flushes is not None:
                             reports.append(report)
                         if report.directory in places:
@@ -104,26 +107,31 @@ def _run(
                             Files(), values["metrics_textfile"], logs.manager, reports, len(errors), flushes, gauges()
                         )  # fmt: skip
         except Declined:
-            return DECLINED
+            return outcome.finish(DECLINED)
         except KafkalogError as error:
             errors = [error, *errors]
         except Interrupted:
             say_interrupted(tally.text() + (AS_A_CRASH if tally.is_begun and not values["dry_run"] else ""))
         except click.UsageError as error:
-            if values["form"] == "json":
-                click.echo(stopped_line(UsageError(error.format_message())))
+            if stream is not None:
+                stream.error(UsageError(error.format_message()))
+                stream.end(UsageError.exit_status)
             raise
         if values["form"] == "text":
             tally.say_total(quiet=values["quiet"])
-        reported = tally.failures
         for failure in errors:
-            if values["form"] == "json" and failure not in reported:
-                click.echo(stopped_line(failure))
             outcome.error(failure)
         if any(not isinstance(failure, UsageError) for failure in errors):
             is_unchanged = quarantines is not None and not (values["dry_run"] or quarantines.is_used)
             _say_how_far(tally, is_unchanged=is_unchanged)
-        return INTERRUPTION.status or max(status, outcome.finish())
+        return outcome.finish(INTERRUPTION.status)
+
+
+def _show(report: Report, values: dict[str, Any], stream: JsonStream | None, progress: Progress) -> None:
+    if stream is not None:
+        stream.put("report", report_fields(report, dry_run=values["dry_run"]))
+    elif not values["quiet"] or exit_status(report):
+        progress.say("\n".join(text_lines(report, verbose=values["verbose"])))
 
 
 @contextmanager
@@ -183,7 +191,6 @@ class Tally:
     def __init__(self, *, with_metadata: bool) -> None:
         self._with_metadata = with_metadata
         self._logs: Session | None = None
-        self.failures: list[KafkalogError] = []  # that reports tell of
         self._done: set[str] = set()
         self._total = Total()
         self._is_due = False
@@ -196,8 +203,6 @@ class Tally:
         """A report came."""
         if report.failure is None:
             self._done.add(report.directory)
-        else:
-            self.failures.append(report.failure)
         verdict = total_verdict(report)
         if verdict is not None:
             self._total.add(*verdict, report.size or 0)
@@ -260,7 +265,3 @@ def _not_permitted(logs: Session) -> list[UnwritableFile]:
     return not_permitted(Files(), [log_dir.path for log_dir in logs.log_dirs], _places(logs.log_dirs))
 
 
-def _shown(report: Report, values: dict[str, Any], options: OpenOptions) -> str:
-    if values["form"] == "json":
-        return json_line(report, dry_run=options.dry_run)
-    return "\n".join(text_lines(report, verbose=values["verbose"]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.errors import argument
+from engine.errors import KafkalogError, argument
 from kafkalog_cli.app import kept_in
 from kafkalog_cli.output import say_at_any_rate
 
@@ -35,11 +35,31 @@ def say_kept(quarantines: Quarantines, form: str, *, dry_run: bool) -> None:
     for made in quarantines.made:
         if made.is_used:
             say_at_any_rate(would_keep(made) if dry_run else kept_in(made), err=form != "text" or sys.exc_info()[0] is not None)
+    for made in quarantines.made:
+        _say_unfinished(made)
 
 
 def would_keep(quarantine: QuarantiningFiles) -> str:
     """The line of a dry run that says where a command would keep what it changes."""
     return f"would keep in quarantine: {quarantine.stored_size} bytes, in {argument(quarantine.directory)}"
+
+
+def _say_unfinished(quarantine: QuarantiningFiles) -> None:
+    """Say which commands before this one were stopped in the same log dirs, and how to undo them."""
+    from engine.files import ReadOnlyFiles
+    from engine.log.quarantine.kept import left_unfinished
+
+    own = (quarantine.directory,) if quarantine.is_used else ()
+    for log_dir in quarantine.log_dirs:
+        try:
+            earlier = [kept.path for kept in left_unfinished(ReadOnlyFiles(), log_dir, quarantine.directory)]
+        except KafkalogError:  # of a hint: what matters was reported
+            continue
+        if earlier:
+            paths = " ".join(argument(path) for path in (*own, *earlier))
+            what = "a command that was stopped changed this log dir before" if len(earlier) == 1 else (
+                f"{len(earlier)} commands that were stopped changed this log dir before")
+            say_at_any_rate(f"{what}; undo everything with: kafkalog restore --salvage {paths}", err=True)
 
 
 def _elsewhere() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import stat
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.discovery.names import file_name, parse_partition_dir
+from engine.dump.json_stream import text_field
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.files import Files, now_ms, unreadable
 from engine.findings import Severity
@@ -35,13 +35,14 @@ from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_lo
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
+from kafkalog_cli.json_output import Lines, json_stream
 from kafkalog_cli.options import PATH, Whole, size_option
 from kafkalog_cli.partitions import check_metrics, run
-from kafkalog_cli.render_report import stopped_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.dump.json_stream import JsonStream
     from engine.log.append.frames import Appended
     from engine.log.operations.append import Appender
     from engine.log.partition.unified_log import PartitionLog
@@ -124,6 +125,7 @@ _CHUNK = 1 << 20  # bytes that wait for the rest of their line or batch, more wh
 
 def append(values: dict[str, Any]) -> int:
     """Append the input to the partition that the options name → exit status."""
+    values["stream"] = json_stream(values["form"], Lines())
     try:
         _check(values)
         values["paths"] = (values["path"],)
@@ -141,9 +143,7 @@ def append(values: dict[str, Any]) -> int:
 
             status = run("append", values, work)
     except KafkalogError as error:
-        if values["form"] == "json":
-            click.echo(stopped_line(error))
-        outcome = Outcome()
+        outcome = Outcome(stream=values["stream"])
         outcome.error(error)
         return outcome.finish()
     return status
@@ -340,7 +340,8 @@ class InputReader:
     def _end_transaction(self, kind: str) -> None:
         marker = self._appender.end_transaction(kind)
         self._flush()
-        self._say({"event": kind, "offset": marker.first_offset}, f"{kind} marker at offset {marker.first_offset}")
+        fields = {"control_type": kind.upper(), "offset": marker.first_offset}
+        self._say("marker", fields, f"{kind} marker at offset {marker.first_offset}")
 
     def _flush_in_time(self) -> None:
         due = self._values["flush_ms"]
@@ -363,17 +364,19 @@ class InputReader:
 
     def _say_appended(self, run: Appended) -> None:
         first, last = run.first_offset, run.last_offset
-        event = "duplicate" if run.is_duplicate else "appended"
         there = ", already in the log" if run.is_duplicate else ""
-        values = {"event": event, "firstOffset": first, "lastOffset": last, self._unit: run.amount}
-        self._say(values, f"offsets {first} to {last} ({run.amount} {self._unit}{there})")
+        fields: dict[str, object] = {
+            "first_offset": first, "last_offset": last, self._unit: run.amount, "is_duplicate": run.is_duplicate,
+        }  # fmt: skip
+        self._say("appended", fields, f"offsets {first} to {last} ({run.amount} {self._unit}{there})")
 
-    def _say(self, values: dict[str, Any], text: str) -> None:
-        name = self._directory
-        if self._values["form"] == "json":
-            click.echo(json.dumps({"partition": name, **values}))
+    def _say(self, kind: str, fields: dict[str, object], text: str) -> None:
+        """Tell of what is on the disk, as an object of type `kind` or as text."""
+        stream: JsonStream | None = self._values["stream"]
+        if stream is not None:
+            stream.put(kind, {**text_field("partition", self._directory), **fields})
         else:
-            click.echo(printable(f"{name}: {text}"))
+            click.echo(printable(f"{self._directory}: {text}"))
 
 
 def _text(error: KafkalogError) -> str:

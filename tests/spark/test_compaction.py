@@ -131,9 +131,9 @@ def test_damage_leaves_its_partition_unchanged_and_the_others_are_compacted(spar
     assert [row.action for row in rows if row.directory.endswith("t-0")] == ["compacted"]
 
 
-def killed_once(asked, clean, manager, real=compact_job._compact):
+def killed_once(asked, options, clean, manager, real=compact_job._compact):
     """The first task is killed when its log is compacted, before it reports."""
-    for report in real(asked, clean, manager):
+    for report in real(asked, options, clean, manager):
         try:
             os.close(os.open(Path(report.directory).parent.parent / "killed", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
