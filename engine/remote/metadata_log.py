@@ -8,7 +8,7 @@ from engine.errors import UsageError
 from engine.findings import Finding
 from engine.formats import RecordField
 from engine.log.fetch.reading import FetchIsolation
-from engine.log.fetch.records import FetchColumns, RecordFetcher
+from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from engine.log.fetch.replicas import read_best_replica
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
@@ -86,7 +86,8 @@ class MetadataLogs:
             view = PartitionView(self._files, directory, self._report)
             try:
                 fetcher = RecordFetcher(
-                    view, view.log_start_offset, FetchIsolation.HIGH_WATERMARK, self._report, FetchLimits(only_sound=True), columns=columns
+                    view, view.log_start_offset, FetchIsolation.HIGH_WATERMARK, self._report,
+                    FetchLimits(only_sound=True), columns=columns,
                 )
                 for run in fetcher.runs():
                     for offset, record in self._decoded(run):
