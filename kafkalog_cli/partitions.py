@@ -103,9 +103,7 @@ def _run(
                             progress.done_with(report.directory)
                 if flushes is not None and not options.dry_run:
                     with acting_as_root():  # the user named the file
-                        write_textfile(
-                            Files(), values["metrics_textfile"], logs.manager, reports, len(errors), flushes, gauges()
-                        )  # fmt: skip
+                        write_textfile(Files(), values["metrics_textfile"], logs.manager, reports, len(errors), flushes, gauges())
         except Declined:
             return outcome.finish(DECLINED)
         except KafkalogError as error:
@@ -122,8 +120,7 @@ def _run(
         for failure in errors:
             outcome.error(failure)
         if any(not isinstance(failure, UsageError) for failure in errors):
-            is_unchanged = quarantines is not None and not (values["dry_run"] or quarantines.is_used)
-            _say_how_far(tally, is_unchanged=is_unchanged)
+            _say_how_far(tally, is_unchanged=not values["dry_run"] and quarantines is not None and not quarantines.is_used)
         return outcome.finish(INTERRUPTION.status)
 
 
