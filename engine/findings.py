@@ -284,8 +284,14 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING,
         "the log starts before its first local segment, as logs with remote storage do: the broker copied the earlier "
         "segments and deleted them here. verify does not read remote storage and reports this as info",
-        "read them with a consumer while a broker of the cluster runs; if the topic never had remote storage, compare with a "
-        "replica of the partition",
+        "kafkalog fetch --store URL reads them from the store; if the topic never had remote storage, compare with a replica "
+        "of the partition",
+    ),
+    "remote-object-size": Kind(
+        Severity.ERROR,
+        "the object is not as long as the metadata of its segment says: it was replaced, or its upload was cut off",
+        "restore the object from a version or a backup of the store; if the segment is still local on a replica, copy it from "
+        "there",
     ),
     "remote-metadata-undecodable": Kind(
         Severity.ERROR,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
     from engine.record.selection import Selection
+    from engine.remote.access import StoreOptions
 
     Part = Callable[[Record], bytes]
 
@@ -58,6 +59,7 @@ class Wanted:
     isolation: str
     open_transactions: str | None
     log_dirs: tuple[str, ...]
+    store: StoreOptions | None
     follow: bool
     merge: bool
     log_start_offset: int | None
