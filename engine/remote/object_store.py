@@ -10,6 +10,8 @@ from engine.remote.storage import Object, changed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from obstore import GetOptions
+
 _MISSING = "kafkalog needs the package obstore for object stores"
 
 
@@ -28,7 +30,7 @@ class ObjectStore:
         self.name = url.rstrip("/")
         try:
             self._store = from_url(url)
-        except Exception as error:  # its classes have no common parent but this
+        except Exception as error:  # of its own, and ValueError for a URL that is none
             raise UsageError(f"{url}: {_first_line(error)}", _CHECK, path=url) from error
 
     def path(self, key: str) -> str:
@@ -65,7 +67,7 @@ class ObjectStore:
 
         if start == end:
             return b""
-        options: dict[str, Any] = {"range": (start, end)}
+        options: GetOptions = {"range": (start, end)}
         if found.etag is not None:
             options["if_match"] = found.etag
         try:
