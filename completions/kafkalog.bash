@@ -227,22 +227,26 @@ _kafkalog() {
         ;;
     remote)
         case $prev in
-        -t|--topic|--segment)
+        -t|--topic|--segment|--key-prefix|--private-key|--sample)
             compopt +o default 2>/dev/null
             return
             ;;
-        --config-file)
+        --config-file|--store)
             return
             ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
+            return
+            ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config-file --events --segment --format' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config-file --events --segment --format --store --layout --key-prefix --private-key --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'list offsets' "$cur"
+            _kafkalog_words 'list offsets verify' "$cur"
         fi
         ;;
     restore)

@@ -61,6 +61,10 @@ class AivenParts:
         self._manifest: Manifest | None = None
         self._last: tuple[Chunk, bytes] | None = None  # the chunk that was decoded last
 
+    def keys(self, segment: RemoteSegment) -> dict[str, int | None]:  # noqa: ARG002  # all segments have the same ones
+        """See SegmentParts. Without indexes, which an empty log has, their object is missing."""
+        return dict.fromkeys(f"{self._stem}.{suffix}" for suffix in ("log", "indexes", "rsm-manifest"))
+
     def path(self, kind: IndexKind | None) -> str:
         """See SegmentParts."""
         return self._store.path(f"{self._stem}.{'log' if kind is None else 'indexes'}")

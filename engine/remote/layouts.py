@@ -29,6 +29,10 @@ class IndexKind(IntEnum):
 class SegmentParts(Protocol):
     """The parts of one remote segment. Raises UnreadableFile, FileChangedWhileReading; CorruptObject where one is damaged."""
 
+    def keys(self, segment: RemoteSegment) -> dict[str, int | None]:
+        """The keys of all objects of the segment, with the size that its metadata tells; None: none. −1: it may be missing."""
+        ...
+
     def path(self, kind: IndexKind | None) -> str:
         """The object that holds a part as errors and findings name it; None: the log."""
         ...

@@ -22,12 +22,12 @@ class LocalLayout:
     """See Layout. Mirrors RemoteLogSegmentFileset."""
 
     def __init__(self, store: Store, prefix: str) -> None:
-        self.store, self._prefix = store, prefix
+        self._store, self._prefix = store, prefix
 
     def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> LocalParts:
         """See Layout."""
         folder = f"{self._prefix}{partition.name}-{partition.topic_id}"
-        return LocalParts(self.store, f"{folder}/{segment.start_offset:020d}-{segment.name}")
+        return LocalParts(self._store, f"{folder}/{segment.start_offset:020d}-{segment.name}")
 
 
 class LocalParts:
@@ -36,6 +36,14 @@ class LocalParts:
     def __init__(self, store: Store, stem: str) -> None:
         self._store, self._stem = store, stem
         self._log: Object | None = None
+
+    def keys(self, segment: RemoteSegment) -> dict[str, int | None]:
+        """See SegmentParts."""
+        sizes: dict[IndexKind | None, int | None] = dict.fromkeys(SUFFIXES)
+        sizes[None] = segment.size
+        if segment.txn_index_empty:
+            sizes[IndexKind.TRANSACTION] = -1
+        return {self.key(kind): size for kind, size in sizes.items()}
 
     def key(self, kind: IndexKind | None) -> str:
         """The key of a part."""
