@@ -59,7 +59,6 @@ class Wanted:
     isolation: str
     open_transactions: str | None
     log_dirs: tuple[str, ...]
-    store: StoreOptions | None
     follow: bool
     merge: bool
     log_start_offset: int | None
@@ -69,6 +68,7 @@ class Wanted:
     raw: bool
     force: bool
     jobs: int
+    store: StoreOptions | None = None
 
 
 class Renderer(Protocol):
