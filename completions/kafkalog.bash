@@ -188,7 +188,7 @@ _kafkalog() {
         ;;
     fetch)
         case $prev in
-        -t|--topic|-p|--partition|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|--until|--max-bytes|--log-start-offset|--high-watermark|-f|--template|-j|--jobs)
+        -t|--topic|-p|--partition|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|--until|--max-bytes|--log-start-offset|--high-watermark|--key-prefix|--private-key|-f|--template|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -200,7 +200,11 @@ _kafkalog() {
             _kafkalog_words 'wait abort' "$cur"
             return
             ;;
-        --log-dir)
+        --log-dir|--store)
+            return
+            ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
             return
             ;;
         --format)
@@ -209,7 +213,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark -f --template --format --raw --force -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark --store --layout --key-prefix --private-key -f --template --format --raw --force -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     help)
@@ -223,22 +227,26 @@ _kafkalog() {
         ;;
     remote)
         case $prev in
-        -t|--topic|--segment)
+        -t|--topic|--segment|--key-prefix|--private-key|--sample)
             compopt +o default 2>/dev/null
             return
             ;;
-        --config-file)
+        --config-file|--store)
             return
             ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
+            return
+            ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config-file --events --segment --format' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config-file --events --segment --format --store --layout --key-prefix --private-key --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'list offsets' "$cur"
+            _kafkalog_words 'list offsets verify' "$cur"
         fi
         ;;
     restore)

@@ -284,8 +284,34 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING,
         "the log starts before its first local segment, as logs with remote storage do: the broker copied the earlier "
         "segments and deleted them here. verify does not read remote storage and reports this as info",
-        "read them with a consumer while a broker of the cluster runs; if the topic never had remote storage, compare with a "
-        "replica of the partition",
+        "kafkalog fetch --store URL reads them from the store; if the topic never had remote storage, compare with a replica "
+        "of the partition",
+    ),
+    "remote-object-missing": Kind(
+        Severity.ERROR,
+        "the metadata says that the segment is copied: consumers that come to it get nothing, and ask again without end",
+        "restore the object from a version or a backup of the store; if the segment is still local on a replica, copy it from "
+        "there",
+    ),
+    "remote-object-damaged": Kind(
+        Severity.ERROR,
+        "the object is not what its broker wrote. Kafka notices only wrong checksums of batches: otherwise consumers get wrong "
+        "records, or pass over them, without an error",
+        "restore the object from a version or a backup of the store; if the segment is still local on a replica, copy it from "
+        "there",
+    ),
+    "remote-object-unknown": Kind(
+        Severity.WARNING,
+        "no segment of the metadata has the object: an upload or the deletion of a topic was cut off, or another cluster uses "
+        "the store. Brokers never delete it",
+        "check that the log dirs have all partitions of __remote_log_metadata, and that no other cluster uses the store; then "
+        "the object only takes space",
+    ),
+    "remote-object-size": Kind(
+        Severity.ERROR,
+        "the object is not as long as the metadata of its segment says: it was replaced, or its upload was cut off",
+        "restore the object from a version or a backup of the store; if the segment is still local on a replica, copy it from "
+        "there",
     ),
     "remote-metadata-undecodable": Kind(
         Severity.ERROR,

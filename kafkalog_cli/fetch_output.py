@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
     from engine.record.selection import Selection
+    from engine.remote.access import StoreOptions
 
     Part = Callable[[Record], bytes]
 
@@ -67,6 +68,7 @@ class Wanted:
     raw: bool
     force: bool
     jobs: int
+    store: StoreOptions | None = None
 
 
 class Renderer(Protocol):

@@ -102,8 +102,7 @@ def _run(
                         if report.directory in places:
                             progress.done_with(report.directory)
                 if flushes is not None and not options.dry_run:
-                    with acting_as_root():  # the user named the file
-                        write_textfile(Files(), values["metrics_textfile"], logs.manager, reports, len(errors), flushes, gauges())
+                    _write_metrics(values, logs, reports, len(errors), flushes, gauges)
         except Declined:
             return outcome.finish(DECLINED)
         except KafkalogError as error:
@@ -122,6 +121,13 @@ def _run(
         if any(not isinstance(failure, UsageError) for failure in errors):
             _say_how_far(tally, is_unchanged=not values["dry_run"] and quarantines is not None and not quarantines.is_used)
         return outcome.finish(INTERRUPTION.status)
+
+
+def _write_metrics(
+    values: dict[str, Any], logs: Session, reports: list[Report], failed: int, flushes: FlushStats, gauges: Gauges
+) -> None:
+    with acting_as_root():  # the user named the file
+        write_textfile(Files(), values["metrics_textfile"], logs.manager, reports, failed, flushes, gauges())
 
 
 def _show(report: Report, values: dict[str, Any], stream: JsonStream | None, progress: Progress) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from engine.log.fetch.replicas import best_replica
+from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.startup import survey_all
 from engine.log.logdir.topics import Topics
@@ -14,7 +16,7 @@ from engine.remote.metadata_log import MetadataLogs
 from engine.remote.tiered_log import TieredLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
@@ -52,7 +54,12 @@ class TieredPartitions:
         self.directories = {key: best_replica(files, copies[key]) for key in sorted(copies)}
         self._topics = Topics(files, survey_all(files, log_dirs), settings)
 
-    def open(self, directory: str) -> TieredLog:
+    @contextmanager
+    def open(self, directory: str) -> Iterator[TieredLog]:
         """The log in one of the directories. Raises UnreadableFile, CorruptRecord."""
         config, tiering = self._topics.config(directory), self._topics.tiering(directory)
-        return TieredLog(self._files, directory, config, tiering, self.metadata, self._report)
+        view = PartitionView(self._files, directory, self._report, config=config)
+        try:
+            yield TieredLog(self._files, view, config, tiering, self.metadata)
+        finally:
+            view.close()

@@ -7,58 +7,43 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
 from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
 from engine.discovery.names import FileKind
-from engine.log.fetch.view import PartitionView
 from engine.log.tiering import Tiering, read_starts
 from engine.remote.lineage import Lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Self
+    from collections.abc import Sequence
 
     from engine.config.topic import LogConfig
     from engine.files import ReadOnlyFiles
-    from engine.findings import Finding
+    from engine.log.fetch.view import PartitionView
     from engine.remote.metadata import RemoteLogMetadata
 
 
 class TieredLog:
-    """The log in `directory`. Close it, or use it in a `with` statement. Raises UnreadableFile, CorruptRecord.
+    """The log of `view`. Raises UnreadableFile.
 
-    config, tiering  of its topic      metadata  of remote segments; None: the log of its records is not known
+    config, tiering  of its topic      metadata  of all remote segments
     remote           what that says of this partition; None: nothing
-    log_start_offset        where it begins, local or remote
+    log_start_offset        where it begins, local or remote; None: as its log dir says
     local_log_start_offset  from here on it is local
     """
 
     def __init__(
-        self, files: ReadOnlyFiles, directory: str, config: LogConfig, tiering: Tiering, metadata: RemoteLogMetadata,
-        report: Callable[[Finding], None],
+        self, files: ReadOnlyFiles, view: PartitionView, config: LogConfig, tiering: Tiering, metadata: RemoteLogMetadata, *,
+        log_start_offset: int | None = None,
     ) -> None:  # fmt: skip
-        self.directory, self.config = directory, config
-        self.topic_id = _topic_id(files, directory)
-        self.view = PartitionView(files, directory, report, config=config)
-        try:
-            name = self.view.partition
-            self.topic, self.partition = (directory, -1) if name is None else (name.topic, name.partition)
-            starts = read_starts(files, directory)
-            self.is_tiered = tiering is Tiering.TIERED or (tiering is Tiering.UNKNOWN and starts.are_of_tiered(tiering))
-            self.local_log_start_offset = self.view.log_start_offset
-            self.log_start_offset = (starts.line or 0) if self.is_tiered else self.view.log_start_offset
-            self.lineage = Lineage(self._epochs(files), self.view.log_end_offset)
-            self.remote = None if self.topic_id is None else metadata.find(self.topic_id, self.partition)
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of all files."""
-        self.view.close()
+        self.view, self.directory, self.config = view, view.directory, config
+        self.topic_id = _topic_id(files, view.directory)
+        name = view.partition
+        self.topic, self.partition = (view.directory, -1) if name is None else (name.topic, name.partition)
+        starts = read_starts(files, view.directory)
+        self.is_tiered = tiering is Tiering.TIERED or (tiering is Tiering.UNKNOWN and starts.are_of_tiered(tiering))
+        self.local_log_start_offset = view.log_start_offset
+        if log_start_offset is None:
+            log_start_offset = (starts.line or 0) if self.is_tiered else view.log_start_offset
+        self.log_start_offset = log_start_offset
+        self.lineage = Lineage(self._epochs(files), view.log_end_offset)
+        self.remote = None if self.topic_id is None else metadata.find(self.topic_id, self.partition)
 
     @property
     def highest_remote_offset(self) -> int:

@@ -17,7 +17,7 @@ from engine.files import ReadOnlyFiles, now_ms
 from engine.formats import INT_MAX, LONG_MAX, LONG_MIN
 from engine.log.errors import RecordsInRemoteStorage
 from engine.log.fetch.merging import by_time
-from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, out_of_range, read
+from engine.log.fetch.reading import FetchIsolation, out_of_range, read
 from engine.log.fetch.records import FetchLimits, RecordFetcher, last_matches
 from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
@@ -29,6 +29,7 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Size, Whole, format_option, jobs_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.ranges import EARLIEST, LATEST, NO_END, OffsetRange, Until
+from kafkalog_cli.remote_store import STORE, store_from, store_options
 from kafkalog_cli.selecting import SELECTION, selection_from, selection_options
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from engine.findings import Finding
     from engine.log.fetch.open_transactions import HeldBack
     from engine.log.fetch.records import Run
+    from engine.remote.access import RemoteAccess
+    from engine.remote.reading import TieredView
     from kafkalog_cli.app import Outcome
     from kafkalog_cli.fetch_output import Renderer
 
@@ -47,6 +50,7 @@ _SECTIONS = (
     Section("As which consumer", (
         "--isolation", "--open-transactions", "--log-dir", "--log-start-offset", "--high-watermark",
     )),
+    STORE,
     Section("Output", ("--template", "--format", "--raw", "--force", "--jobs")),
 )
 _MAIN = ("--topic", "--offset", "--time", "--limit", "--tail", "--follow", "--template", "--format")
@@ -58,6 +62,8 @@ _EXAMPLES = (
     Example("What was committed since noon, as JSON, one object a line:",
             "kafkalog fetch --time 2026-11-21T12:00Z --isolation read_committed --format jsonl data/orders-7"),
     Example("Watch a partition while a broker writes it:", "kafkalog fetch --offset latest --follow data/orders-7"),
+    Example("From the log start on, older records from remote storage:",
+            "kafkalog fetch --store s3://kafka-tiered --log-dir data-2 data/orders-7"),
     Example("The batches as they are, for another tool:", "kafkalog fetch --raw --offset 4096 data/orders-7"),
 )
 
@@ -88,8 +94,9 @@ _EXAMPLES = (
               "report what they hold back, or read on as after the next start of their coordinators, which abort them "
               "(commit those that __transaction_state beside it says are decided). Default: wait.")
 @click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
-              help="With --open-transactions abort: another log dir of the same cluster, whose __transaction_state is read as "
-                   "well; may be repeated.")
+              help="Another log dir of the same cluster; may be repeated. With --open-transactions abort its "
+                   "__transaction_state is read as well, with --store its __remote_log_metadata.")
+@store_options
 @click.option("--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
 @click.option("--log-start-offset", type=Whole(0), metavar="N",
               help="The log starts here; lower offsets count as deleted. Default: from the log dir's checkpoint.")
@@ -134,14 +141,14 @@ def _wanted(values: dict[str, Any]) -> Wanted:
         raise click.UsageError("--open-transactions needs --isolation read_committed")
     if values["open_transactions"] == "abort" and values["follow"]:
         raise click.UsageError("--open-transactions abort is for the log of a dead broker, which --follow cannot follow")
-    if values["log_dirs"] and values["open_transactions"] != "abort":
-        raise click.UsageError("--log-dir needs --open-transactions abort")
+    if values["log_dirs"] and values["open_transactions"] != "abort" and values["store"] is None:
+        raise click.UsageError("--log-dir needs --store or --open-transactions abort")
     if values["form"] != "text" and values["template"] is not None:
         raise click.UsageError("--template needs --format text")
     same = ("max_bytes", "isolation", "open_transactions", "log_dirs", "follow", "merge", "log_start_offset", "high_watermark",
             "template", "form", "raw", "force", "jobs")  # fmt: skip
     start = EARLIEST if first == LONG_MIN else first
-    return Wanted(start=start, selection=selection, **{name: values[name] for name in same})
+    return Wanted(start=start, selection=selection, store=store_from(values), **{name: values[name] for name in same})
 
 
 _ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
@@ -160,10 +167,15 @@ def fetch(paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int]
             if wanted.raw and not wanted.force and sys.stdout.isatty():
                 raise UsageError("--raw writes control characters to the terminal", "write to a file or a pipe, or add --force")
             directories = _directories(paths, topics, partitions, output.outcome)
+            remote = None
+            if wanted.store is not None:
+                from engine.remote.access import RemoteAccess
+
+                remote = RemoteAccess(ReadOnlyFiles(), wanted.store, wanted.log_dirs, output.outcome.finding)
             if wanted.merge or (wanted.follow and not wanted.raw):
-                _together(directories, wanted, output)
+                _together(directories, wanted, output, remote)
             else:
-                _one_by_one(directories, wanted, output)
+                _one_by_one(directories, wanted, output, remote)
         except KafkalogError as error:
             output.flush()
             output.outcome.error(error)
@@ -191,28 +203,37 @@ class _Log:
     start   the offset to begin with; None: as `wanted` says
     """
 
-    def __init__(self, path: str, wanted: Wanted, report: Callable[[Finding], None], start: int | None = None) -> None:
+    def __init__(
+        self, path: str, wanted: Wanted, report: Callable[[Finding], None], remote: RemoteAccess | None = None,
+        start: int | None = None,
+    ) -> None:  # fmt: skip
         self.path, self._report = path, report
         self.view = _view(path, wanted, report)
+        self.log: PartitionView | TieredView = self.view
         try:
+            if remote is not None:
+                self.log = remote.open(self.view, wanted.log_start_offset) or self.view
             self.held = None
             files = ReadOnlyFiles()
             if wanted.isolation == "read_committed" and not wanted.follow:
                 self.held = self._held_back(files, wanted)
-            self.start = _start(self.view, wanted) if start is None else start
-            _check_remote(files, self.view, wanted, report)
+            self.start = _start(self.view, self.log, wanted) if start is None else start
+            if remote is None:
+                _check_remote(files, self.view, wanted, report)
         except BaseException:
             self.view.close()
             raise
         self.fetcher = RecordFetcher(
-            self.view, self.start, _ISOLATIONS[wanted.isolation], report, FetchLimits(max_bytes=wanted.max_bytes),
-            selection=wanted.selection
+            self.log, self.start, _ISOLATIONS[wanted.isolation], report, FetchLimits(max_bytes=wanted.max_bytes),
+            selection=wanted.selection,
         )
         self._waited, self._tail = 0.0, self.view.tail
         self._reported: Finding | None = None
 
     def close(self) -> None:
         """Let go of all files."""
+        if self.log is not self.view:
+            self.log.close()
         self.view.close()
 
     def _held_back(self, files: ReadOnlyFiles, wanted: Wanted) -> HeldBack | None:
@@ -271,14 +292,14 @@ class _Shown:
         self.left = None if self.left is None else self.left - shown
 
 
-def _one_by_one(directories: list[str], wanted: Wanted, output: Output) -> None:
+def _one_by_one(directories: list[str], wanted: Wanted, output: Output, remote: RemoteAccess | None) -> None:
     """Show one partition after the other; one that cannot be read does not keep the others back."""
     if wanted.raw and len(directories) > 1:
         raise UsageError("--raw writes the batches of one partition, which do not say whose they are", "name one partition")
     starts: dict[str, int | None] = dict.fromkeys(directories)
     skip = 0
     if wanted.selection.tail is not None:
-        starts, skip = _tails(directories, wanted)
+        starts, skip = _tails(directories, wanted, remote)
     shown = _Shown(skip, wanted.selection.limit)
     for path, start in starts.items():
         if shown.is_done():
@@ -290,7 +311,7 @@ def _one_by_one(directories: list[str], wanted: Wanted, output: Output) -> None:
 
                 shown.count(fetch_07(path, wanted, renderer, output.outcome, shown.left))
                 continue
-            with closing(_Log(path, wanted, output.outcome.finding, start)) as log:
+            with closing(_Log(path, wanted, output.outcome.finding, remote, start)) as log:
                 if renderer is None:
                     reached = _raw(log, wanted)
                 else:
@@ -305,12 +326,12 @@ def _one_by_one(directories: list[str], wanted: Wanted, output: Output) -> None:
             output.outcome.error(error)
 
 
-def _together(directories: list[str], wanted: Wanted, output: Output) -> None:
+def _together(directories: list[str], wanted: Wanted, output: Output, remote: RemoteAccess | None) -> None:
     """Show several partitions at once: merged by time, or whatever comes first while they are followed."""
     starts: dict[str, int | None] = dict.fromkeys(directories)
     skip = 0
     if wanted.selection.tail is not None:
-        starts, skip = _tails(directories, wanted)
+        starts, skip = _tails(directories, wanted, remote)
     shown = _Shown(skip, wanted.selection.limit)
     with ExitStack() as opened:
         logs, renderers = [], []
@@ -319,7 +340,7 @@ def _together(directories: list[str], wanted: Wanted, output: Output) -> None:
                 what = f"{path}: a log of Kafka 0.7, which has no times to merge by, and no broker that writes it"
                 raise UsageError(what, "leave out --merge and --follow", path=path)
             try:
-                logs.append(opened.enter_context(closing(_Log(path, wanted, output.outcome.finding, start))))
+                logs.append(opened.enter_context(closing(_Log(path, wanted, output.outcome.finding, remote, start))))
                 renderers.append(output.renderer(path))
             except KafkalogError as error:
                 output.outcome.error(error)
@@ -348,7 +369,7 @@ def _rounds(logs: list[_Log], wanted: Wanted) -> Iterator[None]:
             time.sleep(_WAIT)
 
 
-def _tails(directories: list[str], wanted: Wanted) -> tuple[dict[str, int | None], int]:
+def _tails(directories: list[str], wanted: Wanted, remote: RemoteAccess | None) -> tuple[dict[str, int | None], int]:
     """Where the last matches begin: (partitions that have some → offset to begin with, how many matches to leave out first).
 
     One that cannot be read is among them, without an offset: reading it says why. Raises UsageError for logs of Kafka 0.7.
@@ -361,9 +382,9 @@ def _tails(directories: list[str], wanted: Wanted) -> tuple[dict[str, int | None
             raise UsageError(f"{path}: a log of Kafka 0.7, of which `--offset -N` shows the last messages", path=path)
         starts[path], found = None, 0
         try:
-            with closing(_Log(path, wanted, lambda _finding: None)) as log:
+            with closing(_Log(path, wanted, lambda _finding: None, remote)) as log:
                 isolation = _ISOLATIONS[wanted.isolation]
-                starts[path], found = last_matches(log.view, log.start, isolation, wanted.selection, left)
+                starts[path], found = last_matches(log.log, log.start, isolation, wanted.selection, left)
         except KafkalogError:
             continue
         total += found
@@ -414,18 +435,18 @@ def _log_dirs(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted) -> list
     return [own, *wanted.log_dirs]
 
 
-def _start(view: PartitionView, wanted: Wanted) -> int:
-    """The offset to begin with."""
-    offset = view.log_start_offset
+def _start(view: PartitionView, log: PartitionView | TieredView, wanted: Wanted) -> int:
+    """The offset to begin with. `log`: with its remote segments, if they are read."""
+    offset = log.log_start_offset
     if wanted.start == LATEST:
         offset = _end(view, wanted)
     elif wanted.start != EARLIEST:
         offset = int(wanted.start)
-        offset = max(view.log_start_offset, _end(view, wanted) + offset) if offset < 0 else offset
+        offset = max(log.log_start_offset, _end(view, wanted) + offset) if offset < 0 else offset
     from_ms = wanted.selection.from_ms
     if from_ms < 0:  # before 1970 a lookup would take it for one of its special times
         return offset
-    found = fetch_offset_by_timestamp(view, from_ms)
+    found = log.offset_by_timestamp(from_ms)
     return max(offset, view.log_end_offset if found is None else found.offset)
 
 
@@ -463,7 +484,7 @@ def _raw(log: _Log, wanted: Wanted) -> int:
     from engine.log.segment.batch_search import last_head
 
     sys.stdout.flush()
-    view, offset, left = log.view, log.start, wanted.max_bytes
+    view, offset, left = log.log, log.start, wanted.max_bytes
     is_first = True
     sent = (-1, 0)  # base offset of a segment, and up to which byte: offsets that run backwards must not lead back there
     for _ in _rounds([log], wanted):

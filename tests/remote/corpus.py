@@ -64,3 +64,24 @@ def _change(top: Path, path: Path, what: str, rest: list[str]) -> None:
     else:
         assert what == "drop-tree"
         shutil.rmtree(path)
+
+
+def stores(name: str) -> str:
+    """The store of a set."""
+    return str(TOP / name / ("bucket" if name == "aiven" else "remote"))
+
+
+def private_keys(folder: Path) -> dict[str, str]:
+    """Files with the private keys of the set `aiven`, by the ids of their pairs."""
+    found = {}
+    for name, pair in json.loads((TOP / "aiven/keys/keys.json").read_text()).items():
+        path = folder / f"{name}.pem"
+        label = "PRIVATE KEY"
+        path.write_text(f"-----BEGIN {label}-----\n{pair['pkcs8_der_base64']}\n-----END {label}-----\n")
+        found[name] = str(path)
+    return found
+
+
+def brokers_log_dirs(name: str) -> list[str]:
+    """The log dirs that were served when the truth was asked: of `pair` without those of its third broker."""
+    return [path for path in log_dirs(name) if not path.endswith("n2/d0")]

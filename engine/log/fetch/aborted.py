@@ -19,6 +19,8 @@ from engine.record.soundness import go_on
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.files import OpenFile
     from engine.log.fetch.readable import ReadableLog
     from engine.log.offset_metadata import LogOffsetMetadata
@@ -36,7 +38,7 @@ def aborted_transactions(
         upper = log.log_end_offset if following is None else following.base_offset
     found: list[AbortedTxn] = []
     is_known = True
-    for one in (segment, *log.segments.higher_segments(segment.base_offset)):
+    for one in _from(log, segment):
         if one.aborted_are_unknown:
             is_known = False
             continue
@@ -48,6 +50,14 @@ def aborted_transactions(
         found += _Markers(log, upper).aborted_from(segment, place.position or 0)
         found.sort(key=lambda txn: txn.last_offset)
     return found
+
+
+def _from(log: ReadableLog, segment: ReadableSegment) -> Iterator[ReadableSegment]:
+    """The segment and those after it, as far as they are asked for."""
+    following: ReadableSegment | None = segment
+    while following is not None:
+        yield following
+        following = log.segments.higher_segment(following.base_offset)
 
 
 class _Markers:
@@ -65,7 +75,7 @@ class _Markers:
 
         Each begins where the first of these batches does.
         """
-        for one in (segment, *self._log.segments.higher_segments(segment.base_offset)):
+        for one in _from(self._log, segment):
             self._is_asked = one.aborted_are_unknown
             walk, goes_on = HeadWalk(one.log_file, position if one is segment else 0, one.size, batches=self._batches), True
             while goes_on:

@@ -37,10 +37,6 @@ class ReadableSegments(Protocol):
         """The segment with the smallest base offset above `offset`."""
         ...
 
-    def higher_segments(self, base_offset: int) -> Sequence[ReadableSegment]:
-        """All segments that begin above `base_offset`."""
-        ...
-
 
 class ReadableLog(Protocol):
     """What reading asks of a log."""

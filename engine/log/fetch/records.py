@@ -194,6 +194,8 @@ class RecordFetcher:
 
     def _reach(self, segment: ReadableSegment) -> int:
         """The offset behind the segment: where the next one begins, or the log ends."""
+        if segment.next_offset is not None:
+            return segment.next_offset
         following = self._log.segments.higher_segment(segment.base_offset)
         return self._log.log_end_offset if following is None else following.base_offset
 

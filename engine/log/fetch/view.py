@@ -23,6 +23,7 @@ from engine.errors import UnreadableFile
 from engine.formats import CONTROL_FLAG, LONG_MAX, TRANSACTIONAL_FLAG, AbortedTxn, BatchField
 from engine.log.continuity.offset_order import stop_before
 from engine.log.errors import CorruptRecord
+from engine.log.fetch.reading import fetch_offset_by_timestamp
 from engine.log.fetch.segment_view import SegmentView
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.segment.batch_search import find_end
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from engine.discovery.names import PartitionDir
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
+    from engine.log.segment.batch_search import TimestampAndOffset
     from engine.log.segment.reading import ReadableSegment
 
 
@@ -175,6 +177,10 @@ class PartitionView:
             return self.place(offset)
         stop = stop_before(segment, offset)
         return LogOffsetMetadata(offset, segment.base_offset, segment.size if stop is None else stop)
+
+    def offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """The first record with at least this timestamp; None: there is none."""
+        return fetch_offset_by_timestamp(self, timestamp)
 
     def refresh(self) -> bool:
         """Look for new segments and batches; returns whether the log goes further than before.

@@ -78,6 +78,7 @@ class ReadableSegment:
         self.txn_index = self._open_txn_index(exists=has_txn_index)
         self._largest: TimestampOffset | None = None  # None: not read yet
         self._rolling_based_timestamp: int | None = None
+        self.next_offset: int | None = None  # after its last record, where that is known beforehand
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base_offset={self.base_offset}, size={self.size}, suffix={self.suffix!r})"

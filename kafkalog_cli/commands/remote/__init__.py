@@ -10,6 +10,7 @@ from kafkalog_cli.options import version_option
 
 _TABLE = {
     "list": ("kafkalog_cli.commands.remote.list_segments", "List the remote segments of partitions, or their history."),
+    "verify": ("kafkalog_cli.commands.remote.verify", "Compare the objects of a store with the metadata of remote segments."),
     "offsets": ("kafkalog_cli.commands.remote.offsets", "Show where logs begin and end, and what is not copied yet, and why."),
 }
 _EXAMPLES = (

@@ -1,0 +1,153 @@
+"""The layout of Aiven's RemoteStorageManager: a log in chunks, one object for all indexes, a manifest that is written last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.errors import UnreadableFile
+from engine.files import ReadOnlyFiles
+from engine.remote.aiven_manifest import MAX_MANIFEST_SIZE, CorruptObject, Manifest, parse_manifest, unpack_zstd
+from engine.remote.encryption import PrivateKeys, decrypt_chunk
+from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind
+from engine.remote.storage import missing
+from engine.schema.wire import SchemaError, compact_length, unsigned_varint
+
+if TYPE_CHECKING:
+    from engine.remote.aiven_manifest import Chunk
+    from engine.remote.metadata import PartitionMetadata, RemoteSegment
+    from engine.remote.storage import Object, Store
+
+_PREFIX, _KEY = 1, 2  # fields of the custom metadata
+
+
+class AivenLayout:
+    """See Layout. `private_keys`: files by the ids of key pairs."""
+
+    def __init__(self, store: Store, prefix: str, private_keys: dict[str, str]) -> None:
+        self._store, self._prefix = store, prefix
+        self._keys = PrivateKeys(ReadOnlyFiles(), private_keys)
+
+    def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> AivenParts:
+        """See Layout."""
+        custom = {} if segment.custom is None else custom_fields(segment.custom)
+        name = f"{segment.start_offset:020d}-{segment.name}"
+        key = custom.get(_KEY, f"{partition.topic}-{partition.topic_id}/{partition.partition}/{name}")
+        return AivenParts(self._store, custom.get(_PREFIX, self._prefix) + key, self._keys)
+
+
+def custom_fields(custom: bytes) -> dict[int, str]:
+    """Prefix and key that a segment was stored under, where its custom metadata has them (SegmentCustomMetadataSerde)."""
+    found: dict[int, str] = {}
+    try:
+        count, at = unsigned_varint(custom, 0)
+        for _ in range(count):
+            tag, at = unsigned_varint(custom, at)
+            size, at = unsigned_varint(custom, at)
+            if tag in (_PREFIX, _KEY) and 0 < size <= len(custom) - at:
+                length, start = compact_length(custom, at)
+                found[tag] = custom[start : start + max(length, 0)].decode()
+            at += max(size, 0)
+    except (SchemaError, UnicodeDecodeError):
+        return {}  # of another RemoteStorageManager
+    return found
+
+
+class AivenParts:
+    """See SegmentParts."""
+
+    def __init__(self, store: Store, stem: str, keys: PrivateKeys) -> None:
+        self._store, self._stem, self._keys = store, stem, keys
+        self._objects: dict[str, Object] = {}
+        self._manifest: Manifest | None = None
+        self._last: tuple[Chunk, bytes] | None = None  # the chunk that was decoded last
+
+    def keys(self, segment: RemoteSegment) -> dict[str, int | None]:  # noqa: ARG002  # all segments have the same ones
+        """See SegmentParts. Without indexes, which an empty log has, their object is missing."""
+        return dict.fromkeys(f"{self._stem}.{suffix}" for suffix in ("log", "indexes", "rsm-manifest"))
+
+    def path(self, kind: IndexKind | None) -> str:
+        """See SegmentParts."""
+        return self._store.path(f"{self._stem}.{'log' if kind is None else 'indexes'}")
+
+    def _find(self, suffix: str) -> Object:
+        if suffix not in self._objects:
+            found = self._store.find(f"{self._stem}.{suffix}")
+            if found is None:
+                raise missing(self._store.path(f"{self._stem}.{suffix}"))
+            self._objects[suffix] = found
+        return self._objects[suffix]
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest, read once."""
+        if self._manifest is None:
+            found = self._find("rsm-manifest")
+            path = self._store.path(found.key)
+            if found.size > MAX_MANIFEST_SIZE:
+                raise UnreadableFile(f"{path}: {found.size} bytes, more than a manifest may have", path=path)
+            self._manifest = parse_manifest(self._store.read(found, 0, found.size), path)
+        return self._manifest
+
+    def log_size(self) -> int:
+        """See SegmentParts."""
+        return self.manifest.original_size
+
+    def read_log(self, start: int, end: int) -> bytes:
+        """See SegmentParts. All chunks that are needed come in one request."""
+        manifest, found = self.manifest, self._find("log")
+        if found.size != manifest.stored[-1]:
+            what = f"{self.path(None)}: {found.size} bytes, but {manifest.stored[-1]} by its manifest"
+            raise CorruptObject(what, path=self.path(None))
+        chunks = manifest.chunks(start, end)
+        if not chunks:
+            return b""
+        if not manifest.is_compressed and manifest.key is None:
+            return self._store.read(found, start, end)
+        first = chunks[0].at
+        stored = memoryview(self._store.read(found, first, chunks[-1].behind)) if self._lacks(chunks) else memoryview(b"")
+        data = b"".join(self._decoded(chunk, stored[chunk.at - first : chunk.behind - first]) for chunk in chunks)
+        return data[start - chunks[0].start : end - chunks[0].start]
+
+    def _lacks(self, chunks: list[Chunk]) -> bool:
+        return self._last is None or chunks != [self._last[0]]
+
+    def _decoded(self, chunk: Chunk, stored: memoryview) -> bytes:
+        if self._last is None or self._last[0] != chunk:
+            try:
+                data = self._opened(bytes(stored))
+                if self.manifest.is_compressed:
+                    data = unpack_zstd(data, chunk.end - chunk.start)
+            except ValueError as error:
+                what = f"{self.path(None)}: the chunk at byte {chunk.at} is damaged: {error}"
+                raise CorruptObject(what, path=self.path(None)) from error
+            if len(data) != chunk.end - chunk.start:
+                what = f"{self.path(None)}: the chunk at byte {chunk.at} has {len(data)} bytes of {chunk.end - chunk.start}"
+                raise CorruptObject(what, path=self.path(None))
+            self._last = chunk, data
+        return self._last[1]
+
+    def _opened(self, data: bytes) -> bytes:
+        """Decrypted, if the segment is encrypted. Raises ValueError."""
+        manifest = self.manifest
+        if manifest.key is None:
+            return data
+        key = self._keys.data_key(manifest.key, self._store.path(f"{self._stem}.rsm-manifest"))
+        return decrypt_chunk(data, key, manifest.aad or b"")
+
+    def index(self, kind: IndexKind) -> bytes | None:
+        """See SegmentParts. An empty index takes no byte of the object."""
+        place = self.manifest.indexes.get(kind)
+        if place is None:
+            return None
+        position, size = place
+        path, found = self.path(kind), self._find("indexes") if size else None
+        if found is None:
+            return b""
+        if size > MAX_INDEX_SIZE or position + size > found.size:
+            raise CorruptObject(f"{path}: {found.size} bytes, and no index of {size} at byte {position}", path=path)
+        try:
+            return self._opened(self._store.read(found, position, position + size))
+        except ValueError as error:
+            raise CorruptObject(f"{path}: the index at byte {position} is damaged: {error}", path=path) from error
+
+

@@ -1,0 +1,144 @@
+"""The manifest of a segment that Aiven's RemoteStorageManager stored: how its log is cut into chunks, where its indexes are."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from binascii import Error as Base64Error
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from engine.errors import KafkalogError
+from engine.formats import INT_MAX, Codec
+from engine.record.codecs.codecs import InflateStatus, inflate
+from engine.remote.layouts import IndexKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_MANIFEST_SIZE = 64 << 20  # bytes; a chunk takes four at most, so that of 2 GiB in chunks of 1 KiB is far below
+_MAX_CHUNKS = 1 << 22
+_INDEXES = {
+    "offset": IndexKind.OFFSET, "timestamp": IndexKind.TIMESTAMP, "producerSnapshot": IndexKind.PRODUCER_SNAPSHOT,
+    "leaderEpoch": IndexKind.LEADER_EPOCH, "transaction": IndexKind.TRANSACTION,
+}  # fmt: skip
+
+
+class CorruptObject(KafkalogError):
+    """An object of a store whose bytes are not what its RemoteStorageManager writes."""
+
+    code = "corrupt-object"
+
+
+class Chunk(NamedTuple):
+    """Bytes [start, end) of the log, stored as bytes [at, behind) of the object."""
+
+    start: int
+    end: int
+    at: int
+    behind: int
+
+
+class Manifest(NamedTuple):
+    """SegmentManifestV1.
+
+    original_size, chunk_size  bytes of the log, and of its chunks but the last
+    stored         where each chunk begins in the object, and where the last one ends
+    indexes        (position, stored size) of each index that there is
+    key, aad       the wrapped data key as `id:base64`, additional authenticated data; None: not encrypted
+    """
+
+    original_size: int
+    chunk_size: int
+    stored: Sequence[int]
+    indexes: dict[IndexKind, tuple[int, int]]
+    is_compressed: bool
+    key: str | None
+    aad: bytes | None
+
+    def chunks(self, start: int, end: int) -> list[Chunk]:
+        """The chunks with bytes [start, end) of the log."""
+        if start >= end:
+            return []
+        size = self.chunk_size
+        return [
+            Chunk(number * size, min((number + 1) * size, self.original_size), self.stored[number], self.stored[number + 1])
+            for number in range(start // size, (end - 1) // size + 1)
+        ]
+
+
+def parse_manifest(data: bytes, path: str) -> Manifest:
+    """Read a manifest. Raises CorruptObject."""
+    try:
+        fields = json.loads(data)
+        _refuse_unless(fields["version"] == "1", f"version {str(fields['version'])[:20]!r}, which is not known")
+        chunk_index = fields["chunkIndex"]
+        original, size = _size(chunk_index["originalFileSize"]), _size(chunk_index["originalChunkSize"])
+        count = -(-original // size)
+        sizes = _stored_sizes(chunk_index, count)
+        indexes = {
+            kind: (_size(place["position"]), _size(place["size"]))
+            for name, kind in _INDEXES.items() if (place := fields["segmentIndexes"][name]) is not None
+        }
+        encryption = fields.get("encryption")
+        key = None if encryption is None else str(encryption["dataKey"])
+        aad = None if encryption is None else b64decode(encryption["aad"], validate=True)
+        stored = list(accumulate(sizes, initial=0))
+        return Manifest(original, size, stored, indexes, bool(fields["compression"]), key, aad)
+    except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError, Base64Error) as error:
+        raise CorruptObject(f"{path}: not a manifest of a segment: {_why(error)}", path=path) from error
+
+
+def _refuse_unless(is_right: bool, what: str) -> None:
+    if not is_right:
+        raise ValueError(what)
+
+
+def _why(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _size(value: Any) -> int:
+    if not isinstance(value, int) or not 0 <= value <= INT_MAX:
+        raise ValueError(f"{str(value)[:20]!r} is not a size")
+    return value
+
+
+def _stored_sizes(index: dict[str, Any], count: int) -> list[int]:
+    """Bytes that each chunk takes. Mirrors FixedSizeChunkIndex, VariableSizeChunkIndex."""
+    if count > _MAX_CHUNKS:
+        raise ValueError(f"{count} chunks")
+    if index["type"] == "fixed":
+        last = [_size(index["finalTransformedChunkSize"])] if count else []
+        return [_size(index["transformedChunkSize"])] * max(count - 1, 0) + last
+    if index["type"] == "variable":
+        return decode_chunk_sizes(b64decode(index["transformedChunks"], validate=True), count)
+    raise ValueError(f"chunk index of type {str(index['type'])[:20]!r}")
+
+
+def unpack_zstd(data: bytes, limit: int) -> bytes:
+    """Raises ValueError where it is no zstd, or more than `limit` bytes."""
+    inflated = inflate(Codec.ZSTD, data, limit)
+    if inflated.status is not InflateStatus.OK:
+        raise ValueError("the zstd frame is damaged, or larger than it may be")
+    return bytes(inflated.data)
+
+
+def decode_chunk_sizes(data: bytes, count: int) -> list[int]:
+    """The sizes of `count` chunks. Mirrors ChunkSizesBinaryCodec. Raises ValueError.
+
+    Number of values; a single one as it is; else the smallest of all but the last, bytes for each above that, these, the last.
+    """
+    plain = unpack_zstd(data, 16 + 4 * count)
+    if int.from_bytes(plain[:4]) != count or len(plain) < 4:
+        raise ValueError(f"sizes of {int.from_bytes(plain[:4])} chunks, not of {count}")
+    if count < 2:
+        if len(plain) != 4 + 4 * count:
+            raise ValueError("the sizes of chunks do not end where they should")
+        return [_size(int.from_bytes(plain[4:8]))] * count
+    base, width = int.from_bytes(plain[4:8]), plain[8] if len(plain) > 8 else 0
+    end = 9 + width * (count - 1)
+    if not 1 <= width <= 4 or len(plain) != end + 4:
+        raise ValueError("the sizes of chunks do not end where they should")
+    found = [base + int.from_bytes(plain[at : at + width]) for at in range(9, end, width)]
+    return [_size(size) for size in [*found, int.from_bytes(plain[end:])]]

@@ -1,0 +1,100 @@
+"""Aiven's encryption: chunks by AES-GCM under a key for each segment, which is wrapped by an RSA key pair of the operator.
+
+The only module that imports cryptography.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64decode
+from binascii import Error as Base64Error
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import UnreadableFile, UsageError
+from engine.remote.aiven_manifest import CorruptObject
+
+if TYPE_CHECKING:
+    from engine.files import ReadOnlyFiles
+
+IV_SIZE, TAG_SIZE = 12, 16  # bytes around the ciphertext of a chunk
+_DATA_KEY_SIZE = 32
+_MAX_KEY_FILE = 64 << 10
+_HASH_SIZE = hashlib.sha3_512().digest_size
+
+
+class PrivateKeys:
+    """RSA keys by id, out of PEM files. Raises UsageError, UnreadableFile."""
+
+    def __init__(self, files: ReadOnlyFiles, paths: dict[str, str]) -> None:
+        self._numbers: dict[str, Any] = {}
+        self._data_keys: dict[str, bytes] = {}
+        for name, path in paths.items():
+            serialization = _library("hazmat.primitives.serialization")
+            try:
+                key = serialization.load_pem_private_key(files.read(path, _MAX_KEY_FILE), password=None)
+                self._numbers[name] = key.private_numbers()
+            except (ValueError, TypeError, AttributeError) as error:
+                raise UnreadableFile(f"{path}: not an RSA private key in PEM (PKCS#8)", path=path) from error
+
+    def data_key(self, wrapped: str, path: str) -> bytes:
+        """The key of a segment, as its manifest has it: `id:base64`. Raises UsageError, CorruptObject."""
+        if wrapped not in self._data_keys:
+            name, _, text = wrapped.partition(":")
+            if name not in self._numbers:
+                what = f"{path}: the segment is encrypted under the key pair {name!r}"
+                raise UsageError(what, f"give its private key: --private-key {name}=FILE", path=path)
+            try:
+                key = _unwrap(b64decode(text, validate=True), self._numbers[name])
+            except (ValueError, Base64Error) as error:
+                what = f"{path}: its key cannot be unwrapped by the private key {name!r}: {error}"
+                raise CorruptObject(what, "check that --private-key names the file of that key pair", path=path) from error
+            self._data_keys[wrapped] = key
+        return self._data_keys[wrapped]
+
+
+def decrypt_chunk(data: bytes, key: bytes, aad: bytes) -> bytes:
+    """IV, ciphertext and tag → plain bytes. Raises ValueError where they do not belong together."""
+    aead = _library("hazmat.primitives.ciphers.aead")
+    if len(data) < IV_SIZE + TAG_SIZE:
+        raise ValueError(f"{len(data)} bytes are less than an encrypted chunk has")
+    try:
+        plain: bytes = aead.AESGCM(key).decrypt(data[:IV_SIZE], data[IV_SIZE:], aad)
+    except _library("exceptions").InvalidTag:
+        raise ValueError("the authentication tag does not match") from None
+    return plain
+
+
+def _unwrap(wrapped: bytes, private: Any) -> bytes:
+    """RSA with OAEP, hash and mask by SHA3-512, which cryptography refuses: its numbers, and the padding here (RFC 8017)."""
+    size = (private.public_numbers.n.bit_length() + 7) // 8
+    number = int.from_bytes(wrapped)
+    if len(wrapped) != size or number >= private.public_numbers.n:
+        raise ValueError("it is not as long as the key")
+    first, second = pow(number, private.dmp1, private.p), pow(number, private.dmq1, private.q)
+    padded = (second + (first - second) * private.iqmp % private.p * private.q).to_bytes(size)
+    seed = _xor(padded[1 : 1 + _HASH_SIZE], _mask(padded[1 + _HASH_SIZE :], _HASH_SIZE))
+    block = _xor(padded[1 + _HASH_SIZE :], _mask(seed, size - 1 - _HASH_SIZE))
+    rest = block[_HASH_SIZE:].lstrip(b"\0")
+    if padded[0] or block[:_HASH_SIZE] != hashlib.sha3_512().digest() or len(rest) != 1 + _DATA_KEY_SIZE or rest[0] != 1:
+        raise ValueError("the padding does not match")
+    return rest[1:]
+
+
+def _mask(seed: bytes, size: int) -> bytes:
+    """MGF1."""
+    count = -(-size // _HASH_SIZE)
+    return b"".join(hashlib.sha3_512(seed + number.to_bytes(4)).digest() for number in range(count))[:size]
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+
+
+def _library(module: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(f"cryptography.{module}")
+    except ImportError:
+        what = "kafkalog needs the package cryptography for encrypted segments"
+        raise UsageError(what, "pip install 'kafkalog[remote]'") from None

@@ -1,0 +1,115 @@
+"""Where a RemoteStorageManager keeps the parts of a segment, and how a store is recognised."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from engine.remote.metadata import PartitionMetadata, RemoteSegment
+    from engine.remote.storage import Store
+
+MAX_INDEX_SIZE = 64 << 20  # bytes; a broker's log.index.size.max.bytes is 10 MiB by default
+_LOOKED_AT = 1000  # objects, to recognise a layout
+
+
+class IndexKind(IntEnum):
+    """Parts of a segment besides its log. Mirrors RemoteStorageManager.IndexType."""
+
+    OFFSET = 0
+    TIMESTAMP = 1
+    PRODUCER_SNAPSHOT = 2
+    TRANSACTION = 3
+    LEADER_EPOCH = 4
+
+
+class SegmentParts(Protocol):
+    """The parts of one remote segment. Raises UnreadableFile, FileChangedWhileReading; CorruptObject where one is damaged."""
+
+    def keys(self, segment: RemoteSegment) -> dict[str, int | None]:
+        """The keys of all objects of the segment, with the size that its metadata tells; None: none. −1: it may be missing."""
+        ...
+
+    def path(self, kind: IndexKind | None) -> str:
+        """The object that holds a part as errors and findings name it; None: the log."""
+        ...
+
+    def log_size(self) -> int:
+        """Bytes of the log."""
+        ...
+
+    def read_log(self, start: int, end: int) -> bytes:
+        """Bytes [start, end) of the log."""
+        ...
+
+    def index(self, kind: IndexKind) -> bytes | None:
+        """The bytes of another part; None: there is none."""
+        ...
+
+
+class Layout(Protocol):
+    """How a RemoteStorageManager arranges objects in a store."""
+
+    def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> SegmentParts:
+        """The parts of a segment; nothing is read yet."""
+        ...
+
+
+class Recognised(NamedTuple):
+    """What the keys of a store look like: `name` of the layout, prefix of its keys."""
+
+    name: str
+    prefix: str
+
+
+_ID = r"[A-Za-z0-9_-]{22}"
+_PARTS = "log|index|timeindex|txnindex|snapshot|leader_epoch_checkpoint"
+_LOCAL = re.compile(rf"(?P<prefix>(?:.*/)?)[^/]+-\d+-{_ID}/\d{{20}}-{_ID}\.(?:{_PARTS})")
+_AIVEN = re.compile(rf"(?P<prefix>(?:.*/)?)[^/]+-{_ID}/\d+/\d{{20}}-{_ID}\.(?:log|indexes|rsm-manifest)")
+_OTHERS = (
+    (re.compile(r"(?:.*/)?\d{20}_\d+_v\d+\.[a-z-]+"), "Confluent Tiered Storage"),
+    (re.compile(r"(?:.*/)?[0-9a-f]{8}/(?:meta/)?kafka/[^/]+/\d+_\d+/.+"), "Redpanda"),
+)
+
+
+def recognise(store: Store, prefix: str = "") -> Recognised:
+    """The layout of the store, by its first keys below `prefix`. Raises UsageError where it is none that is known."""
+    seen = ""
+    for number, found in enumerate(store.list(prefix)):
+        if number == _LOOKED_AT:
+            break
+        seen = seen or found.key
+        for name, keys in (("local", _LOCAL), ("aiven", _AIVEN)):
+            match = keys.fullmatch(found.key)
+            if match is not None:
+                return Recognised(name, prefix or match["prefix"])
+        for keys, owner in _OTHERS:
+            if keys.fullmatch(found.key):
+                what = f"{store.path(found.key)}: objects of {owner}, whose format is not that of Kafka's tiered storage"
+                raise UsageError(what, "use the tools of that system")
+    if not seen:
+        raise UsageError(f"{store.path(prefix)}: it holds no object", "name the bucket or folder that holds the segments")
+    what = f"{store.path(seen)}: not an object of LocalTieredStorage or of Aiven's RemoteStorageManager"
+    raise UsageError(what, "name the store's folder or prefix, and the layout by --layout")
+
+
+def open_layout(store: Store, name: str, prefix: str | None, private_keys: dict[str, str]) -> Layout:
+    """The layout called `name`, or the one that is recognised by `auto`.
+
+    prefix        of all keys; None: as it is recognised
+    private_keys  files with PEM keys by their ids, of Aiven's encryption
+    Raises UsageError, UnreadableFile.
+    """
+    if name == "auto" or prefix is None:
+        found = recognise(store, prefix or "")
+        name, prefix = found.name if name == "auto" else name, found.prefix if prefix is None else prefix
+    if name == "local":
+        from engine.remote.local_layout import LocalLayout
+
+        return LocalLayout(store, prefix)
+    from engine.remote.aiven_layout import AivenLayout
+
+    return AivenLayout(store, prefix, private_keys)

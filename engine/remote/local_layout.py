@@ -1,0 +1,79 @@
+"""The layout of LocalTieredStorage, which Kafka's own tests use: a folder for each partition, a file for each part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.errors import UnreadableFile
+from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind
+from engine.remote.storage import missing
+
+if TYPE_CHECKING:
+    from engine.remote.metadata import PartitionMetadata, RemoteSegment
+    from engine.remote.storage import Object, Store
+
+SUFFIXES = {
+    None: "log", IndexKind.OFFSET: "index", IndexKind.TIMESTAMP: "timeindex", IndexKind.PRODUCER_SNAPSHOT: "snapshot",
+    IndexKind.TRANSACTION: "txnindex", IndexKind.LEADER_EPOCH: "leader_epoch_checkpoint",
+}  # fmt: skip
+
+
+class LocalLayout:
+    """See Layout. Mirrors RemoteLogSegmentFileset."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store, self._prefix = store, prefix
+
+    def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> LocalParts:
+        """See Layout."""
+        folder = f"{self._prefix}{partition.name}-{partition.topic_id}"
+        return LocalParts(self._store, f"{folder}/{segment.start_offset:020d}-{segment.name}")
+
+
+class LocalParts:
+    """See SegmentParts. `stem`: of the keys of all parts."""
+
+    def __init__(self, store: Store, stem: str) -> None:
+        self._store, self._stem = store, stem
+        self._log: Object | None = None
+
+    def keys(self, segment: RemoteSegment) -> dict[str, int | None]:
+        """See SegmentParts."""
+        sizes: dict[IndexKind | None, int | None] = dict.fromkeys(SUFFIXES)
+        sizes[None] = segment.size
+        if segment.txn_index_empty:
+            sizes[IndexKind.TRANSACTION] = -1
+        return {self.key(kind): size for kind, size in sizes.items()}
+
+    def key(self, kind: IndexKind | None) -> str:
+        """The key of a part."""
+        return f"{self._stem}.{SUFFIXES[kind]}"
+
+    def path(self, kind: IndexKind | None) -> str:
+        """See SegmentParts."""
+        return self._store.path(self.key(kind))
+
+    def log_size(self) -> int:
+        """See SegmentParts."""
+        return self._found_log().size
+
+    def _found_log(self) -> Object:
+        if self._log is None:
+            self._log = self._store.find(self.key(None))
+            if self._log is None:
+                raise missing(self.path(None))
+        return self._log
+
+    def read_log(self, start: int, end: int) -> bytes:
+        """See SegmentParts."""
+        return self._store.read(self._found_log(), start, end)
+
+    def index(self, kind: IndexKind) -> bytes | None:
+        """See SegmentParts."""
+        found = self._store.find(self.key(kind))
+        if found is None:
+            return None
+        if found.size > MAX_INDEX_SIZE:
+            what = f"{self.path(kind)}: {found.size} bytes, more than the {MAX_INDEX_SIZE} allowed for such an object"
+            raise UnreadableFile(what, path=self.path(kind))
+        return self._store.read(found, 0, found.size)

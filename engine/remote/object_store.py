@@ -1,0 +1,100 @@
+"""Object stores through obstore: the only module that imports it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import KafkalogError, UnreadableFile, UsageError
+from engine.remote.storage import Object, changed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from obstore import GetOptions
+
+_MISSING = "kafkalog needs the package obstore for object stores"
+
+
+class ObjectStore:
+    """A bucket, or what has a prefix in it, by URL. See `storage.Store`.
+
+    Credentials, region and endpoint are those of the environment and its profiles, as object_store reads them (AWS_…, GOOGLE_…,
+    AZURE_…); requests are repeated with growing pauses for up to three minutes.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            from obstore.store import from_url
+        except ImportError:
+            raise UsageError(_MISSING, "pip install 'kafkalog[remote]'") from None
+        self.name = url.rstrip("/")
+        try:
+            self._store = from_url(url)
+        except Exception as error:  # of its own, and ValueError for a URL that is none
+            raise UsageError(f"{url}: {_first_line(error)}", _CHECK, path=url) from error
+
+    def path(self, key: str) -> str:
+        """See Store."""
+        return f"{self.name}/{key}"
+
+    def list(self, prefix: str = "") -> Iterator[Object]:
+        """See Store. Stores list by whole folders: what only begins alike is left out here."""
+        from obstore import list as list_objects
+
+        below, _, _ = prefix.rpartition("/")
+        try:
+            for chunk in list_objects(self._store, prefix=below or None):
+                for one in sorted(chunk, key=lambda one: str(one["path"])):
+                    if one["path"].startswith(prefix):
+                        yield _object(one)
+        except Exception as error:
+            raise self._failed(prefix, error) from error
+
+    def find(self, key: str) -> Object | None:
+        """See Store."""
+        from obstore import head
+
+        try:
+            return _object(head(self._store, key))
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise self._failed(key, error) from error
+
+    def read(self, found: Object, start: int, end: int) -> bytes:
+        """See Store."""
+        from obstore import get
+
+        if start == end:
+            return b""
+        options: GetOptions = {"range": (start, end)}
+        if found.etag is not None:
+            options["if_match"] = found.etag
+        try:
+            data = bytes(get(self._store, found.key, options=options).bytes())
+        except FileNotFoundError as error:
+            raise changed(self.path(found.key)) from error
+        except Exception as error:
+            if type(error).__name__ == "PreconditionError":
+                raise changed(self.path(found.key)) from error
+            raise self._failed(found.key, error) from error
+        if len(data) != end - start:
+            raise changed(self.path(found.key))
+        return data
+
+    def _failed(self, key: str, error: Exception) -> KafkalogError:
+        if isinstance(error, KafkalogError):
+            return error
+        path = self.path(key)
+        return UnreadableFile(f"{path}: {_first_line(error)}", _CHECK, path=path)
+
+
+_CHECK = "check the bucket's name, region and endpoint (AWS_REGION, AWS_ENDPOINT_URL, …) and the credentials"
+
+
+def _object(meta: Any) -> Object:
+    return Object(meta["path"], meta["size"], meta.get("e_tag"))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

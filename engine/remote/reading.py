@@ -1,0 +1,139 @@
+"""A log with its remote segments, read as one: what a consumer is handed by a leader. Mirrors UnifiedLog and RemoteLogManager.
+
+Offsets below the first local one come from remote segments, whatever local segments hold as well. Each is found by the leader
+epoch of the offset, and read to its end; what follows is looked up again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.formats import LONG_MAX
+from engine.log.fetch.reading import fetch_offset_by_timestamp
+from engine.remote.records import State
+from engine.remote.segment_view import RemoteSegmentView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from engine.findings import Finding
+    from engine.formats import AbortedTxn
+    from engine.log.offset_metadata import LogOffsetMetadata
+    from engine.log.segment.batch_search import TimestampAndOffset
+    from engine.log.segment.reading import ReadableSegment
+    from engine.remote.layouts import Layout
+    from engine.remote.metadata import RemoteSegment
+    from engine.remote.tiered_log import TieredLog
+
+
+class TieredSegments:
+    """Remote and local segments. See ReadableSegments."""
+
+    def __init__(self, log: TieredLog, layout: Layout, report: Callable[[Finding], None]) -> None:
+        self._log, self._layout, self._report = log, layout, report
+        self._views: dict[int, RemoteSegmentView] = {}  # by base offset, of those that were asked for
+
+    def view(self, segment: RemoteSegment) -> RemoteSegmentView:
+        """A remote segment, open for reading."""
+        view = self._views.get(segment.start_offset)
+        if view is None or view.metadata.id != segment.id:
+            assert self._log.remote is not None  # it has this segment
+            view = RemoteSegmentView(self._layout.parts(self._log.remote, segment), segment, self._report)
+            self._views[segment.start_offset] = view
+        return view
+
+    def floor_segment(self, offset: int) -> ReadableSegment | None:
+        """The segment that `offset` is read from."""
+        log = self._log
+        if offset >= log.local_log_start_offset or log.remote is None:
+            return log.view.segments.floor_segment(offset)
+        found = log.lineage.segment(log.remote, offset)
+        return None if found is None else self.view(found)
+
+    def higher_segment(self, base_offset: int) -> ReadableSegment | None:
+        """The segment that is read after the one that begins at `base_offset`."""
+        view = self._views.get(base_offset)
+        if view is None:
+            return self._log.view.segments.higher_segment(base_offset)
+        return self.floor_segment(max(view.metadata.end_offset + 1, self._log.log_start_offset))
+
+    def __iter__(self) -> Iterator[ReadableSegment]:
+        """From the oldest to the newest."""
+        following = self.floor_segment(self._log.log_start_offset)
+        while following is not None:
+            yield following
+            following = self.higher_segment(following.base_offset)
+
+    def close(self) -> None:
+        """Let go of all that was read."""
+        for view in self._views.values():
+            view.close_handlers()
+        self._views.clear()
+
+
+class TieredView:
+    """A log with its remote segments, for reading. See ReadableLog."""
+
+    def __init__(self, log: TieredLog, layout: Layout, report: Callable[[Finding], None]) -> None:
+        self._log, self._view = log, log.view
+        self.segments = TieredSegments(log, layout, report)
+        self.directory = log.directory
+        self.log_start_offset = log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Behind the last whole batch."""
+        return self._view.log_end_offset
+
+    @property
+    def leader_epoch_cache(self) -> _Epochs:
+        """The leader epochs of all of the log."""
+        return _Epochs(self._log)
+
+    @property
+    def undecided(self) -> Sequence[AbortedTxn]:
+        """See ReadableLog."""
+        return self._view.undecided
+
+    def log_end_offset_metadata(self) -> LogOffsetMetadata:
+        """The log end with its place."""
+        return self._view.log_end_offset_metadata()
+
+    def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark with its place, which is local."""
+        return self._view.fetch_high_watermark_metadata()
+
+    def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
+        """The last stable offset with its place: nothing from it on is copied."""
+        return self._view.fetch_last_stable_offset_metadata()
+
+    def offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """The first record with at least this timestamp, remote ones first (RemoteLogManager.findOffsetByTimestamp)."""
+        found = self._remote_by_timestamp(timestamp)
+        return fetch_offset_by_timestamp(self._view, timestamp) if found is None else found
+
+    def _remote_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        log, remote = self._log, self._log.remote
+        start, first_local = log.log_start_offset, min(self._view.segments.base_offsets, default=LONG_MAX)
+        first = log.lineage.epoch_of(start)
+        if remote is None or first is None:
+            return None
+        for entry in log.lineage.entries:
+            for segment in remote.segments_of(entry.epoch) if entry.epoch >= first else ():
+                is_due = segment.max_timestamp_ms >= timestamp and segment.end_offset >= start
+                if is_due and segment.state is State.COPY_SEGMENT_FINISHED and log.lineage.has(segment):
+                    if segment.start_offset >= first_local:
+                        return None  # the local log is searched from its start: it has the same segment
+                    return self.segments.view(segment).find_offset_by_timestamp(timestamp, start)
+        return None
+
+    def close(self) -> None:
+        """Let go of remote segments; the local log is its opener's."""
+        self.segments.close()
+
+
+class _Epochs:
+    """See Epochs."""
+
+    def __init__(self, log: TieredLog) -> None:
+        self.entries = log.lineage.entries

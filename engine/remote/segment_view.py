@@ -1,0 +1,123 @@
+"""A remote segment as readers see it: its parts look like files, so that the reader of local segments reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.errors import UnreadableFile
+from engine.files import FileInfo, ReadOnlyFiles
+from engine.findings import Finding, Where
+from engine.index.time import TimestampOffset
+from engine.log.fetch.segment_view import SegmentView
+from engine.log.segment.reading import ReadableSegment
+from engine.remote.layouts import IndexKind
+from engine.remote.ranged_file import RangedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.files import OpenFile
+    from engine.index.transaction import TransactionIndex
+    from engine.remote.layouts import SegmentParts
+    from engine.remote.metadata import RemoteSegment
+
+_KINDS = {"log": None, "index": IndexKind.OFFSET, "timeindex": IndexKind.TIMESTAMP, "txnindex": IndexKind.TRANSACTION}
+
+
+class _PartFiles(ReadOnlyFiles):
+    """The parts of one segment as files. Paths are those of the objects; where one holds several parts, with their suffix."""
+
+    def __init__(self, parts: SegmentParts) -> None:
+        self._parts = parts
+        self._indexes: dict[str, bytes | None] = {}
+        paths = {suffix: parts.path(kind) for suffix, kind in _KINDS.items()}
+        shared = len(set(paths.values())) < len(paths)
+        self.paths = {suffix: path if suffix == "log" or not shared else f"{path} ({suffix})" for suffix, path in paths.items()}
+        self._suffixes = {path: suffix for suffix, path in self.paths.items()}
+
+    def _index(self, path: str) -> bytes | None:
+        suffix = self._suffixes[path]
+        if suffix not in self._indexes:
+            kind = _KINDS[suffix]
+            assert kind is not None
+            self._indexes[suffix] = self._parts.index(kind)
+        return self._indexes[suffix]
+
+    def exists(self, path: str) -> bool:
+        """Is there such a part?"""
+        return self._suffixes[path] == "log" or self._index(path) is not None
+
+    def info(self, path: str) -> FileInfo:
+        """Its size. Raises UnreadableFile."""
+        data = None if self._suffixes[path] == "log" else self._index(path)
+        if data is None and self._suffixes[path] != "log":
+            raise UnreadableFile(f"{path}: the object does not exist", path=path)
+        return FileInfo(True, False, self._parts.log_size() if data is None else len(data), 0)
+
+    def open(self, path: str) -> OpenFile:
+        """Read it by ranges; an index comes whole."""
+        if self._suffixes[path] == "log":
+            return RangedFile(path, self._parts.log_size(), self._parts.read_log)
+        data = self._index(path)
+        if data is None:
+            raise UnreadableFile(f"{path}: the object does not exist", path=path)
+        return RangedFile(path, len(data), lambda start, end: data[start:end])
+
+
+class RemoteSegmentView(SegmentView):
+    """A remote segment for reading. Nothing is read before it is needed.
+
+    metadata  of the segment        report  takes a log that is not as long as that says
+    """
+
+    def __init__(self, parts: SegmentParts, metadata: RemoteSegment, report: Callable[[Finding], None]) -> None:
+        self.metadata, self._report = metadata, report
+        self._part_files = _PartFiles(parts)
+        self._size: int | None = None
+        self._txn_index: TransactionIndex | None = None
+        ReadableSegment.__init__(self, self._part_files, "", metadata.start_offset, size=-1, has_txn_index=False)
+        self._size, self._txn_index = None, None
+        self.is_last = False
+        self.next_offset = metadata.end_offset + 1
+
+    def _path(self, name: str) -> str:
+        return self._part_files.paths[name.rpartition(".")[2]]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log, as the store has it."""
+        if self._size is None:
+            self._size = self._part_files.info(self.log_path).size
+            if self._size != self.metadata.size:
+                what = f"{self._size} bytes, but {self.metadata.size} by its metadata: consumers pass over what is missing"
+                self._report(Finding("remote-object-size", Where(self.log_path, None, self.base_offset), what))
+        return self._size
+
+    @size.setter
+    def size(self, size: int) -> None:
+        self._size = size
+
+    @property
+    def txn_index(self) -> TransactionIndex:
+        """The transaction index; read when it is first used, and never where the metadata says that it has no entry."""
+        if self._txn_index is None:
+            exists = False if self.metadata.txn_index_empty else None
+            self._txn_index = self._open_txn_index(exists=exists)
+        return self._txn_index
+
+    @txn_index.setter
+    def txn_index(self, index: TransactionIndex) -> None:
+        self._txn_index = index
+
+    @property
+    def aborted_are_unknown(self) -> bool:
+        """Is the transaction index, which is said to have entries, missing or damaged?"""
+        if self.metadata.txn_index_empty:
+            return False
+        index = self.txn_index
+        return not self._part_files.exists(self.txn_index_path) or bool(index.sanity())
+
+    def largest(self) -> TimestampOffset:
+        """Largest timestamp, by the metadata."""
+        return TimestampOffset(self.metadata.max_timestamp_ms, self.metadata.end_offset)
+

@@ -1,0 +1,225 @@
+"""Metadata against the objects of a store: what is missing, what has another size, what nobody names; and what objects hold.
+
+Without reading objects this takes one listing of the store. With it every part of a segment is read once and compared with its
+log, and the log with the metadata: Kafka checks nothing but the checksums of batches, and passes over what does not fit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.checkpoint.leader_epochs import decode_leader_epochs
+from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.errors import KafkalogError
+from engine.findings import Finding, Severity, Where
+from engine.formats import BatchField
+from engine.index.offset import OffsetIndex
+from engine.index.time import TimeIndex
+from engine.index.transaction import TransactionIndex
+from engine.log.verify.indexes import OffsetCheck, TimeCheck
+from engine.record.columns import BatchColumns
+from engine.record.soundness import unsound_batches, unsound_end
+from engine.record.windows import LogWalk
+from engine.remote.layouts import IndexKind
+from engine.remote.ranged_file import RangedFile
+from engine.remote.records import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from engine.record.windows import Window
+    from engine.remote.layouts import Layout, SegmentParts
+    from engine.remote.metadata import PartitionMetadata, RemoteSegment
+    from engine.remote.storage import Store
+
+    Report = Callable[[Finding], None]
+    Copied = tuple[PartitionMetadata, RemoteSegment]
+
+_SHOWN = 3  # findings of a part: what follows mostly has the same cause
+
+
+class Listed(NamedTuple):
+    """What a comparison with a listing found. `sound`: segments whose objects are all there with the right size.
+
+    segments, objects, size  of the metadata, of the store, and bytes of its objects
+    """
+
+    segments: int
+    objects: int
+    size: int
+    sound: Sequence[Copied]
+
+
+def compare_with_listing(
+    partitions: Iterable[PartitionMetadata], store: Store, layout: Layout, prefix: str, *, names_unknown: bool, report: Report
+) -> Listed:
+    """Every segment that is copied has its objects, and the store nothing else. Raises UnreadableFile.
+
+    prefix         of the keys that are looked at
+    names_unknown  report objects that no segment has; False: `partitions` are not all
+    """
+    there = {one.key: one.size for one in store.list(prefix)}
+    known: set[str] = set()
+    sound, count = [], 0
+    for partition in partitions:
+        for segment in partition.segments():
+            keys = layout.parts(partition, segment).keys(segment)
+            known.update(keys)
+            if segment.state is not State.COPY_SEGMENT_FINISHED:  # whatever of it is there was cut off
+                continue
+            count += 1
+            if _check_keys(keys, there, segment, store, report):
+                sound.append((partition, segment))
+    for key in sorted(there.keys() - known) if names_unknown else ():
+        what = f"{there[key]} bytes that belong to no remote segment"
+        report(Finding("remote-object-unknown", Where(store.path(key)), what))
+    return Listed(count, len(there), sum(there.values()), sound)
+
+
+def _check_keys(
+    keys: dict[str, int | None], there: dict[str, int], segment: RemoteSegment, store: Store, report: Report
+) -> bool:
+    is_sound = True
+    for key, size in keys.items():
+        where = Where(store.path(key), None, segment.start_offset)
+        if size is not None and size < 0:  # it may be missing
+            continue
+        if key not in there:
+            what = f"of the segment with offsets {segment.start_offset} to {segment.end_offset}"
+            report(Finding("remote-object-missing", where, what))
+            is_sound = False
+        elif size is not None and there[key] != size:
+            report(Finding("remote-object-size", where, f"{there[key]} bytes, but {size} by its metadata"))
+            is_sound = False
+    return is_sound
+
+
+def sample(segments: Sequence[Copied], count: int) -> list[Copied]:
+    """`count` of the segments, spread evenly."""
+    if count >= len(segments):
+        return list(segments)
+    return [segments[number * len(segments) // count] for number in range(count)]
+
+
+class DeepCheck:
+    """Reads the parts of segments one after the other. `report` takes what is wrong, with the object that it is in."""
+
+    def __init__(self, layout: Layout, report: Report) -> None:
+        self._layout, self._report = layout, report
+        self._columns = BatchColumns()
+
+    def check(self, partition: PartitionMetadata, segment: RemoteSegment) -> None:
+        """Check every part of a segment."""
+        parts = self._layout.parts(partition, segment)
+        for kind in (IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT, IndexKind.TRANSACTION, None):
+            found = _Found(parts.path(kind), segment, self._report)
+            try:
+                self._check_part(kind, parts, segment, found)
+            except KafkalogError as error:
+                found.add(str(error).removeprefix(f"{parts.path(kind)}: "))
+
+    def _check_part(self, kind: IndexKind | None, parts: SegmentParts, segment: RemoteSegment, found: _Found) -> None:
+        if kind is None:
+            self._check_log(parts, segment, found)
+            return
+        data = parts.index(kind)
+        if data is None:
+            return  # a listing tells
+        path = parts.path(kind)
+        if kind is IndexKind.PRODUCER_SNAPSHOT:
+            found.add_all(ProducerSnapshot(data, path).sanity())
+        elif kind is IndexKind.TRANSACTION:
+            index = TransactionIndex(data, segment.start_offset, path)
+            found.add_all(index.sanity())
+            for txn in index:
+                if not segment.start_offset <= txn.last_offset <= segment.end_offset:
+                    found.add(f"a marker at offset {txn.last_offset}, outside of the segment")
+        else:
+            _check_epochs(data, segment, found)
+
+    def _check_log(self, parts: SegmentParts, segment: RemoteSegment, found: _Found) -> None:
+        base = segment.start_offset
+        in_offsets, in_times = (_Found(parts.path(kind), segment, self._report) for kind in
+                                (IndexKind.OFFSET, IndexKind.TIMESTAMP))
+        offsets = OffsetCheck(OffsetIndex(parts.index(IndexKind.OFFSET) or b"", base, in_offsets.path), in_offsets.take)
+        times = TimeCheck(TimeIndex(parts.index(IndexKind.TIMESTAMP) or b"", base, in_times.path), in_times.take)
+        batches = _Batches(segment, found)
+        with RangedFile(found.path, parts.log_size(), parts.read_log) as file:
+            walk = LogWalk(file, batches=self._columns)
+            for window in walk:
+                found.add_all(finding for _, finding in unsound_batches(found.path, window, codecs=False))
+                batches.feed(window)
+                offsets.feed(window)
+                times.feed(window)
+            end = unsound_end(file, found.path, walk.stop, walk.position, walk.end)
+            found.add_all([] if end is None else [end])
+        batches.finish()
+        if not found.count:  # else they are compared with another log than their own
+            offsets.finish(walk.position)
+            times.finish(is_closed=True)
+            in_offsets.say()
+            in_times.say()
+
+
+class _Found:
+    """What is wrong with one object. `take` keeps findings back until `say`."""
+
+    def __init__(self, path: str, segment: RemoteSegment, report: Report) -> None:
+        self.path, self.count = path, 0
+        self._offset, self._report = segment.start_offset, report
+        self._kept: list[Finding] = []
+
+    def add(self, what: str, position: int | None = None) -> None:
+        self.count += 1
+        if self.count <= _SHOWN:
+            self._report(Finding("remote-object-damaged", Where(self.path, position, self._offset), what))
+
+    def add_all(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            if finding.severity is not Severity.INFO:
+                self.add(f"{finding.code}: {finding.what}", finding.where.position)
+
+    def take(self, finding: Finding) -> None:
+        self._kept.append(finding)
+
+    def say(self) -> None:
+        self.add_all(self._kept)
+
+
+class _Batches:
+    """Do the batches of a log have the offsets and the leader epochs that the metadata gives them?"""
+
+    def __init__(self, segment: RemoteSegment, found: _Found) -> None:
+        self._segment, self._found = segment, found
+        self._next = segment.start_offset
+
+    def feed(self, window: Window) -> None:
+        table, segment = window.batches.table, self._segment
+        for row in range(window.rows):
+            base, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
+            position, epoch = window.base + table[BatchField.POSITION, row], table[BatchField.LEADER_EPOCH, row]
+            if not self._next <= base <= last <= segment.end_offset:
+                what = f"a batch with offsets {base} to {last} where {self._next} to {segment.end_offset} are expected"
+                self._found.add(what, position)
+                continue
+            wrote = max((one for one in segment.leader_epochs if one[1] <= base), key=lambda one: one[1], default=None)
+            if epoch >= 0 and wrote is not None and epoch != wrote[0]:
+                self._found.add(f"offset {base} has leader epoch {epoch}, by the metadata {wrote[0]}", position)
+            self._next = last + 1
+
+    def finish(self) -> None:
+        if self._next == self._segment.start_offset:
+            self._found.add("it has no batch of its segment")
+
+
+def _check_epochs(data: bytes, segment: RemoteSegment, found: _Found) -> None:
+    """The leader epochs up to the next segment: those of the metadata are the last of them."""
+    decoded = decode_leader_epochs(data, found.path)
+    if decoded.findings:
+        found.add_all(decoded.findings)
+        return
+    first = segment.leader_epochs[0]
+    before = [(one.epoch, segment.start_offset) for one in decoded.entries if one.start_offset <= segment.start_offset]
+    within = [(one.epoch, one.start_offset) for one in decoded.entries if one.start_offset > segment.start_offset]
+    if (*before[-1:], *within) != segment.leader_epochs:
+        found.add(f"its epochs are not those of the metadata, which begin with {first[0]} at offset {first[1]}")

@@ -1,0 +1,86 @@
+"""kafkalog remote verify."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.options import Whole
+from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.remote_store import STORE, store_from, store_options
+from kafkalog_cli.total import size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.remote.access import StoreOptions
+    from kafkalog_cli.remote_output import Output
+
+_EXAMPLES = (
+    Example("Are all objects there?", "kafkalog remote verify --store s3://kafka-tiered /var/lib/kafka/data"),
+    Example("Read every object as well:", "kafkalog remote verify --deep --store s3://kafka-tiered /var/lib/kafka/data"),
+)
+
+
+@click.command("remote-verify", cls=DocumentedCommand, examples=_EXAMPLES,
+               sections=(WHICH, STORE, Section("How far", ("--deep", "--sample")), OUTPUT),
+               main_options=("--store", "--topic", "--deep", "--sample"))
+@remote_options
+@store_options
+@click.option("--deep", is_flag=True,
+              help="Read every object: batches, indexes, snapshots and leader epochs of all segments.")
+@click.option("--sample", type=Whole(1), metavar="N", help="Read the objects of N segments only, spread evenly.")
+def command(
+    paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | None, form: str, deep: bool, sample: int | None,
+    **values: Any,
+) -> int:
+    """Compare the objects of a store with the metadata of remote segments.
+
+    One listing of the store says which objects are missing, have another size, or belong to no segment. With --deep, or
+    --sample for some segments, every part is read and compared with its log, and the log with the metadata: Kafka itself
+    checks only the checksums of batches. What that reads is printed before.
+
+    PATHS are log dirs with the logs of __remote_log_metadata: those of all its partitions. Objects of segments that they do
+    not have count as unknown.
+    """
+    options = store_from(values)
+    if options is None:
+        raise click.UsageError("--store is needed")
+    named, _settings = log_dirs_and_settings(paths, config_file)
+    count = sample if sample or deep else 0
+    return show(form, lambda output: _verify(named, topics, options, count, output))
+
+
+def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, count: int | None, output: Output) -> None:
+    """`count`: of segments that are read; None: all."""
+    from engine.files import ReadOnlyFiles
+    from engine.remote.layouts import open_layout
+    from engine.remote.metadata_log import MetadataLogs
+    from engine.remote.partitions import is_wanted
+    from engine.remote.storage import open_store
+    from engine.remote.verify import DeepCheck, compare_with_listing, sample
+
+    files, report = ReadOnlyFiles(), output.outcome.finding
+    metadata = MetadataLogs(files, named, report).read()
+    store = open_store(files, options.store)
+    layout = open_layout(store, options.layout, options.prefix, dict(options.private_keys))
+    partitions = [one for one in metadata.partitions() if is_wanted(one.topic, topics)]
+    prefix = options.prefix or ""
+    listed = compare_with_listing(partitions, store, layout, prefix, names_unknown=not topics, report=report)
+    chosen = list(listed.sound) if count is None else sample(listed.sound, count)
+    size = sum(segment.size for _, segment in chosen)
+    if chosen and output.stream is None:
+        requests = 6 * len(chosen) + size // (8 << 20)  # of each segment its parts, and of a large log its pieces
+        output.line(f"reading {len(chosen)} segments, {size_text(size)}, in about {requests} requests")
+        output.flush()
+    check = DeepCheck(layout, report)
+    for partition, segment in chosen:
+        check.check(partition, segment)
+    if output.stream is None:
+        read = f", {len(chosen)} segments read" if chosen else ""
+        output.line(f"{listed.segments} segments, {listed.objects} objects, {size_text(listed.size)}{read}")
+    else:
+        fields = {"segments": listed.segments, "objects": listed.objects, "size": listed.size}
+        output.stream.put("remote-verification", {**fields, "read": len(chosen), "bytes_read": size})

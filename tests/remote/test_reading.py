@@ -1,0 +1,181 @@
+"""Reading through: what a consumer of the broker was handed, and the bytes of its fetch requests."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from contextlib import contextmanager
+
+import pytest
+
+from engine.files import ReadOnlyFiles
+from engine.log.errors import OffsetOutOfRange
+from engine.log.fetch.reading import FetchIsolation, read
+from engine.log.logdir.settings import Settings
+from engine.remote.layouts import open_layout
+from engine.remote.partitions import TieredPartitions
+from engine.remote.reading import TieredView
+from engine.remote.storage import open_store
+from tests.remote.corpus import SETS, TOP, brokers_log_dirs, damaged, private_keys, stores, truth
+from tests.support.run import kafkalog
+
+ANSWERED = [name for name in SETS if (TOP / name / "truth/offsets.jsonl").exists()]
+ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
+
+
+@contextmanager
+def opened(name, tmp_path, report=lambda _finding: None):
+    """Partitions of a set → (topic, partition) → log with its remote segments, one at a time."""
+    files = ReadOnlyFiles()
+    partitions = TieredPartitions(files, brokers_log_dirs(name), Settings(), (), report)
+    keys = private_keys(tmp_path) if name == "aiven" else {}
+    layout = open_layout(open_store(files, stores(name)), "auto", None, keys)
+
+    @contextmanager
+    def of(key):
+        with partitions.open(partitions.directories[key]) as log:
+            view = TieredView(log, layout, report)
+            yield view
+            view.close()
+
+    yield partitions, of
+
+
+def by_partition(rows):
+    found = {}
+    for row in rows:
+        found.setdefault((row["topic"], row["partition"]), []).append(row)
+    return found
+
+
+def fetched(log, row):
+    """(error, bytes, aborted transactions) of a fetch request."""
+    try:
+        data = read(log, row["offset"], row["max_bytes"], ISOLATIONS[row["isolation"]])
+    except OffsetOutOfRange:
+        return "OFFSET_OUT_OF_RANGE", b"", None
+    found = data.file.read_exactly(data.place.position, data.size) if data.file is not None else b""
+    return "NONE", found, data.aborted
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_every_fetch_gives_the_bytes_that_the_broker_gave(name, tmp_path):
+    checked = with_aborted = 0
+    with opened(name, tmp_path) as (partitions, of):
+        for key, rows in by_partition(truth(name, "fetches.jsonl")).items():
+            if key not in partitions.directories:
+                assert name == "pair"  # a topic without records whose log is on the third broker only
+                continue
+            with of(key) as log:
+                for row in rows:
+                    error, data, aborted = fetched(log, row)
+                    assert error == row["error"], row
+                    if error != "NONE":
+                        continue
+                    assert (len(data), hashlib.sha256(data).hexdigest()) == (row["bytes"], row["sha256"]), row
+                    checked += 1
+                    if row.get("aborted"):
+                        pairs = set(map(tuple, row["aborted"]))
+                        assert {(txn.producer_id, txn.first_offset) for txn in aborted} == pairs, row
+                        with_aborted += 1
+    assert checked > 100
+    assert with_aborted
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_times_lead_to_the_offsets_that_the_broker_found(name, tmp_path):
+    asked = 0
+    with opened(name, tmp_path) as (partitions, of):
+        for answer in truth(name, "offsets.jsonl"):
+            key = (answer["topic"], answer["partition"])
+            if key not in partitions.directories:
+                continue
+            with of(key) as log:
+                for one in answer["timestamps"]:
+                    found = log.offset_by_timestamp(one["at"])
+                    got = {"offset": -1, "timestamp": -1, "leader_epoch": None} if found is None else found._asdict()
+                    assert got == one["found"], (key, one["at"])
+                    asked += 1
+    assert asked > 50
+
+
+def consumed(name, isolation):
+    """(topic-partition, rows) of what a consumer read; None: there is a range that it could not read."""
+    for path in sorted((TOP / name / "truth/consumed" / isolation).iterdir()):
+        data = path.read_bytes()
+        rows = [json.loads(line) for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()]
+        yield path.name.partition(".jsonl")[0], None if any("error" in row for row in rows) else rows
+
+
+def plain(row, *names):
+    """A row with bytes as base64."""
+    found = {}
+    for field in names:
+        data = row.get(field)
+        found[field] = row.get(f"{field}_b64") if data is None else base64.b64encode(data.encode()).decode()
+    return found
+
+
+def as_consumed(row):
+    headers = [[header["key"], plain(header, "value")["value"]] for header in row["headers"]]
+    return {
+        "partition": row["partition"], "offset": row["offset"], "timestamp": row["timestamp"],
+        "timestampType": row["timestamp_type"], "leaderEpoch": row["leader_epoch"], **plain(row, "key", "value"), "headers": headers,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("name", ANSWERED)
+def test_fetch_shows_what_a_consumer_read(name, isolation, tmp_path):
+    dirs, shown = brokers_log_dirs(name), 0
+    more = [word for path in dirs for word in ("--log-dir", path)]
+    if name == "aiven":
+        more += [word for item in private_keys(tmp_path).items() for word in ("--private-key", "=".join(item))]
+    for directory, rows in consumed(name, isolation):
+        [path] = [f"{path}/{directory}" for path in dirs if (TOP / path / directory).is_dir()][:1] or [None]
+        if path is None or rows is None or directory.startswith("__"):
+            continue
+        done = kafkalog("fetch", "--store", stores(name), *more, "--isolation", isolation, "--format", "jsonl", path)
+        found = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "fetched-record"]
+        assert [as_consumed(row) for row in found] == rows, directory
+        shown += len(rows)
+    assert shown > 300
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="names topics of the set clean")
+def test_raw_batches_are_those_of_the_objects_and_then_the_local_log():
+    dirs = brokers_log_dirs("clean")
+    done = kafkalog("fetch", "--raw", "--store", stores("clean"), "--log-dir", dirs[1], f"{dirs[0]}/plain-0")
+    folder = next((TOP / "clean/remote/kafka-tiered-storage").glob("plain-0-*"))
+    logs = [*sorted(folder.glob("*.log")), *sorted((TOP / "clean/d0/plain-0").glob("*.log"))]
+    assert done.status == 0
+    assert done.out == b"".join(path.read_bytes() for path in logs)
+
+
+def test_a_missing_object_is_named(tmp_path):
+    top = damaged("missing-log", tmp_path / "top")
+    changed = (TOP / "damaged/missing-log/changes.txt").read_text().split("\t")[1].strip()
+    done = kafkalog("fetch", "--store", str(top / "remote"), "--log-dir", str(top / "d1"), str(top / "d0/plain-0"))
+    assert done.status == 8
+    assert f"error[unreadable-file] {top}/{changed}: the object does not exist" in done.err
+
+
+def test_a_shorter_object_is_a_finding(tmp_path):
+    top = damaged("truncated-mid-batch", tmp_path / "top")
+    done = kafkalog("fetch", "--store", str(top / "remote"), "--log-dir", str(top / "d1"), str(top / "d0/clock-0"))
+    assert done.status in (4, 8)
+    assert "remote-object-size" in done.err
+
+
+def test_without_the_metadata_it_says_which_log_dirs_to_name():
+    dirs = brokers_log_dirs("clean")
+    done = kafkalog("fetch", "--store", stores("clean"), f"{dirs[1]}/codecs-0", f"{dirs[0]}/plain-0")
+    assert "--log-dir DIR" in done.err or done.status == 0
+
+
+@pytest.mark.parametrize("words", [("--key-prefix", "x"), ("--private-key", "k=f")])
+def test_options_of_stores_need_one(words):
+    done = kafkalog("fetch", *words, "x-0")
+    assert (done.status, f"{words[0]} needs --store" in done.err) == (2, True)

@@ -1,0 +1,78 @@
+"""`kafkalog remote verify`: of every damaged store exactly the changed objects are named, of others nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.remote.corpus import SETS, TOP, damaged, log_dirs, private_keys, stores
+from tests.support.run import kafkalog
+
+ELSEWHERE = ("metadata-", "cache-", "epochs-cut", "start-offsets-lost", "other-cluster")  # what is wrong is not an object
+VARIANTS = [path.name for path in sorted((TOP / "damaged").iterdir()) if path.is_dir() and not path.name.startswith(ELSEWHERE)]
+
+
+def verify(store, dirs, *words):
+    done = kafkalog("remote", "verify", "--format", "jsonl", "--store", store, *words, *dirs)
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    return done.status, [row for row in rows if row["type"] in ("finding", "error")], rows[-2]
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("words", [(), ("--deep",)])
+def test_stores_that_brokers_left_are_sound(name, words, tmp_path):
+    keys = private_keys(tmp_path) if name == "aiven" else {}
+    more = [word for item in keys.items() for word in ("--private-key", "=".join(item))]
+    dirs = [path for path in log_dirs(name) if name != "pair" or path.endswith("n0/d0")]
+    status, findings, done = verify(stores(name), dirs, *words, *more)
+    assert (status, findings) == (0, [])
+    assert done["segments"] > 40
+    assert done["read"] == (done["segments"] if words else 0)
+
+
+def changed_objects(variant, top):
+    """The objects that the variant changed, added or removed."""
+    found = set()
+    for line in (TOP / "damaged" / variant / "changes.txt").read_text().splitlines():
+        what, path, *rest = line.split("\t")
+        if what == "drop-tree":
+            found |= {str(one.relative_to(TOP / "clean")) for one in (TOP / "clean" / path).rglob("*") if one.is_file()}
+        elif what == "copy":
+            found.add(rest[0])
+        elif what == "rename":
+            found |= {path, rest[0]}
+        else:
+            found.add(path)
+    return {path for path in found if (top / path).is_file() or (TOP / "clean" / path).is_file()}
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="the variants are of the set clean")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_of_a_damaged_store_the_changed_objects_are_named(variant, tmp_path):
+    top = damaged(variant, tmp_path / "top")
+    status, findings, _ = verify(str(top / "remote"), [str(top / "d0"), str(top / "d1")], "--deep")
+    assert status == 4
+    assert {row["file"].removeprefix(f"{top}/") for row in findings} == changed_objects(variant, top)
+
+
+def test_a_sample_reads_so_many_segments():
+    _, findings, done = verify(stores("clean"), log_dirs("clean"), "--sample", "7")
+    assert (findings, done["read"]) == ([], 7)
+
+
+def test_a_topic_alone_leaves_other_objects_unnamed():
+    status, findings, done = verify(stores("clean"), log_dirs("clean"), "--topic", "plain")
+    assert (status, findings) == (0, [])
+    assert 0 < done["segments"] < 20
+
+
+def test_the_text_says_what_is_read_before():
+    done = kafkalog("remote", "verify", "--deep", "--topic", "plain", "--store", stores("clean"), *log_dirs("clean"))
+    first, last = done.out.decode().splitlines()
+    assert (done.status, first.startswith("reading "), "requests" in first, last.endswith(" segments read")) == (0, True, True, True)
+
+
+def test_without_a_store_it_is_wrong_usage():
+    done = kafkalog("remote", "verify", *log_dirs("clean"))
+    assert (done.status, "--store is needed" in done.err) == (2, True)
