@@ -38,14 +38,14 @@ def test_an_option_has_the_same_short_name_everywhere(name):
 
 @pytest.mark.parametrize("name", sorted(commands()))
 def test_every_option_can_come_from_the_environment_and_the_page_says_so(name):
-    command = commands()[name]
+    command, page = commands()[name], FILES[f"man/kafkalog-{name.replace(' ', '-')}.1"]
     options = [option for option in command.params if isinstance(option, click.Option) and "--version" not in option.opts]
     for option in options:
         assert command.variable_of(option) in option.envvar
     if options:
-        assert f"KAFKALOG_{name.upper().replace('-', '_')}_OPTION" in FILES[f"man/kafkalog-{name}.1"]
+        assert f"KAFKALOG_{name.upper().replace('-', '_').replace(' ', '_')}_OPTION" in page
     if any("--config-file" in option.opts for option in options):
-        assert "KAFKALOG_CONFIG_FILE" in FILES[f"man/kafkalog-{name}.1"]
+        assert "KAFKALOG_CONFIG_FILE" in page
 
 
 def test_a_value_of_the_environment(logs, monkeypatch):

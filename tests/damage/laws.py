@@ -122,14 +122,14 @@ def _stop_is_foretold(case: Case) -> Iterator[str]:
     dry, report = case.recover.dry[case.name], case.recover.real[case.name]
     if not case.broker.get("started", True) and not STOPS.search(json.dumps(dry, ensure_ascii=False)):
         words = case.broker["words"].split(": ", 1)[-1][:160]
-        yield f"recover --dry-run (status {dry['status']}) does not say that a broker stops: {words}"
+        yield f"recover --dry-run (status {dry['exit_status']}) does not say that a broker stops: {words}"
     removed = set(case.damage["before"]) - bases_left(partition_after(case.recover, case.name), case.original)
     if bare := [base for base, _, crc in case.original if base in removed and (base, crc) not in case.recover.quarantined]:
         yield f"recover removes sound batches that the quarantine does not hold: {case.batches(bare)}"
     held = set() if not case.broker.get("started", True) else _offsets_in(partition_after(case.recover, case.name))
     if unnamed := [base for base, last, _ in case.original if base in removed and any(
             offset not in held and reasons(report, offset, offset) is None for offset in range(base, last + 1))]:
-        yield f"recover removes sound batches and names them nowhere: {case.batches(unnamed)} (status {report['status']})"
+        yield f"recover removes sound batches and names them nowhere: {case.batches(unnamed)} (status {report['exit_status']})"
 
 
 def _offsets_in(partition: Path | None) -> set[int]:
@@ -211,7 +211,7 @@ def _is_stable(case: Case) -> Iterator[str]:
         verdict = case.salvage.verified[case.name]
         errors = verdict.codes("error")
         if errors:
-            yield f"verify-index after salvage: {', '.join(sorted(errors))} ({_example(verdict, errors)}); status {report['status']}"
+            yield f"verify-index after salvage: {', '.join(sorted(errors))} ({_example(verdict, errors)}); status {report['exit_status']}"
         after = partition_after(case.salvage, case.name)
         assert after is not None
         if (backwards := first_backwards(after)) and not errors:
