@@ -36,7 +36,8 @@ from tests.support.run import kafkalog
 
 def status_of(rows):
     """The exit status of `kafkalog spark` for the rows of a job."""
-    filled = [{name: row.get(name) for name in upkeep.EVENT_TYPES} for row in rows]
+    known = [row if isinstance(row, dict) else row.asDict() for row in rows]
+    filled = [{name: row.get(name) for name in upkeep.EVENT_TYPES} for row in known]
     return command._events(SimpleNamespace(toLocalIterator=lambda: filled), SimpleNamespace(outcome=Outcome()))
 
 
