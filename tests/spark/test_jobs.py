@@ -284,7 +284,7 @@ def test_one_line_for_what_is_wrong(spark, own_corpus, arguments, what):
 ])  # fmt: skip
 def test_advice_is_that_of_the_command(error, said, monkeypatch, capsys):
     monkeypatch.setattr("kafkalog_spark.session.Work", lambda *_: SimpleNamespace(wait=lambda: None, result=lambda: _raise(error)))
-    assert run_job("stats", None, None, ()) == 8
+    assert run_job("stats", SimpleNamespace(outcome=Outcome()), None, ()) == 8
     err = capsys.readouterr().err
     assert said in err
     assert not {"failOnDataLoss", "onCorruption"} & {*re.findall(r"\w+", err)}
