@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of
+from kafkalog_cli.amounts import shown_size
 from kafkalog_cli.app import printable
 from kafkalog_cli.interruption import INTERRUPTION
 from kafkalog_cli.progress import Progress
@@ -56,7 +58,7 @@ def agreed(summary: str) -> bool:
 def names_of(log_dirs: list[str]) -> str:
     """How many log dirs, and which."""
     shown = ", ".join(log_dirs[:_SHOWN]) + (", …" if len(log_dirs) > _SHOWN else "")
-    return f"{len(log_dirs)} log dirs ({shown})"
+    return f"{count_of(len(log_dirs), 'log dir')} ({shown})"
 
 
 class Question:
@@ -79,7 +81,7 @@ class Question:
         names = names_of([log_dir.path for log_dir in log_dirs])
         count = sum(len(log_dir.places) for log_dir in log_dirs)
         undo = "; this cannot be undone" if self._is_final else ""
-        summary = f"{self._operation}: {names}, {count} partitions, {self._size(files, log_dirs)}{undo}"
+        summary = f"{self._operation}: {names}, {count_of(count, 'partition')}, {self._size(files, log_dirs)}{undo}"
         if not agreed(summary):
             raise Declined
 
@@ -91,14 +93,14 @@ class Question:
         from engine.overlay import OverlayFiles
 
         if self._operation not in _DELETE:
-            return f"deletes or replaces at most {_size_of(files, log_dirs)} bytes (--dry-run shows how much)"
+            return f"deletes or replaces at most {shown_size(_size_of(files, log_dirs))} (--dry-run shows how much)"
         overlay = OverlayFiles(files, self._opening.now)
         manager = LogManager(lambda _path: overlay, survey(files, log_dirs), self._opening.settings, self._opening.now)
         gone = (Action.REMOVED, Action.MARKED, Action.TRUNCATED)
         reports = self._perform(manager, self._opening, Progress())
         size = sum(event.size or 0 for report in reports for event in report.events if event.action in gone)
         self._errors.clear()  # the work itself will tell
-        return f"deletes {size} bytes"
+        return f"deletes {shown_size(size)}"
 
 
 def _size_of(files: Files, log_dirs: list[LogDir]) -> int:

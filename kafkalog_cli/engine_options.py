@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kafkalog_cli.amounts import bytes_option
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
 from kafkalog_cli.options import (
     PATH,
@@ -34,7 +35,7 @@ _OPENING = "How logs are opened"
 RECOVERING = Section(_OPENING, ("--clean-start", "--recovery-point", "--log-start-offset"))
 OPENING = Section(_OPENING, (*RECOVERING.options, "--high-watermark"))
 OUTPUT = Section("Output and work", (
-    "--dry-run", "--yes", "--quiet", "--verbose", "--format", "--jobs", "--metrics-textfile",
+    "--dry-run", "--yes", "--quiet", "--verbose", "--bytes", "--format", "--jobs", "--metrics-textfile",
 ))
 OUTPUT_OF_ONE = OUTPUT._replace(options=tuple(name for name in OUTPUT.options if name != "--yes"))
 
@@ -85,6 +86,7 @@ _OPTIONS = (
     object_lines_option("Text, or one JSON object a line for each partition."),
     quiet_option,
     verbose_option,
+    bytes_option,
     version_option,
 )
 

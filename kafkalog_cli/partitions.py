@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name
 from engine.errors import KafkalogError, UsageError, argument
 from engine.files import Files, acting_as_root, is_locked, nameless_file
@@ -23,7 +24,16 @@ from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.quarantining import quarantines_for
-from kafkalog_cli.render_report import exit_status, has_changes, json_line, stopped_line, text_lines, total_verdict
+from kafkalog_cli.render_report import (
+    exit_status,
+    has_changes,
+    housekeeping,
+    housekeeping_line,
+    json_line,
+    stopped_line,
+    text_lines,
+    total_verdict,
+)
 from kafkalog_cli.total import Total
 
 if TYPE_CHECKING:
@@ -113,7 +123,7 @@ def _session(
     status = 0
     reports: list[Report] = []
     reported: list[KafkalogError] = []  # with their partition
-    tally = Tally(with_metadata=with_metadata)
+    tally = Tally(with_metadata=with_metadata, dry_run=values["dry_run"])
     with INTERRUPTION:
         try:
             opening = opening_from(values)
@@ -150,7 +160,7 @@ def _session(
                 click.echo(stopped_line(UsageError(error.format_message())))
             raise
         if values["form"] == "text":
-            tally.say_total(quiet=values["quiet"])
+            tally.say_total(quiet=values["quiet"], verbose=values["verbose"])
         for failure in errors:
             if values["form"] == "json" and failure not in reported:
                 click.echo(stopped_line(failure))
@@ -186,8 +196,9 @@ def check_metrics(values: dict[str, Any]) -> None:
 class Tally:
     """Which partitions are done, for those who find the work half done."""
 
-    def __init__(self, *, with_metadata: bool) -> None:
-        self._with_metadata = with_metadata
+    def __init__(self, *, with_metadata: bool, dry_run: bool) -> None:
+        self._with_metadata, self._dry_run = with_metadata, dry_run
+        self._housekeeping = 0
         self._manager: LogManager | None = None
         self._done: set[str] = set()
         self._total = Total()
@@ -201,13 +212,16 @@ class Tally:
         """A report came."""
         if report.failure is None:
             self._done.add(report.directory)
-        verdict = total_verdict(report)
+        verdict = total_verdict(report, dry_run=self._dry_run)
         if verdict is not None:
             self._total.add(*verdict, report.size or 0)
         self._is_due |= has_changes(report)
+        self._housekeeping += housekeeping(report)
 
-    def say_total(self, *, quiet: bool) -> None:
-        """Print the total, and after a dry run the command that does it."""
+    def say_total(self, *, quiet: bool, verbose: bool) -> None:
+        """Print what was not worth a line for each file, the total, and after a dry run the command that does it."""
+        if self._housekeeping and not (quiet or verbose):
+            click.echo(housekeeping_line(self._housekeeping, dry_run=self._dry_run))
         self._total.say(_without_dry_run() if self._is_due else (), quiet=quiet)
 
     def _all(self) -> list[str]:
@@ -238,7 +252,7 @@ class Tally:
             return "nothing was started"
         names = [file_name(path) for path in paths if path not in self._done]
         shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-        done = f"{len(paths) - len(names)} of {len(paths)} partitions are done"
+        done = f"{len(paths) - len(names)} of {count_of(len(paths), 'partition')} done"
         return f"{done}; not done: {shown}" if names else done
 
 
@@ -316,4 +330,4 @@ def _spill() -> closing[Spill]:
 def _shown(report: Report, values: dict[str, Any], opening: Opening) -> str:
     if values["form"] == "json":
         return json_line(report, dry_run=opening.dry_run)
-    return "\n".join(text_lines(report, verbose=values["verbose"]))
+    return "\n".join(text_lines(report, verbose=values["verbose"], dry_run=opening.dry_run))

@@ -10,6 +10,7 @@ import click
 from engine.discovery.names import parent_of
 from engine.errors import KafkalogError, UnwritableFile, UsageError, argument
 from engine.files import may_write
+from kafkalog_cli.amounts import shown_size
 from kafkalog_cli.app import kept_in
 from kafkalog_cli.output import say_at_any_rate
 
@@ -102,7 +103,7 @@ def quarantines_for(command: str, values: dict[str, Any]) -> Quarantines | None:
 
 def would_keep(quarantine: QuarantiningFiles) -> str:
     """The line of a dry run that says where a command would keep what it changes."""
-    return f"would keep in quarantine: {quarantine.stored_size} bytes, in {argument(quarantine.directory)}"
+    return f"would keep in quarantine: {shown_size(quarantine.stored_size)}, in {argument(quarantine.directory)}"
 
 
 def _make(quarantine: QuarantiningFiles) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from engine.amounts import count_of
 from engine.discovery.names import file_name, parent_of
 from engine.discovery.sink_commits import MANIFEST, STAGING
 from engine.errors import KafkalogError, UnreadableFile, argument
 from engine.log.quarantine.places import time_text
 from engine.log.quarantine.restore import ChangedSince, Restored, Undone
+from kafkalog_cli.amounts import bytes_option, shown_size
 from kafkalog_cli.app import UNREADABLE, Outcome, kept_in, printable
 from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.help import DocumentedCommand, Example, Section
@@ -56,6 +58,7 @@ _EXAMPLES = (
 @click.option("--dry-run", "-n", is_flag=True, help="Say what would be done, and change nothing.")
 @yes_option
 @object_lines_option("Text, or one JSON object a line.")
+@bytes_option
 @version_option
 def command(
     paths: tuple[str, ...], lists: bool, prunes: bool, older_than_ms: int | None, force: bool, salvage: bool, dry_run: bool,
@@ -172,7 +175,8 @@ def _summary(files: Files, directories: list[str]) -> str:
     kept = [describe(files, directory) for directory in directories if is_quarantine(files, directory)]
     log_dirs = {log_dir for one in kept if one is not None for log_dir in one.log_dirs}
     size = sum(one.size for one in kept if one is not None)
-    return f"restore: {len(log_dirs)} log dirs get back {size} bytes, from {len(directories)} quarantines"
+    quarantines = count_of(len(directories), "quarantine")
+    return f"restore: would put back {shown_size(size)} into {count_of(len(log_dirs), 'log dir')}, from {quarantines}"
 
 
 def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -> int:
@@ -263,11 +267,13 @@ def _say_undone(
 ) -> None:
     for step in [] if commit is None else commit.steps:
         what = "removed" if step.end < 0 else "truncated"
+        would_do = "would remove" if step.end < 0 else "would truncate"
         if form == "json":
             click.echo(json.dumps({"undone": what, "path": f"{log_dir}/{step.name}", "offsets": step.offsets}))
         else:
             to = "" if step.end < 0 else f" to offset {step.end}"
-            click.echo(f"  {what} {printable(f'{log_dir}/{step.name}')}{to}, {step.offsets} offsets")
+            path, offsets = printable(f"{log_dir}/{step.name}"), count_of(step.offsets, "offset")
+            click.echo(f"  {would_do if dry_run else what} {path}{to}, {offsets}")
     if form == "json":
         undone = None if commit is None else commit.manifest.last
         click.echo(json.dumps({"logDir": log_dir, "dryRun": dry_run, "undoneCommit": undone,
@@ -350,7 +356,7 @@ def show(paths: tuple[str, ...], form: str) -> int:
     for one in kept:
         click.echo(json.dumps(_kept_fields(one)) if form == "json" else _kept_line(one))
     if form == "text":
-        click.echo(f"{len(kept)} quarantines, {sum(one.size for one in kept)} bytes" if kept else "nothing to undo")
+        click.echo(_amount_kept(kept) if kept else "nothing to undo")
     return outcome.finish()
 
 
@@ -370,8 +376,7 @@ def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: boo
     gone, verb = 0, "would delete" if dry_run else "deleted"
     try:
         old = [one for one in _found(files, paths, outcome) if can_go(one, before_ms)]
-        summary = (f"restore --prune: {len(old)} quarantines, {sum(one.size for one in old)} bytes would be deleted; this "
-                   "cannot be undone")
+        summary = f"restore --prune: would delete {_amount_kept(old)}; this cannot be undone"
         if old and not (dry_run or yes) and not agreed(summary):
             return DECLINED
         with INTERRUPTION:
@@ -391,7 +396,7 @@ def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: boo
         say_interrupted("one quarantine is deleted in part: run the same command again")
         return INTERRUPTION.status
     if form == "text":
-        click.echo(f"{gone} bytes would be deleted" if dry_run else f"{gone} bytes deleted")
+        click.echo(f"{verb} {shown_size(gone)}")
         if dry_run:
             click.echo("dry run: nothing was changed")
     return outcome.finish()
@@ -412,7 +417,11 @@ def _found(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> li
 def _kept_line(kept: Kept) -> str:
     when = "at an unknown time" if kept.created_ms is None else time_text(kept.created_ms)
     of = f" of {', '.join(kept.log_dirs)}" if kept.log_dirs else ""
-    return printable(f"{kept.path}: {kept.command or 'a command'}{of}, {when}, {kept.size} bytes: {kept.state.value}")
+    return printable(f"{kept.path}: {kept.command or 'a command'}{of}, {when}, {shown_size(kept.size)}: {kept.state.value}")
+
+
+def _amount_kept(kept: list[Kept]) -> str:
+    return f"{count_of(len(kept), 'quarantine')}, {shown_size(sum(one.size for one in kept))}"
 
 
 def _kept_fields(kept: Kept) -> dict[str, object]:
@@ -439,12 +448,12 @@ def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
     if restored.complete_before:
         return [*lines, f"everything possible is undone, but the files are not as before `{command}`"]
     if restored.differences:
-        verdict = f"not as before `{command}`: {len(restored.differences)} files differ"
+        verdict = f"not as before `{command}`: {count_of(len(restored.differences), 'file')} differ"
     elif restored.skipped:
         verdict = f"everything of `{command}` that can be undone is undone"
     else:
         verdict = f"as before `{command}`"
-    return [*lines, f"{len(steps)} changes {would}undone, {count} bytes put back: {verdict}"]
+    return [*lines, f"{count_of(len(steps), 'change')} {would}undone, {shown_size(count)} {would}put back: {verdict}"]
 
 
 def _by_file(steps: list[Undone]) -> list[Undone]:
@@ -477,7 +486,7 @@ def _joined(before: Undone, step: Undone) -> Undone:
 
 
 def _amount(step: Undone) -> str:
-    return f" ({step.size} bytes)" if step.size else ""
+    return f" ({shown_size(step.size)})" if step.size else ""
 
 
 def _json_lines(restored: Restored, *, dry_run: bool) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of
 from engine.discovery.names import PartitionKind, parent_of
 from engine.errors import UnreadableFile, UsageError
 from engine.findings import Severity
@@ -18,6 +19,7 @@ from engine.log.quarantine.stamps import list_files
 from engine.log.report import Action, Report
 from engine.log.retention.freeing import FreePlan, chosen, free, plan_freeing
 from engine.log.retention.rules import deletable, delete_old_segments, explain_retention
+from kafkalog_cli.amounts import shown_size
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Size
@@ -221,10 +223,12 @@ class _Disk:
         assert plan is not None, "plans come before"
         free = self._free + freed
         report = Report(self._log_dirs[0].path, "retain")
-        planned = f"{plan.segments} segments of {len(plan.end_offsets)} partitions and {plan.leftovers} bytes of leftover files"
-        done = f"{self._free} before and {freed} freed now; {planned} were planned"
+        planned = (f"{count_of(plan.segments, 'segment')} of {count_of(len(plan.end_offsets), 'partition')} and "
+                   f"{shown_size(plan.leftovers)} of leftover files")
+        done = f"{shown_size(self._free)} were free before; planned: {planned}"
         if free >= wanted:
-            report.add(Action.EXPLAINED, "", f"{free} bytes of the disk are free, {wanted} were requested; {done}")
+            text = f"{shown_size(free)} of the disk are free, {shown_size(wanted)} were requested; {done}"
+            report.add(Action.EXPLAINED, "", text)
             return report
         if failed:
             why = "a partition failed"
@@ -233,7 +237,7 @@ class _Disk:
         else:
             why = ("nothing else can be deleted: the rest is in active segments, in compacted or internal topics, or does not "
                    "belong to a partition")
-        text = f"{wanted} free bytes were requested, {free} are free; {done}; {why}"
+        text = f"{shown_size(wanted)} were requested, {shown_size(free)} are free; {done}; {why}"
         report.add(Action.REFUSED, "", text, size=max(0, freed), severity=Severity.ERROR)
         return report
 

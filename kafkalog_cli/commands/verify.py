@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.core import ParameterSource
 
+from engine.amounts import count_of
 from engine.discovery.names import FileKind, file_name, is_log_file_name, parent_of, parse_file_name
 from engine.discovery.paths import discover
 from engine.discovery.patterns import expand
@@ -27,6 +28,7 @@ from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
+from kafkalog_cli.amounts import bytes_option, shown_size
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.asking import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
@@ -81,6 +83,7 @@ _EXAMPLES = (
 @click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
 @quiet_option
 @verbose_option
+@bytes_option
 @version_option
 @click.pass_context
 def command(
@@ -256,7 +259,7 @@ class _Tally:
         """One line."""
         if not self.directories:
             return "nothing was started"
-        done = f"{self.done} of {len(self.directories)} partitions are done"
+        done = f"{self.done} of {count_of(len(self.directories), 'partition')} done"
         if self.done == len(self.directories):
             return done
         return (f"{done}, the next one is {printable(self.directories[self.done])}; unfinished files are as after a crash: "
@@ -406,10 +409,11 @@ def _show(
     if quiet and done.worst in (None, Severity.INFO) and not result.rebuilt:
         return
     parts = (
-        f"{done.segments} segments", f"{done.batches} batches", f"{done.offset_entries + done.time_entries} index entries",
-        f"{done.aborted_transactions} aborted transactions", f"{done.producer_snapshots} snapshots",
-        f"{done.leader_epochs} leader epochs",
-    )  # fmt: skip
+        count_of(done.segments, "segment"), count_of(done.batches, "batch"),
+        count_of(done.offset_entries + done.time_entries, "index entry"),
+        count_of(done.aborted_transactions, "aborted transaction"), count_of(done.producer_snapshots, "snapshot"),
+        count_of(done.leader_epochs, "leader epoch"),
+    )
     if result.rebuilt:
         say(f"{printable(done.path)}: rebuilt {', '.join(result.rebuilt)}")
     say(f"{printable(done.path)}: {_verdict(done)} ({', '.join(parts)})")
@@ -465,8 +469,9 @@ class Rebuild:
             stamp.size for directory in directories for name, stamp in list_files(files, directory).items()
             if not is_log_file_name(name)
         )  # fmt: skip
-        what = (f"{names_of(log_dirs)}, {len(directories)} partitions, deletes or replaces at most {size} bytes (--dry-run "
-                "shows how much)")
+        count = count_of(len(directories), "partition")
+        what = (f"{names_of(log_dirs)}, {count}, deletes or replaces at most {shown_size(size)} (--dry-run shows how "
+                "much)")
         if not agreed(f"verify --rebuild: {what}{undo}"):
             raise Declined
 
