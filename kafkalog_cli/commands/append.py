@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of
 from engine.discovery.names import file_name, parse_partition_dir
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files, now_ms
@@ -293,7 +294,7 @@ class Session:
             self._end_transaction(kind)
         self._flush()
         if self._json.skipped:
-            click.echo(f"{self._json.skipped} lines of the input are not data records: skipped", err=True)
+            click.echo(f"skipped {count_of(self._json.skipped, 'line')} of the input: not data records", err=True)
 
     def _note_unfinished(self) -> None:
         """Say how far it came. Nothing is synced once more: behind a sync that failed the next one may lie."""
@@ -316,11 +317,12 @@ class Session:
             return
         if self._values["follower"]:
             at = f"offset {first.last_offset}"
-            what = (f"{count} batches of the input are cut off, the first one ends at {at}: {first.cut_off}"
+            what = (f"incomplete in the input: {count_of(count, 'batch')}, the first one ends at {at}: {first.cut_off}"
                     "; a follower appends them unchanged, so they are in the log")
         else:
             at = f"offsets {first.first_offset} to {first.last_offset}"
-            what = (f"{count} compressed sets of the input end inside a message, the first one is at {at}: {first.cut_off}"
+            sets = count_of(count, "compressed set")
+            what = (f"incomplete at the end: {sets} of the input, the first one is at {at}: {first.cut_off}"
                     "; a broker skips the incomplete message, so it is not in the log")
         self._report().add(Action.EXPLAINED, "", what, severity=Severity.ERROR)
 
