@@ -373,6 +373,29 @@ def test_verify_index_and_recover_say_the_same_of_a_swap(partition, size, policy
     assert recovered.status == (4 if is_lost else 1)
 
 
+@pytest.mark.parametrize(("policy", "is_lost"), [(COMPACT, False), ((), True)])
+def test_a_swap_without_a_batch_and_with_an_empty_time_index_is_a_compaction(partition, policy, is_lost):
+    """The cleaner may remove every batch of a segment. It ends the time index of a segment that has one with an entry."""
+    (partition / f"{42:020}.log.swap").touch()
+    (partition / f"{42:020}.index.swap").touch()
+    (partition / f"{42:020}.timeindex.swap").touch()
+    assert verified(*policy, partition)[2] == (4 if is_lost else 0)
+    done = kafkalog("recover", "--full", *policy, str(partition))
+    assert done.status == (4 if is_lost else 1)
+    assert (partition / f"{42:020}.log").stat().st_size == 0, "completed as a broker does"
+    assert not list(partition.glob("*.swap"))
+
+
+def test_a_swap_that_lost_its_batches_is_no_compaction(partition):
+    """Its time index has an entry, so it had a batch."""
+    (partition / f"{42:020}.log.swap").touch()
+    shutil.copy(partition / f"{42:020}.timeindex", partition / f"{42:020}.timeindex.swap")
+    assert (partition / f"{42:020}.timeindex").stat().st_size
+    done = kafkalog("recover", "--dry-run", *COMPACT, str(partition))
+    assert "do not have these offsets" in done.out.decode()
+    assert "cleanup.policy=compact" not in done.out.decode(), "it was given"
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_zeros_after_the_last_batch_stop_a_broker_only_with_the_clean_marker(top, is_clean):
     partition = top / "d1" / PARTITION

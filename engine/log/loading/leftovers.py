@@ -189,14 +189,16 @@ class Leftovers:
 
     def _remove_covered(self, plan: Replacement) -> None:
         """Remove what the `.log.swap` files replace, and what is in their place; report the batches that nothing else holds."""
+        is_compacted = self._config.compact or self._policy().compacted
+        completes = ("" if is_compacted else
+                     "; if the topic is compacted, --config cleanup.policy=compact completes the replacement")
         for name in plan.replaced:
             if not plan.is_compaction:
                 self._note_txn_index(name)
             self._remove(name, f"replaced by {plan.what}")
             for offsets in plan.lost.get(name, ()):
                 self._report.add(Action.MISSING, name, f"the {SWAP} files do not have these offsets, and a broker loses "
-                                 "them: --salvage keeps the segment instead; if the topic is compacted, --config "
-                                 "cleanup.policy=compact completes the replacement", offsets=offsets,
+                                 f"them: --salvage keeps the segment instead{completes}", offsets=offsets,
                                  severity=Severity.ERROR)
         faulty = [] if plan.lost or self._keep_whole else [swap for swap in plan.swaps if swap.fault is not None]
         for swap in faulty:  # whoever salvages reads them and says what is lost

@@ -12,7 +12,7 @@ from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.discovery.names import CLEANED, LOG_SWAP, SWAP, is_log_file_name, offset_of
+from engine.discovery.names import CLEANED, LOG_SWAP, SWAP, is_log_file_name, offset_of, time_index_file_name
 from engine.formats import BatchField
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.errors import CorruptRecord
@@ -65,6 +65,8 @@ class Swap(NamedTuple):
 
     end_offset  after its last batch, sound or not: a start asks no checksum
     fault       why it is not as it was written; None: its batches are sound up to the end of the file
+    was_empty   its `.timeindex.swap` proves that it never had a batch: the cleaner ends the time index of every segment
+                that has one with an entry. A `.log.swap` of 0 bytes alone may as well have been truncated
     """
 
     name: str
@@ -72,11 +74,12 @@ class Swap(NamedTuple):
     end_offset: int
     runs: list[Run]
     fault: str | None
+    was_empty: bool
 
     @property
     def is_whole(self) -> bool:
-        """Is it all that a cleaner wrote? A file without a batch proves nothing."""
-        return self.fault is None and bool(self.runs)
+        """Is it all that a cleaner wrote?"""
+        return self.fault is None and (bool(self.runs) or self.was_empty)
 
 
 class Replacement(NamedTuple):
@@ -141,6 +144,8 @@ def free_base_offset(first: int, taken: AbstractSet[int]) -> int:
 
 def _read_swap(files: Files, directory: str, name: str, config: LogConfig) -> Swap:
     base = offset_of(name) or 0
+    time_index = f"{directory}/{time_index_file_name(base)}{SWAP}"
+    was_empty = not files.info(f"{directory}/{name}").size and files.exists(time_index) and not files.info(time_index).size
     segment = LogSegment(files, directory, base, config, 0, suffix=SWAP)
     try:
         end = segment.read_next_offset()
@@ -157,7 +162,7 @@ def _read_swap(files: Files, directory: str, name: str, config: LogConfig) -> Sw
                     fault = f"a batch with a wrong checksum at byte {window.base + table[BatchField.POSITION, row]}"
         if walk.stop is not Stop.END and fault is None:
             fault = f"it ends inside a batch, which begins at byte {walk.position}"
-    return Swap(name, base, end, read_runs(files, directory, name), fault)
+    return Swap(name, base, end, read_runs(files, directory, name), fault, was_empty)
 
 
 def _taken_by_cleaner(
