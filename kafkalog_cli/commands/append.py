@@ -282,12 +282,12 @@ class Session:
         try:
             self._read_all()
         except (AppendRefused, LineInvalid, UnbuildableBatch, Refused07, _InputFailed) as error:
-            refusal = f"{_text(error)}; {{}} {self._unit} before it are in the log"
+            refusal = f"{_text(error)}; in the log before it: {{}}"
         except Interrupted as error:
-            refusal = f"{error}: {{}} {self._unit} of the input are in the log and flushed to disk"
+            refusal = f"{error}; in the log and flushed to disk: {{}} of the input"
         if refusal is not None:
             done = self._intake.appended.amount
-            self._report().add(Action.REFUSED, "", refusal.format(done), records=done)
+            self._report().add(Action.REFUSED, "", refusal.format(count_of(done, self._unit)), records=done)
             kind = "abort" if kind == "commit" else kind  # half a transaction is none
         self._note_cut_off()
         if kind in ("commit", "abort"):
@@ -303,8 +303,8 @@ class Session:
         self._acknowledge()
         outcome = self._intake.appended
         where = "" if outcome.last is None else f" (up to offset {outcome.last.last_offset})"
-        there = f"{outcome.amount} {self._unit} of the input are in the log{where}"
-        what = f"it ended in the middle: {there}, {outcome.taken} of them flushed to disk"
+        there = f"{count_of(outcome.amount, self._unit)} of the input{where}, {outcome.taken} of them flushed to disk"
+        what = f"it ended in the middle; in the log: {there}"
         self._report().add(Action.REFUSED, "", what, records=outcome.amount)
 
     def _note_cut_off(self) -> None:
@@ -328,7 +328,7 @@ class Session:
 
     # ---- what depends on the kind of log; see Session07 -----------------------------------------------
 
-    _unit = "records"  # what lies between two offsets
+    _unit = "record"  # what lies between two offsets
 
     def _report(self) -> Report:
         return self._log.report
@@ -479,8 +479,8 @@ class Session:
         first, last = run.first_offset, run.last_offset
         event = "duplicate" if run.is_duplicate else "appended"
         there = ", already in the log" if run.is_duplicate else ""
-        values = {"event": event, "firstOffset": first, "lastOffset": last, self._unit: run.amount}
-        self._say(values, f"offsets {first} to {last} ({run.amount} {self._unit}{there})")
+        values = {"event": event, "firstOffset": first, "lastOffset": last, f"{self._unit}s": run.amount}
+        self._say(values, f"offsets {first} to {last} ({count_of(run.amount, self._unit)}{there})")
 
     def _say(self, values: dict[str, Any], text: str) -> None:
         name = self._directory
@@ -506,7 +506,7 @@ _UNKNOWN = {
 class Session07(Session):
     """One run over the input, with a log of 0.7 open. Between two of its offsets lies a byte."""
 
-    _unit = "bytes"
+    _unit = "byte"
 
     def __init__(self, log: Log07, report: Report, values: dict[str, Any], descriptor: int) -> None:
         _check_07(log.directory, values)

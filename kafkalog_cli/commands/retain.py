@@ -179,8 +179,9 @@ class _Disk:
             return None
         report = Report(self._log_dirs[0].path, "retain")
         why = "--keep-deleted keeps what is deleted" if self._opening.keep_deleted else _WHY_NOT_MORE
-        text = (f"{self._wanted} free bytes were requested: {self._free} are free, and at most {possible} more can "
-                f"be freed; {why}. Nothing was deleted; --as-much-as-possible deletes as much as allowed")
+        text = (f"{shown_size(self._wanted)} were requested: {shown_size(self._free)} are free, and at most "
+                f"{shown_size(possible)} more can be freed; {why}. Nothing was deleted; --as-much-as-possible deletes as much as "
+                "allowed")
         report.add(Action.REFUSED, "", text, severity=Severity.ERROR)
         return report
 
@@ -225,7 +226,7 @@ class _Disk:
         report = Report(self._log_dirs[0].path, "retain")
         planned = (f"{count_of(plan.segments, 'segment')} of {count_of(len(plan.end_offsets), 'partition')} and "
                    f"{shown_size(plan.leftovers)} of leftover files")
-        done = f"{shown_size(self._free)} were free before; planned: {planned}"
+        done = f"{shown_size(self._free)} before and {shown_size(freed)} freed now; {planned} were planned"
         if free >= wanted:
             text = f"{shown_size(free)} of the disk are free, {shown_size(wanted)} were requested; {done}"
             report.add(Action.EXPLAINED, "", text)
