@@ -180,8 +180,8 @@ class _Disk:
         report = Report(self._log_dirs[0].path, "retain")
         why = "--keep-deleted keeps what is deleted" if self._opening.keep_deleted else _WHY_NOT_MORE
         text = (f"{shown_size(self._wanted)} were requested: {shown_size(self._free)} are free, and at most "
-                f"{shown_size(possible)} more can be freed; {why}. Nothing was deleted; --as-much-as-possible deletes as much as "
-                "allowed")
+                f"{shown_size(possible)} more can be freed; {why}. Nothing was deleted; --as-much-as-possible deletes as much "
+                "as allowed")
         report.add(Action.REFUSED, "", text, severity=Severity.ERROR)
         return report
 
