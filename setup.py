@@ -100,7 +100,8 @@ def extensions():
         build_dir="build/cython",
         shared_utility_qualified_name=SHARED,
         force=bool(SANITIZE) or pxd_changed(),
-        compiler_directives={"language_level": 3},
+        # initializedcheck: a buffer of an object that was never set has no bytes, which kernels refuse as too few
+        compiler_directives={"language_level": 3, "initializedcheck": False},
     )
 
 

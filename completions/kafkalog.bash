@@ -36,7 +36,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append compact completion delete-records dump-log fetch help recover restore retain roll spark truncate verify verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append completion compact delete-records dump-log verify recover fetch help remote restore retain roll spark truncate verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -72,6 +72,15 @@ _kafkalog() {
             _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
+    completion)
+        case $prev in
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-h --help' "$cur"
+        elif (( COMP_CWORD == at + 1 )); then
+            _kafkalog_words 'bash zsh fish' "$cur"
+        fi
+        ;;
     compact)
         case $prev in
         --first-dirty-offset|--min-dirty-ratio|--rounds|--dedupe-buffer-size|--io-buffer-size|--max-io-buffer-size|--max-bytes-per-second|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
@@ -88,15 +97,6 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --quarantine --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
-        fi
-        ;;
-    completion)
-        case $prev in
-        esac
-        if [[ $cur == -* ]]; then
-            _kafkalog_words '-h --help' "$cur"
-        elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'bash zsh fish' "$cur"
         fi
         ;;
     delete-records)
@@ -146,6 +146,46 @@ _kafkalog() {
             _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --format --decode -j --jobs --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
         fi
         ;;
+    verify)
+        case $prev in
+        --config|--now|-j|--jobs)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--quarantine)
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --format -j --jobs --bytes -V --version -h --help' "$cur"
+        fi
+        ;;
+    recover)
+        case $prev in
+        --start-beyond-end)
+            _kafkalog_words 'refuse keep delete' "$cur"
+            return
+            ;;
+        --quarantine|--config-file|--metrics-textfile)
+            return
+            ;;
+        --recovery-point|--log-start-offset|--config|--now|-j|--jobs)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--full --salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+        fi
+        ;;
     fetch)
         case $prev in
         -t|--topic|-p|--partition|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|--until|--max-bytes|--log-start-offset|--high-watermark|-f|--template|-j|--jobs)
@@ -178,20 +218,16 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append compact completion delete-records dump-log fetch help recover restore retain roll spark truncate verify' "$cur"
+            _kafkalog_words 'append compact completion delete-records dump-log fetch help recover remote restore retain roll spark truncate verify' "$cur"
         fi
         ;;
-    recover)
+    remote)
         case $prev in
-        --start-beyond-end)
-            _kafkalog_words 'refuse keep delete' "$cur"
-            return
-            ;;
-        --quarantine|--config-file|--metrics-textfile)
-            return
-            ;;
-        --recovery-point|--log-start-offset|--config|--now|-j|--jobs)
+        -t|--topic|--segment)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file)
             return
             ;;
         --format)
@@ -200,7 +236,9 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--full --salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config-file --events --segment --format' "$cur"
+        elif (( COMP_CWORD == at + 1 )); then
+            _kafkalog_words 'list offsets' "$cur"
         fi
         ;;
     restore)
@@ -303,24 +341,6 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--to --fully --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
-        fi
-        ;;
-    verify)
-        case $prev in
-        --config|--now|-j|--jobs)
-            compopt +o default 2>/dev/null
-            return
-            ;;
-        --config-file|--quarantine)
-            return
-            ;;
-        --format)
-            _kafkalog_words 'text json jsonl' "$cur"
-            return
-            ;;
-        esac
-        if [[ $cur == -* ]]; then
-            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --format -j --jobs --bytes -V --version -h --help' "$cur"
         fi
         ;;
     verify-index)

@@ -287,6 +287,13 @@ KINDS: dict[str, Kind] = {
         "read them with a consumer while a broker of the cluster runs; if the topic never had remote storage, compare with a "
         "replica of the partition",
     ),
+    "remote-metadata-undecodable": Kind(
+        Severity.ERROR,
+        "the record is not one of a RemoteLogMetadataManager. A broker's metadata consumer ends at it and, after a restart, "
+        "again: from then on the broker copies, deletes and finds no remote segment of the partitions whose records are in "
+        "this log",
+        "kafkalog dump-log --remote-log-metadata-decoder {path}    # shows the record; what it says is not used",
+    ),
     "open-transaction": Kind(
         Severity.WARNING,
         "the transaction is neither committed nor aborted: a read_committed consumer waits here",
@@ -320,6 +327,10 @@ KINDS: dict[str, Kind] = {
     ),
     "leftover-file": Kind(
         Severity.INFO, "a compaction or split was interrupted; a broker completes it or undoes it when it starts", _RECOVER,
+    ),
+    "leftover-only-copy": Kind(
+        Severity.WARNING, "a broker that starts deletes this file, and no other file has its records",
+        "kafkalog recover --salvage --dry-run {directory}    # before a broker starts",
     ),
     "swap-loses-records": Kind(
         Severity.WARNING, "a broker that starts replaces segments with this file, which does not hold all of their records",

@@ -54,6 +54,11 @@ class Outcome:
         self._explain, self._shows_all = verbose or sys.stderr.isatty(), verbose
 
     @property
+    def is_text(self) -> bool:
+        """Does stdout take text, not JSON?"""
+        return self._stream is None
+
+    @property
     def failed(self) -> bool:
         """Was there work that could not be done?"""
         return self._failed
@@ -84,6 +89,13 @@ class Outcome:
         if self._stream is None:
             click.echo(line, err=True)
 
+    def put(self, kind: str, fields: dict[str, object], text: str | None) -> None:
+        """Say something on stdout: an object of the stream, or else a line of text; None: none."""
+        if self._stream is not None:
+            self._stream.put(kind, fields)
+        elif text is not None:
+            click.echo(text)
+
     def error(self, error: KafkalogError) -> None:
         """Take work that could not be done."""
         self._failed = True
@@ -92,6 +104,10 @@ class Outcome:
         if self._stream is not None:
             self._stream.error(error)
         _line("error", error.code, "red", str(error), error.do)
+
+    def at_least(self, status: int) -> None:
+        """The exit status is `status`, or a higher one."""
+        self._status = max(self._status, status)
 
     def finish(self, instead: int = 0) -> int:
         """Say what was left out; returns the exit status. `instead`: that of a signal that ended the work, 0: none did."""

@@ -51,22 +51,28 @@ class Page(NamedTuple):
 
 
 def commands() -> dict[str, DocumentedCommand]:
-    """Every command by its name. Raises TypeError for one that does not document itself."""
+    """Every command by its name, those of groups as `group command`. Raises TypeError for one that does not document itself."""
+    return _commands_of(cli, "")
+
+
+def _commands_of(group: click.Group, before: str) -> dict[str, DocumentedCommand]:
     found: dict[str, DocumentedCommand] = {}
-    context = click.Context(cli)
-    for name in sorted(COMMANDS):
-        command = cli.get_command(context, name)
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if not isinstance(command, DocumentedCommand):
             raise TypeError(f"{name} is no DocumentedCommand")
-        found[name] = command
+        found[before + name] = command
+        if isinstance(command, click.Group):
+            found |= _commands_of(command, f"{before}{name} ")
     return found
 
 
 def scripts() -> dict[str, str]:
     """The completion script of each shell."""
+    found = commands()
     pages = [
-        Page(name, COMMANDS[name][1].rstrip("."), offered_options(command), _words_of(command))
-        for name, command in commands().items()
+        Page(name, COMMANDS[name][1].rstrip("."), _offered_by(name, found), _words_of(found[name])) for name in COMMANDS
     ]
     by_name = {page.name: page for page in pages}
     pages += [by_name[name]._replace(name=alias) for alias, name in ALIASES.items()]
@@ -74,11 +80,19 @@ def scripts() -> dict[str, str]:
     return {"bash": bash(top, pages), "zsh": zsh(top, pages), "fish": fish(top, pages)}
 
 
+def _offered_by(name: str, found: dict[str, DocumentedCommand]) -> list[Offered]:
+    """The options of a command; of a group those of all its commands."""
+    of = [command for other, command in found.items() if other == name or other.startswith(f"{name} ")]
+    return list({option.name: option for command in of for option in offered_options(command)}.values())
+
+
 def _words_of(command: DocumentedCommand) -> tuple[str, ...]:
     """What its first argument can be, empty where nobody knows."""
     first = next((parameter for parameter in command.params if isinstance(parameter, click.Argument)), None)
     if command.name == "help":
         return tuple(sorted(COMMANDS))
+    if isinstance(command, click.Group):
+        return tuple(command.list_commands(click.Context(command)))
     return tuple(map(str, first.type.choices)) if first is not None and isinstance(first.type, click.Choice) else ()
 
 

@@ -12,8 +12,8 @@ from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
 from kafkalog_cli.options import (
     PATH,
     Whole,
+    format_option,
     jobs_option,
-    object_lines_option,
     quiet_option,
     verbose_option,
     version_option,
@@ -83,7 +83,7 @@ _OPTIONS = (
     click.option("--metrics-textfile", type=PATH, metavar="FILE",
                  help="Write metrics, under Kafka's names, to FILE in Prometheus text format (node_exporter's textfile "
                       "collector)."),
-    object_lines_option("Text, or one JSON object a line for each partition."),
+    format_option,
     quiet_option,
     verbose_option,
     bytes_option,

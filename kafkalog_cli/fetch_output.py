@@ -12,21 +12,23 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from engine.discovery.names import partition_of
-from engine.dump.json_stream import JsonStream, bytes_field
+from engine.dump.json_stream import bytes_field
 from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
 from engine.formats import Status
+from engine.kernels import templates
+from engine.kernels.decoded import Decoded
 from engine.kernels.escapes import terminal_safe
-from engine.kernels.ndjson import SCHEMA
 from engine.kernels.tables import PIECE_FIELDS, Piece, Shown
-from engine.kernels.templates import put_by_template
 from engine.record.columns import Table
 from kafkalog_cli.app import Outcome
+from kafkalog_cli.json_output import json_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.discovery.names import PartitionDir
+    from engine.dump.json_stream import JsonStream
     from engine.dump.text_buffer import TextBuffer
     from engine.files import OpenFile
     from engine.log.fetch.records import Run
@@ -82,9 +84,7 @@ class Output:
 
     def __init__(self, wanted: Wanted, out: TextBuffer) -> None:
         self._wanted, self._out = wanted, out
-        self._stream: JsonStream | None = None
-        if wanted.form != "text":
-            self._stream = JsonStream(self._out, array=wanted.form == "json", ascii=sys.stdout.isatty())
+        self._stream = json_stream(wanted.form, self._out, "fetch")
         self.outcome = Outcome(stream=self._stream)
 
     def renderer(self, path: str) -> Renderer:
@@ -216,15 +216,15 @@ class Template:
     """What kernels write of every record: constants and fields, one after the other."""
 
     def __init__(self, pieces: list[bytes | Shown]) -> None:
-        self._constants = b"".join(piece for piece in pieces if isinstance(piece, bytes))
-        self._pieces = Table(PIECE_FIELDS, len(pieces) + 1)  # the last one is an empty constant: no table is empty
+        table = Table(PIECE_FIELDS, len(pieces) + 1).table  # the last one is an empty constant: no table is empty
         at = 0
         for column, piece in enumerate(pieces):
             if isinstance(piece, bytes):
-                self._pieces.table[Piece.START, column], self._pieces.table[Piece.SIZE, column] = at, len(piece)
+                table[Piece.START, column], table[Piece.SIZE, column] = at, len(piece)
                 at += len(piece)
             else:
-                self._pieces.table[Piece.KIND, column] = piece
+                table[Piece.KIND, column] = piece
+        self._template = templates.Template(table, b"".join(piece for piece in pieces if isinstance(piece, bytes)))
 
     def put(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
         """Write a run of records; `put_large` writes one that an empty buffer has no room for."""
@@ -246,10 +246,8 @@ class Template:
     def _fill(self, out: TextBuffer, run: Run) -> Run:
         """Write what there is room for → the records that are left."""
         chunk = run.chunk
-        out.at, record, status = put_by_template(
-            out.data, out.at, chunk.data, chunk.batches.table, chunk.records.table, run.first, run.end, self._pieces.table,
-            self._constants,
-        )  # fmt: skip
+        decoded = Decoded(chunk.data, chunk.batches.table, chunk.records.table)
+        out.at, record, status = templates.put_by_template(out.data, out.at, decoded, run.first, run.end, self._template)
         if status not in (Status.END, Status.FULL):
             raise AssertionError("records, batches and bytes do not match")
         return run._replace(first=record)
@@ -264,7 +262,7 @@ class JsonRecords:
         if partition is not None:
             topic = partition.topic.encode("utf-8", "surrogateescape")
             self._of = {**bytes_field("topic", topic), "partition": partition.partition}
-        head = stream.text({"type": _TYPE, "schema": SCHEMA, **self._of})[:-1]
+        head = stream.text({"type": _TYPE, **self._of})[:-1]
         self._template = None if stream.ascii else Template([
             b"," + head if stream.array else head, b',"offset":', Shown.OFFSET, b',"timestamp":', Shown.TIMESTAMP,
             b',"timestamp_type":"', Shown.TIMESTAMP_TYPE, b'","leader_epoch":', Shown.LEADER_EPOCH, b',"key', Shown.JSON_KEY,
@@ -284,17 +282,14 @@ class JsonRecords:
 
     def run(self, run: Run, limit: int | None) -> int:
         """Show a run of records, `limit` at most → how many."""
-        run, counts, begun = run.at_most(limit), self._stream.counts, run.first
+        run, counts = run.at_most(limit), self._stream.counts
         if self._template is None:
-            begun = run.end
-        elif self._stream.array and not counts.total():
-            begun = min(run.first + 1, run.end)  # no comma is in front of the first object
-        for record in run._replace(end=begun).records():
-            self.record(record)
-        if self._template is not None:
+            for record in run.records():
+                self.record(record)
+        else:
             before = counts[_TYPE]
-            self._template.put(self._stream.out, run._replace(first=begun), self.record)
-            counts[_TYPE] = before + run.end - begun  # with the large ones, which counted themselves
+            self._template.put(self._stream.out, run, self.record)
+            counts[_TYPE] = before + run.end - run.first  # with the large ones, which counted themselves
         return run.end - run.first
 
 

@@ -8,12 +8,12 @@ import gc
 import os
 import signal
 import sys
-from importlib import import_module
 from typing import Any
 
 import click
 
-from kafkalog_cli.help import DocumentedCommand, Example
+from kafkalog_cli.groups import LazyGroup, show_short_help
+from kafkalog_cli.help import Example
 from kafkalog_cli.options import version_option
 from kafkalog_cli.streams import colour_choice, prepare_streams
 
@@ -28,6 +28,7 @@ COMMANDS = {
     "recover": ("kafkalog_cli.commands.recover", "Repair partitions as a broker does after a crash."),
     "fetch": ("kafkalog_cli.commands.fetch", "Read records as a consumer does, without a broker."),
     "help": ("kafkalog_cli.commands.help", "Show the help of a command."),
+    "remote": ("kafkalog_cli.commands.remote", "Look at tiered storage: what is remote, and how far logs are copied."),
     "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),
     "retain": ("kafkalog_cli.commands.retain", "Delete the segments that retention allows."),
     "roll": ("kafkalog_cli.commands.roll", "Begin a new segment."),
@@ -40,53 +41,21 @@ ALIASES = {"verify-index": "verify"}  # another name → the command, whose page
 _OLD_KERNELS = "the compiled kernels are older than the sources: `make build` (or pip install again)"
 
 
-class LazyGroup(DocumentedCommand, click.Group):
-    """Commands by COMMANDS; only the one that runs is imported."""
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        """Names, sorted."""
-        return sorted(COMMANDS)
-
-    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
-        """The command of that name, imported now."""
-        if name not in COMMANDS:
-            return None
-        command: click.Command = import_module(COMMANDS[name][0]).command
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it; a name that is none of ours is met with the nearest one."""
-        name = ALIASES.get(args[0], args[0])
-        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            from difflib import get_close_matches
-
-            near = [known for known in COMMANDS if known.startswith(name)] or get_close_matches(name, COMMANDS)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(COMMANDS))}"
-            raise click.UsageError(f"no command {name!r}; {hint}", ctx)
-        return super().resolve_command(ctx, [name, *args[1:]])
-
-    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in --help, without importing a command."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
-
-
 _EXAMPLES = (
     Example("What a log directory holds, batch by batch:", "kafkalog dump-log /var/lib/kafka/data/orders-7"),
     Example("Everything about a command:", "kafkalog help dump-log"),
 )
 
 
-@click.group(cls=LazyGroup, examples=_EXAMPLES, invoke_without_command=True, context_settings={"max_content_width": 100})
+@click.group(
+    cls=LazyGroup, table=COMMANDS, aliases=ALIASES, examples=_EXAMPLES, invoke_without_command=True,
+    context_settings={"max_content_width": 100},
+)  # fmt: skip
 @version_option
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Read, check, repair and maintain the files that Apache Kafka keeps in its log directories, without a broker."""
-    if ctx.invoked_subcommand is None:
-        assert isinstance(ctx.command, DocumentedCommand)
-        click.echo(ctx.command.get_short_help(ctx))
+    show_short_help(ctx)
 
 
 def main(arguments: list[str] | None = None) -> Any:

@@ -17,8 +17,9 @@ from engine import formats
 from engine.findings import KINDS
 from engine.formats import Layout
 from kafkalog_cli.completions import commands, scripts
+from kafkalog_cli.groups import LazyGroup
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, STATUS_NOTE, VARIABLES, DocumentedCommand, long_name
-from kafkalog_cli.main import ALIASES, COMMANDS, cli
+from kafkalog_cli.main import ALIASES, cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -125,9 +126,9 @@ def generated(root: Path) -> dict[str, str]:
     version = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert isinstance(cli, DocumentedCommand)
     found = commands()
-    files = {"man/kafkalog.1": man_page("kafkalog", cli, version, found)}
+    files = {"man/kafkalog.1": man_page("kafkalog", cli, version)}
     for name, command in found.items():
-        files[f"man/kafkalog-{name}.1"] = man_page(f"kafkalog {name}", command, version)
+        files[f"man/kafkalog-{name.replace(' ', '-')}.1"] = man_page(f"kafkalog {name}", command, version)
     for alias, name in ALIASES.items():
         files[f"man/kafkalog-{alias}.1"] = f".so man1/kafkalog-{name}.1\n"
     shells = scripts()
@@ -137,10 +138,9 @@ def generated(root: Path) -> dict[str, str]:
     return {**files, **documents(root)}
 
 
-def man_page(
-    name: str, command: DocumentedCommand, version: str, below: dict[str, DocumentedCommand] | None = None
-) -> str:
-    """One page in man(7); `below`: the commands of a group."""
+def man_page(name: str, command: DocumentedCommand, version: str) -> str:
+    """One page in man(7)."""
+    below = command.table if isinstance(command, LazyGroup) else {}
     ctx = click.Context(command, info_name=name)
     dashed = name.replace(" ", "-")
     summary, *paragraphs = _paragraphs(command.help or "")
@@ -161,8 +161,8 @@ def man_page(
             lines += [".PP"] * (number > 0) + _prose(paragraph)
     if below:
         lines += [".SH COMMANDS"]
-        for one in below:
-            lines += [".TP", f".BR {_text(f'kafkalog-{one}')} (1)", *_prose(COMMANDS[one][1])]
+        for one in sorted(below):
+            lines += [".TP", f".BR {_text(f'{dashed}-{one}')} (1)", *_prose(below[one][1])]
     lines += _options(command, ctx)
     if command.examples:
         lines += [".SH EXAMPLES"]
@@ -177,7 +177,7 @@ def man_page(
     lines += [".SH ENVIRONMENT"]
     for variable, meaning in _variables(command):
         lines += [".TP", f".B {variable}", *_prose(meaning)]
-    others = [f"kafkalog-{one}" for one in below] if below else ["kafkalog"]
+    others = [f"{dashed}-{one}" for one in sorted(below)] or [name.rpartition(" ")[0].replace(" ", "-")]
     lines += [".SH SEE ALSO", ",\n".join(f".BR {_text(other)} (1)" for other in others)]
     return "\n".join([*lines, ""])
 

@@ -166,16 +166,6 @@ def jobs_option(help: str) -> Callable[[Command], Command]:  # noqa: A002  # cli
     return click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", callback=by_processors, help=help)
 
 
-def object_lines_option(help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word
-    """--format of a command that never prints one JSON document: `jsonl` is another name of `json`."""
-
-    def one_name(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-        return "json" if value == "jsonl" else value
-
-    return click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
-                        callback=one_name, help=f"{help} jsonl is the same as json.")
-
-
 class KafkaCommand(DocumentedCommand):
     """A command that takes its options as Kafka's tools do: `-files` too, `--files` once, a flag with any value.
 
@@ -242,6 +232,10 @@ def _kernels_are_of_these_sources() -> bool:
         return False  # they were compiled before there was a stamp
 
 
+format_option = click.option(
+    "--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
+    help="Text, one JSON document, or one JSON object a line.",
+)  # fmt: skip
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="In text, show only partitions with problems.")
 verbose_option = click.option(
     "--verbose", "-v", is_flag=True, help="In text, show every step and every finding, with its reason and what to do.",

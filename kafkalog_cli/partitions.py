@@ -21,6 +21,7 @@ from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.help import words_of
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
+from kafkalog_cli.json_output import Lines, json_stream
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.quarantining import quarantines_for
@@ -29,8 +30,7 @@ from kafkalog_cli.render_report import (
     has_changes,
     housekeeping,
     housekeeping_line,
-    json_line,
-    stopped_line,
+    report_fields,
     text_lines,
     total_verdict,
 )
@@ -39,6 +39,7 @@ from kafkalog_cli.total import Total
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from engine.dump.json_stream import JsonStream
     from engine.errors import UnwritableFile
     from engine.kafka07.log import Log07
     from engine.log.logdir.log_dirs import LogDir
@@ -119,10 +120,9 @@ def _session(
     operation: str, values: dict[str, Any], perform: Perform, errors: list[KafkalogError], quarantines: Quarantines | None,
     metrics: Metrics, *, with_metadata: bool,
 ) -> int:
-    outcome = Outcome(verbose=values["verbose"])
-    status = 0
+    stream = values.get("stream") or json_stream(values["form"], Lines())
+    outcome = Outcome(stream=stream, verbose=values["verbose"])
     reports: list[Report] = []
-    reported: list[KafkalogError] = []  # with their partition
     tally = Tally(with_metadata=with_metadata, dry_run=values["dry_run"])
     with INTERRUPTION:
         try:
@@ -137,38 +137,44 @@ def _session(
                 closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
             ):
                 tally.begin(manager)
+                if stream is not None and isinstance(stream.out, Lines):
+                    stream.out.say = progress.say
                 errors += _not_permitted(manager) if values["dry_run"] and not values.get("explain") else ()
                 for report in chain(_held(manager) if opening.dry_run else (), performed):
                     tally.done(report)
-                    reported += [] if report.failure is None else [report.failure]
-                    if values["form"] != "text" or not values["quiet"] or exit_status(report):
-                        progress.say(_shown(report, values, opening))
-                    status = max(status, exit_status(report))
+                    outcome.at_least(exit_status(report))
+                    _show(report, values, stream, progress)
                     if values["metrics_textfile"] is not None:
                         reports.append(report)
                 if flushes is not None and not opening.dry_run:
                     with acting_as_root():  # the user named the file
                         write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
         except Declined:
-            return DECLINED
+            return outcome.finish(DECLINED)
         except KafkalogError as error:
             errors = [error, *errors]
         except Interrupted:
             say_interrupted(tally.text() + (AS_A_CRASH if tally.is_begun and not values["dry_run"] else ""))
         except click.UsageError as error:
-            if values["form"] == "json":
-                click.echo(stopped_line(UsageError(error.format_message())))
+            if stream is not None:
+                stream.error(UsageError(error.format_message()))
+                stream.end(UsageError.exit_status)
             raise
         if values["form"] == "text":
             tally.say_total(quiet=values["quiet"], verbose=values["verbose"])
         for failure in errors:
-            if values["form"] == "json" and failure not in reported:
-                click.echo(stopped_line(failure))
             outcome.error(failure)
         if any(not isinstance(failure, UsageError) for failure in errors):
             is_unchanged = quarantines is not None and not (values["dry_run"] or quarantines.is_used)
             _say_how_far(tally, is_unchanged=is_unchanged)
-        return INTERRUPTION.status or max(status, outcome.finish())
+        return outcome.finish(INTERRUPTION.status)
+
+
+def _show(report: Report, values: dict[str, Any], stream: JsonStream | None, progress: Progress) -> None:
+    if stream is not None:
+        stream.put("report", report_fields(report, dry_run=values["dry_run"]))
+    elif not values["quiet"] or exit_status(report):
+        progress.say("\n".join(text_lines(report, verbose=values["verbose"], dry_run=values["dry_run"])))
 
 
 def _without_dry_run() -> list[str]:
@@ -325,9 +331,3 @@ def _spill() -> closing[Spill]:
     from engine.overlay.spill import Spill
 
     return closing(Spill(nameless_file))
-
-
-def _shown(report: Report, values: dict[str, Any], opening: Opening) -> str:
-    if values["form"] == "json":
-        return json_line(report, dry_run=opening.dry_run)
-    return "\n".join(text_lines(report, verbose=values["verbose"], dry_run=opening.dry_run))

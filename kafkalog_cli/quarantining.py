@@ -68,6 +68,8 @@ class Quarantines:
             if made.is_used:
                 text = would_keep(made) if self._dry_run else kept_in(made)
                 say_at_any_rate(text, err=self._form != "text" or sys.exc_info()[0] is not None)
+        for made in self._made:
+            _say_unfinished(made)
 
     def _directory(self, files: Files, log_dir: str, now: int) -> str:
         """Where to keep what is taken out of `log_dir`. Raises UsageError for a place inside a log dir."""
@@ -104,6 +106,24 @@ def quarantines_for(command: str, values: dict[str, Any]) -> Quarantines | None:
 def would_keep(quarantine: QuarantiningFiles) -> str:
     """The line of a dry run that says where a command would keep what it changes."""
     return f"would keep in quarantine: {shown_size(quarantine.stored_size)}, in {argument(quarantine.directory)}"
+
+
+def _say_unfinished(quarantine: QuarantiningFiles) -> None:
+    """Say which commands before this one were stopped in the same log dirs, and how to undo them."""
+    from engine.files import ReadOnlyFiles
+    from engine.log.quarantine.kept import left_unfinished
+
+    own = (quarantine.directory,) if quarantine.is_used else ()
+    for log_dir in quarantine.log_dirs:
+        try:
+            earlier = [kept.path for kept in left_unfinished(ReadOnlyFiles(), log_dir, quarantine.directory)]
+        except KafkalogError:  # of a hint: what matters was reported
+            continue
+        if earlier:
+            paths = " ".join(argument(path) for path in (*own, *earlier))
+            what = "a command that was stopped changed this log dir before" if len(earlier) == 1 else (
+                f"{len(earlier)} commands that were stopped changed this log dir before")
+            say_at_any_rate(f"{what}; undo everything with: kafkalog restore --salvage {paths}", err=True)
 
 
 def _make(quarantine: QuarantiningFiles) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from engine.amounts import count_of
+from engine.dump.json_stream import error_fields, sentence, text_field
 from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
 from engine.findings import Severity
 from engine.log.report import Action, leaves_doubt, loses_records
@@ -17,7 +17,6 @@ from kafkalog_cli.app import add_next_step, printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.errors import KafkalogError
     from engine.log.report import Event, Report
 
 _CHANGES = (Action.TRUNCATED, Action.REMOVED, Action.MARKED, Action.COMPACTED, Action.MOVED, Action.SALVAGED)
@@ -180,41 +179,33 @@ def _is_partly_done(report: Report) -> bool:
                for event in report.events)
 
 
-def json_line(report: Report, *, dry_run: bool = False) -> str:
-    """The whole report as one JSON object."""
-    return json.dumps({
-        "partition": report.directory,
+def report_fields(report: Report, *, dry_run: bool = False) -> dict[str, object]:
+    """The members of an object `report`."""
+    if report.failure is not None:
+        add_next_step(report.failure)
+    return {
+        **text_field("partition", report.directory),
         "operation": report.operation,
-        "dryRun": dry_run,
-        "status": exit_status(report),
-        "logStartOffset": report.log_start_offset,
-        "logEndOffset": report.log_end_offset,
-        "recoveryPoint": report.recovery_point,
+        "dry_run": dry_run,
+        "exit_status": exit_status(report),
+        "log_start_offset": report.log_start_offset,
+        "log_end_offset": report.log_end_offset,
+        "recovery_point": report.recovery_point,
         "segments": report.segments,
         "bytes": report.size,
-        "unreadBelow": report.unread_below,
-        "error": None if report.failure is None else error_json(report.failure),
-        "events": [_event_json(event) for event in report.events],
-    })
-
-
-def stopped_line(error: KafkalogError) -> str:
-    """What belongs to no partition and could not be done, as JSON."""
-    operation = click.get_current_context().info_name
-    return json.dumps({"operation": operation, "status": error.exit_status, "error": error_json(error)})
-
-
-def error_json(error: KafkalogError) -> dict[str, str | None]:
-    """Why something could not be done."""
-    add_next_step(error)
-    return {"code": error.code, "message": str(error), "do": error.do}
-
-
-def _event_json(event: Event) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "action": event.action.value, "severity": event.severity.value, "file": event.path or None, "to": event.to,
-        "firstOffset": event.first_offset, "endOffset": event.end_offset, "records": event.records, "bytes": event.size,
-        "producerId": event.producer_id, "ageMs": event.age_ms, "keys": event.keys, "tombstones": event.tombstones,
-        "reason": event.reason,
+        "unread_below": report.unread_below,
+        "error": None if report.failure is None else error_fields(report.failure),
+        "events": [_event_fields(event) for event in report.events],
     }
+
+
+def _event_fields(event: Event) -> dict[str, object]:
+    values = {
+        "action": event.action.value, "severity": event.severity.value,
+        **(text_field("file", event.path) if event.path else {}),
+        **(text_field("to", event.to) if event.to is not None else {}),
+        "first_offset": event.first_offset, "end_offset": event.end_offset, "records": event.records, "bytes": event.size,
+        "producer_id": event.producer_id, "age_ms": event.age_ms, "keys": event.keys, "tombstones": event.tombstones,
+        "reason": sentence(event.reason),
+    }  # fmt: skip
     return {name: value for name, value in values.items() if value is not None}

@@ -1,13 +1,13 @@
 """Quoted patterns, against Python's own glob over the same tree."""
 
 import glob
-import json
 import os
 
 import pytest
 
 from engine.discovery.patterns import expand
 from engine.files import ReadOnlyFiles
+from tests.support.json_output import all_objects
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
@@ -56,7 +56,7 @@ def test_what_is_closed_is_said_and_the_rest_dumped(own_corpus, tmp_path, patter
         (tmp_path / name / "00000000000000000022.log").write_bytes(log)
     with without_permission(tmp_path / "closed-0"):
         done = kafkalog("dump-log", "--format", "jsonl", pattern, "open-0", cwd=tmp_path)
-    objects = [json.loads(line) for line in done.out.splitlines()]
+    objects = all_objects(done.out)[1:]
     assert done.status == 8
     assert done.err.startswith("error[unreadable-file] closed-0: Permission denied")
     assert {"open-0/00000000000000000022.log"} == {one["path"] for one in objects if one["type"] == "file"}

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from tests.support.console import ROOT, pattern, run, steps
+from tests.support.corpus import tiered_directory
 
 README = ROOT / "README.md"
 DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
@@ -31,6 +32,7 @@ def test_every_command_of_the_readme_with_a_dollar_in_front_is_among_them():
 def test_every_command_prints_what_the_document_shows(document, own_corpus, tmp_path):
     shutil.copytree(own_corpus / "kafka-4.3.1" / "logs", tmp_path / "logs")  # some commands write
     (tmp_path / "cases").symlink_to(own_corpus / "kafka-4.3.1" / "cases")
+    (tmp_path / "logs" / "brokers").symlink_to(tiered_directory())
     status = 0
     wrong = []
     for step in steps(ROOT / document):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from engine.errors import KafkalogError
+from engine.kernels import gather as kernel
 from engine.kernels.gather import gather, gather_headers, measure_headers, microseconds, spread, timestamp_types
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ class Blobs:
     def gather(self, chunk: Chunk, field: RecordField, first: int, end: int, row: int) -> None:
         """Keys or values of the records, for which there is room."""
         table = chunk.records.table
-        used, nulls = gather(chunk.data, table, field, first, end, self.out, self.used, self.ends, self.valid, row)
+        blobs = kernel.Blobs(self.out, self.ends, self.valid)
+        used, nulls = gather(chunk.data, table, field, first, end, blobs, self.used, row)
         if used < 0:
             raise BadColumns("keys or values outside their records")
         self.used, self.nulls = used, self.nulls + nulls
@@ -154,10 +156,10 @@ class Headers:
     def gather(self, chunk: Chunk, first: int, end: int, row: int) -> None:
         """The headers of the records that were found to fit last."""
         self._make_room(*self._measured)
-        self.count, empty, nulls = gather_headers(
-            chunk.data, chunk.records.table, first, end, self.lists, self.valid, row, self._keys, self._key_ends,
-            self._values, self._value_ends, self._values_valid, self.count,
-        )  # fmt: skip
+        values = kernel.Blobs(self._values, self._value_ends, self._values_valid)
+        headers = kernel.Headers(self.lists, self.valid, self._keys, self._key_ends, values)
+        table = chunk.records.table
+        self.count, empty, nulls = gather_headers(chunk.data, table, first, end, headers, row, self.count)
         if self.count < 0:
             raise BadColumns("headers outside their records")
         self.empty, self.nulls = self.empty + empty, self.nulls + nulls

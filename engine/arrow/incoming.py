@@ -10,15 +10,8 @@ import pyarrow.compute as pc
 
 from engine.errors import KafkalogError
 from engine.formats import RECORD_FIELDS, RecordField
-from engine.kernels.rows import (
-    choose_partitions,
-    group_rows,
-    measure_header_rows,
-    measure_rows,
-    take_header_rows,
-    take_numbers,
-    take_rows,
-)
+from engine.kernels import rows as kernel
+from engine.kernels.rows import choose_partitions, group_rows
 from engine.record.columns import RecordColumns
 
 if TYPE_CHECKING:
@@ -95,6 +88,10 @@ class HeaderLists(NamedTuple):
         valid, lists = headers.buffers()[:2]
         start, length = headers.offset, len(headers)
         return cls(_ends(lists, start + length + 1), _view(valid), start, length, keys, values)
+
+    def for_kernels(self) -> kernel.HeaderLists:
+        """The same for kernels."""
+        return kernel.HeaderLists(*self[:4], kernel.Blobs(*self.keys), kernel.Blobs(*self.values))
 
 
 def _view(buffer: pa.Buffer | None) -> memoryview:
@@ -196,84 +193,76 @@ class Sheet:
 
         next_offset  of the first of them; where rows have offsets the least that it may have
         """
-        self._make_room(rows, chosen, first, end)
+        taken = kernel.Chosen(chosen, first, end)
+        self._make_room(rows, taken, end - first)
         row, count = self.filled, end - first
-        self._used = self._blobs(rows.value, chosen, first, end, RecordField.VALUE_POSITION)
+        self._used = self._blobs(rows.value, taken, RecordField.VALUE_POSITION)
         if rows.key is None:
             self._fill(RecordField.KEY_SIZE, row, count, -1)
             self._fill(RecordField.KEY_POSITION, row, count, 0)
         else:
-            self._used = self._blobs(rows.key, chosen, first, end, RecordField.KEY_POSITION)
-        self._headers(rows.headers, chosen, first, end)
+            self._used = self._blobs(rows.key, taken, RecordField.KEY_POSITION)
+        self._headers(rows.headers, taken, count)
         if rows.timestamp is None:
             self._fill(RecordField.TIMESTAMP, row, count, rows.now)
         else:
-            self._timestamps(rows.timestamp, chosen, first, end, rows.now)
+            self._timestamps(rows.timestamp, taken, count, rows.now)
         if rows.offset is None:
             offsets = memoryview(array("q", range(next_offset, next_offset + count)))
             self.records.field(RecordField.OFFSET)[row : row + count] = offsets
         else:
-            self._offsets(rows.offset, chosen, first, end, next_offset)
+            self._offsets(rows.offset, taken, count, next_offset)
         self._fill(RecordField.BATCH, row, count, 0)
         self.filled += count
         return int(self.records.table[RecordField.OFFSET, self.filled - 1]) + 1
 
-    def _make_room(self, rows: IncomingRows, chosen: memoryview, first: int, end: int) -> None:
+    def _make_room(self, rows: IncomingRows, taken: kernel.Chosen, count: int) -> None:
         size = 0
         for blobs in (rows.value, rows.key):
             if blobs is not None:
-                size += _sound(measure_rows(blobs.ends, blobs.valid, blobs.start, blobs.length, chosen, first, end))
+                size += _sound(kernel.measure_rows(kernel.Blobs(*blobs), taken))
         if rows.headers is not None:
-            size += self._header_size(rows.headers, chosen, first, end) + 10  # the kernel wants room for two varints
+            size += self._header_size(rows.headers, taken) + 10  # the kernel wants room for two varints
         if self._used + size > len(self._data):
             grown = memoryview(bytearray(max(self._used + size, len(self._data) * 3 // 2)))
             grown[: self._used] = self._data[: self._used]
             self._data = grown
-        wanted = self.filled + end - first
+        wanted = self.filled + count
         if wanted > self.records.capacity:
             columns = RecordColumns(max(wanted, 2 * self.records.capacity))
             for field in RecordField:
                 columns.field(field)[: self.filled] = self.records.field(field)[: self.filled]
             self.records = columns
 
-    def _header_size(self, headers: HeaderLists, chosen: memoryview, first: int, end: int) -> int:
-        keys, values = headers.keys, headers.values
-        size: int = measure_header_rows(
-            headers.lists, headers.valid, headers.start, headers.length, keys.ends, keys.valid, keys.start, values.ends,
-            values.valid, values.start, keys.length, chosen, first, end,
-        )  # fmt: skip
+    def _header_size(self, headers: HeaderLists, taken: kernel.Chosen) -> int:
+        size: int = kernel.measure_header_rows(headers.for_kernels(), taken)
         if size == -2:
             raise RowRefused("a header without a key")
         return _sound(size)
 
-    def _blobs(self, blobs: Blobs, chosen: memoryview, first: int, end: int, field: RecordField) -> int:
-        return _sound(take_rows(*blobs, chosen, first, end, self._data, self._used, self.records.table, self.filled, field))
+    def _blobs(self, blobs: Blobs, taken: kernel.Chosen, field: RecordField) -> int:
+        table = self.records.table
+        return _sound(kernel.take_rows(kernel.Blobs(*blobs), taken, self._data, self._used, table, self.filled, field))
 
-    def _headers(self, headers: HeaderLists | None, chosen: memoryview, first: int, end: int) -> None:
+    def _headers(self, headers: HeaderLists | None, taken: kernel.Chosen, count: int) -> None:
         if headers is None:
-            self._fill(RecordField.HEADER_COUNT, self.filled, end - first, 0)
-            self._fill(RecordField.HEADERS_POSITION, self.filled, end - first, 0)
+            self._fill(RecordField.HEADER_COUNT, self.filled, count, 0)
+            self._fill(RecordField.HEADERS_POSITION, self.filled, count, 0)
             return
-        keys, values = headers.keys, headers.values
-        self._used = _sound(take_header_rows(
-            headers.lists, headers.valid, headers.start, headers.length, keys.data, keys.ends, keys.start, values.data,
-            values.ends, values.valid, values.start, keys.length, chosen, first, end, self._data, self._used,
-            self.records.table, self.filled,
-        ))  # fmt: skip
+        table = self.records.table
+        self._used = _sound(kernel.take_header_rows(headers.for_kernels(), taken, self._data, self._used, table, self.filled))
 
-    def _timestamps(self, column: Numbers, chosen: memoryview, first: int, end: int, now: int) -> None:
+    def _timestamps(self, column: Numbers, taken: kernel.Chosen, count: int, now: int) -> None:
         """Before 1970 too: Kafka's producers send no such records, but brokers take them, and backups of those have them."""
-        done, _ = take_numbers(
-            *column, chosen, first, end, _MICROS, now, _EARLIEST, False, self.records.table, self.filled, RecordField.TIMESTAMP
-        )
-        if _sound(done) < end - first:
+        rule = kernel.NumberRule(_MICROS, now, _EARLIEST, grows=False)
+        done, _ = self._numbers(column, taken, rule, RecordField.TIMESTAMP)
+        if done < count:
             raise BadRows("a timestamp of more than 64 bits")
 
-    def _offsets(self, column: Numbers, chosen: memoryview, first: int, end: int, least: int) -> None:
-        done, refused = take_numbers(
-            *column, chosen, first, end, 1, -1, max(0, least), True, self.records.table, self.filled, RecordField.OFFSET
-        )
-        if _sound(done) < end - first:
+    def _offsets(self, column: Numbers, taken: kernel.Chosen, count: int, least: int) -> None:
+        rule = kernel.NumberRule(1, -1, max(0, least), grows=True)
+        done, refused = self._numbers(column, taken, rule, RecordField.OFFSET)
+        if done < count:
             before = int(self.records.table[RecordField.OFFSET, self.filled + done - 1]) if done else least - 1
             if refused < 0:
                 raise RowRefused(f"a row has no offset, or a negative one: {refused}")
@@ -281,6 +270,13 @@ class Sheet:
                 f"offset {refused} follows {before}: rows of a Kafka partition must come in the order of their offsets, in one "
                 "partition of Spark; repartition by topic and partition, and sort by offset within partitions"
             )
+
+    def _numbers(
+        self, column: Numbers, taken: kernel.Chosen, rule: kernel.NumberRule, field: RecordField
+    ) -> tuple[int, int]:
+        """See kernels.rows.take_numbers."""
+        done, refused = kernel.take_numbers(kernel.Numbers(*column), taken, rule, self.records.table, self.filled, field)
+        return _sound(done), refused
 
     def _fill(self, field: RecordField, row: int, count: int, value: int) -> None:
         self.records.field(field)[row : row + count] = memoryview(array("q", [value]) * count)

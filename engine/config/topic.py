@@ -60,6 +60,7 @@ class LogConfig:
     message_timestamp_before_max_ms: int = _setting("message.timestamp.before.max.ms", LONG_MAX)
     message_timestamp_after_max_ms: int = _setting("message.timestamp.after.max.ms", 3_600_000)
     remote_storage_enable: bool = _setting("remote.storage.enable", False)
+    remote_log_copy_disable: bool = _setting("remote.log.copy.disable", False)
     local_retention_ms: int = _setting("local.retention.ms", -2, -2)
     local_retention_size: int = _setting("local.retention.bytes", -2, -2)
 
@@ -128,7 +129,6 @@ _WITHOUT_BEARING: dict[str, tuple[Any, dict[str, Any]]] = {
     "min.insync.replicas": (1, {"low": 1, "high": INT_MAX}),
     "leader.replication.throttled.replicas": _ANY_TEXT,
     "follower.replication.throttled.replicas": _ANY_TEXT,
-    "remote.log.copy.disable": _ANY_FLAG,
     "remote.log.delete.on.disable": _ANY_FLAG,
 }
 

@@ -5,14 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import became_shorter
-from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, to_long
+from engine.formats import (
+    BATCH_HEADER,
+    HEADER_SIZE_UP_TO_MAGIC,
+    INT_MAX,
+    LOG_OVERHEAD,
+    LONG_MAX,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    to_long,
+)
+from engine.kernels.verify import Entries, sound_offset_entries
 from engine.record.windows import Window, scan_range
 
 if TYPE_CHECKING:
     from engine.files import OpenFile
+    from engine.index.offset import OffsetIndex
     from engine.record.columns import BatchColumns
 
 _BLOCK = 256 << 10
+_LARGEST_BASE = LONG_MAX - 2 * INT_MAX  # of an index whose offsets do not leave 64 bits
 
 
 class BatchAt(NamedTuple):
@@ -61,6 +73,19 @@ class BatchHeads:
             delta = BATCH_HEADER.read(head).last_offset_delta
             last_offset = to_long(base_offset + delta)
         return BatchAt(position, length + LOG_OVERHEAD, base_offset, last_offset)
+
+    def sound_entries(self, index: OffsetIndex, number: int, count: int, limit: int) -> tuple[int, bool]:
+        """How many of the entries number … count − 1 are right at a glance (see kernels.verify.sound_offset_entries).
+
+        Raises UnreadableFile.
+        """
+        position = index.entry(number).position
+        if position < 0 or position + BATCH_HEADER.size > self.size or index.base_offset > _LARGEST_BASE:
+            return 0, False
+        self._load(position, BATCH_HEADER.size)
+        entries = Entries(index.whole, index.base_offset)
+        found, several = sound_offset_entries(entries, number, count, self._block, self._start, self.size, limit)
+        return int(found), bool(several)
 
     def window(self, batch: BatchAt, columns: BatchColumns, rows: int = 1) -> Window | None:
         """The whole batch, its header in `columns`; None where it is larger than a block.

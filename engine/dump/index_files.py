@@ -16,6 +16,7 @@ from engine.findings import Finding, Where
 from engine.formats import NO_TIMESTAMP, TIME_INDEX_ENTRY
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
+from engine.kernels.verify import Entries, sound_time_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,12 +59,20 @@ class IndexDump:
                 log.close()
 
     def _offset_entries(self, index: OffsetIndex, path: str, heads: BatchHeads | None) -> None:
-        wrong = _Mismatches()
-        for number, entry in enumerate(index.dumped()):
+        wrong, limit = _Mismatches(), self._options.max_message_size
+        number, count = 0, index.dumped_entries
+        while number < count:
+            sound = count - number
             if heads:
-                self._judge_offset(index, path, number, entry, heads.at(entry.position, self._options.max_message_size), wrong)
+                sound, several = heads.sound_entries(index, number, count, limit)
+                wrong.note_last_offsets(several=several)
+                if not sound:
+                    entry = index.entry(number)
+                    self._judge_offset(index, path, number, entry, heads.at(entry.position, limit), wrong)
+                    sound = 1
             if not self._options.verify_only:
-                self._renderer.entry(entry)
+                self._renderer.entries(index.entry(one) for one in range(number, number + sound))
+            number += sound
         if wrong.are_first_offsets:
             what = f"first offset of the batch, not the last: {count_of(wrong.count, 'entry')}"
             self._report(Finding("index-first-offsets", Where(path), what))
@@ -79,7 +88,7 @@ class IndexDump:
             if not is_unused:
                 self._report(Finding("index-beyond-log", Where(path, number * index.entry_size, entry.offset), batch))
         elif batch.last_offset == entry.offset:
-            wrong.note_last_offset(batch)
+            wrong.note_last_offsets(several=batch.last_offset != batch.base_offset)
         elif not is_unused:
             wrong.add(number, entry.offset, batch)
 
@@ -114,13 +123,19 @@ class IndexDump:
             absolute = self._files.absolute(path)
             judge = _TimeJudge(log, offsets, self._options, self._report, self._reports, path, absolute)
         previous = NO_TIMESTAMP
-        for number, entry in enumerate(index.dumped()):
-            is_unused = number == 0 and (not index.used_entries or entry == (0, index.base_offset))
-            if judge and not is_unused:
-                judge.entry(number, entry, previous)
+        number, count = 0, index.dumped_entries
+        while number < count:
+            sound = count - number
+            if judge:
+                sound, previous = judge.sound_entries(index, number, count, previous)
+                if not sound:
+                    entry, sound = index.entry(number), 1
+                    if number or (index.used_entries and entry != (0, index.base_offset)):
+                        judge.entry(number, entry, previous)
+                    previous = entry.timestamp
             if not self._options.verify_only:
-                self._renderer.entry(entry)
-            previous = entry.timestamp
+                self._renderer.entries(index.entry(one) for one in range(number, number + sound))
+            number += sound
 
     def _doubts(self, index: OffsetIndex | TimeIndex) -> None:
         """What is wrong with the file itself, whatever its log holds."""
@@ -173,9 +188,9 @@ class _Mismatches:
         if len(self.kept) < _KEPT:
             self.kept.append((number, offset, batch))
 
-    def note_last_offset(self, batch: BatchAt) -> None:
-        """An entry names the last offset of its batch, which may be the first as well."""
-        if batch.last_offset != batch.base_offset:
+    def note_last_offsets(self, *, several: bool) -> None:
+        """Entries name the last offsets of their batches; `several`: one of these has others."""
+        if several:
             self._by_first_offset = False
 
 
@@ -193,6 +208,15 @@ class _TimeJudge:
         self._offsets, self._search = offsets, OffsetSearch(heads)
         self._timestamps = LargestTimestamps(log, heads, options, report)
         self._report, self._reports, self._path, self._absolute = report, reports, path, absolute
+
+    def sound_entries(self, index: TimeIndex, number: int, count: int, previous: int) -> tuple[int, int]:
+        """How many of the entries number … count − 1 are right at a glance → (how many, timestamp of the last one)."""
+        known = self._timestamps.known_window
+        if known is None or not self._offsets.leads_by_growing_offsets:
+            return 0, previous
+        entries, offsets = Entries(index.whole, index.base_offset), Entries(self._offsets.whole, self._offsets.base_offset)
+        found, last = sound_time_entries(entries, number, count, offsets, known, previous)
+        return int(found), int(last)
 
     def entry(self, number: int, entry: TimestampOffset, previous: int) -> None:
         """Report what is wrong with entry `number`; `previous` is the timestamp of the one before it."""

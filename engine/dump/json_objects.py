@@ -21,7 +21,7 @@ from engine.record.control import control_type, end_txn_marker, known_control_ty
 from engine.schema.decode import control_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engine.discovery.names import FileName, PartitionDir
     from engine.dump.json_stream import JsonStream
@@ -76,6 +76,11 @@ class JsonDump:
     def entry(self, entry: Entry) -> None:
         """One entry of an index, a snapshot or a small file."""
         self._stream.put(TYPES[type(entry)], entry._asdict())
+
+    def entries(self, entries: Iterable[Entry]) -> None:
+        """Entries of one file."""
+        for entry in entries:
+            self.entry(entry)
 
     def empty_index(self, _path: str) -> None:
         """An index without entries is a `file` with nothing behind it."""

@@ -10,7 +10,6 @@ from json import dumps
 from typing import TYPE_CHECKING
 
 from engine.kernels.escapes import terminal_safe_json
-from engine.kernels.ndjson import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,31 +19,36 @@ if TYPE_CHECKING:
     from engine.findings import Finding
 
 
-class JsonStream:
-    """Writes objects into `out`, each with `type` and `schema`, and counts them.
+SCHEMA = "kafkalog/1"  # name and version of what kafkalog_cli/schema.json describes
 
-    array   one document {"schema":1,"objects":[…]} instead of a document a line
-    ascii   what is not ASCII is escaped: for terminals
-    counts  objects by type; whoever lets kernels write into `out` counts those
+
+class JsonStream:
+    """Writes objects into `out`, each with its `type`, from `begin` to `end`, and counts those between.
+
+    command  what `begin` says of them
+    array    one document {"schema":…,"objects":[…]} instead of a document a line
+    ascii    what is not ASCII is escaped: for terminals
+    counts   objects by type; whoever lets kernels write into `out` counts those
     """
 
-    def __init__(self, out: TextBuffer, *, array: bool = False, ascii: bool = False) -> None:  # noqa: A002  # its word
+    def __init__(
+        self, out: TextBuffer, command: str, *, array: bool = False, ascii: bool = False,  # noqa: A002  # its word
+    ) -> None:
         self.out, self.array, self.ascii = out, array, ascii
         self.counts: Counter[str] = Counter()
         self._findings: Counter[str] = Counter()
-        if array:
-            out.put(b'{"schema":%d,"objects":[\n' % SCHEMA)
+        begin = self.text({"type": "begin", "schema": SCHEMA, "command": command}) + b"\n"
+        out.put(b'{"schema":%b,"objects":[\n%b' % (self.text(SCHEMA), begin) if array else begin)
 
     def put(self, kind: str, fields: dict[str, object]) -> None:
-        """Write one object. The first one of all must come this way, not from a kernel."""
+        """Write one object."""
         self.put_open(kind, fields)
         self.close()
 
     def put_open(self, kind: str, fields: dict[str, object]) -> None:
         """Write one object, as `put` does, without its closing brace: fields written piece by piece, and `close`, follow."""
-        comma = b"," if self.array and self.counts.total() else b""
         self.counts[kind] += 1
-        self.out.put(comma + self.text({"type": kind, "schema": SCHEMA, **fields})[:-1])
+        self.out.put((b"," if self.array else b"") + self.text({"type": kind, **fields})[:-1])
 
     def close(self) -> None:
         """End the object that was left open."""
@@ -66,17 +70,22 @@ class JsonStream:
 
     def error(self, error: KafkalogError) -> None:
         """Write work that could not be done."""
-        do = None if error.do is None else sentence(error.do)
-        path: dict[str, object] = {"path": None} if error.path is None else text_field("path", error.path)
-        self.put("error", {"code": error.code, **path, "message": sentence(str(error)), "do": do})
+        self.put("error", error_fields(error))
 
     def end(self, exit_status: int) -> None:
         """Write the last object. A stream without it was cut off."""
-        counts = {name: self.counts[name] for name in sorted(self.counts)}
+        counts = {name: count for name, count in sorted(self.counts.items()) if count}
         severities = {name: self._findings[name] for name in ("error", "warning", "info")}
         self.put("end", {"exit_status": exit_status, "objects": counts, "findings": severities})
         if self.array:
             self.out.put(b"]}\n")
+
+
+def error_fields(error: KafkalogError) -> dict[str, object]:
+    """What an object tells of work that could not be done."""
+    do = None if error.do is None else sentence(error.do)
+    path: dict[str, object] = {"path": None} if error.path is None else text_field("path", error.path)
+    return {"code": error.code, **path, "message": sentence(str(error)), "do": do}
 
 
 def json_text(value: object, *, ascii: bool = False) -> bytes:  # noqa: A002  # json's own word

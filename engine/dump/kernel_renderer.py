@@ -8,6 +8,7 @@ from engine.dump.text_buffer import TextBuffer
 from engine.findings import Finding
 from engine.formats import RecordField, Status
 from engine.kernels.decode import read_varint
+from engine.kernels.decoded import Decoded
 from engine.kernels.fields import CONTENTS, META, OPEN
 from engine.record.control import ControlRecordInvalid
 
@@ -57,10 +58,8 @@ class Shown(NamedTuple):
     def fill(self, out: TextBuffer, part: Part) -> tuple[Part, Status]:
         """Write what there is room for → what is left of the part, and FULL or END."""
         chunk, (row, last_row, record, last_record) = self.chunk, part
-        out.at, row, record, status = self.kernel(
-            out.data, out.at, chunk.data, chunk.batches.table, row, last_row, chunk.records.table, record, last_record,
-            self.flags, self.base,
-        )  # fmt: skip
+        decoded = Decoded(chunk.data, chunk.batches.table, chunk.records.table, self.base)
+        out.at, row, record, status = self.kernel(out.data, out.at, decoded, row, last_row, record, last_record, self.flags)
         if status not in (Status.END, Status.FULL):
             raise AssertionError("records, batches and bytes do not match")
         return Part(row, last_row, record, last_record), status
@@ -147,6 +146,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.dump.renderer import DumpOptions
+    from engine.dump.selection import Selector
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
@@ -191,6 +191,11 @@ class KernelRenderer:
             self._put(chunk, base, flags)
         else:
             self._one_by_one(chunk, base, flags | OPEN, ending)
+
+    def matches(self, chunk: Chunk, base: int, selector: Selector) -> None:
+        """What the selection wants of the same."""
+        for part in selector.records(chunk, base):
+            self.records(part, base)
 
     # ---- of each form
 

@@ -88,8 +88,7 @@ class LogDump:
             for chunk in self._reader.chunks(window, row, last_row):
                 if chunk.is_overlong:
                     continue  # who selects asks for records
-                for part in selector.records(chunk, window.base):
-                    self._renderer.records(part, window.base)
+                self._renderer.matches(chunk, window.base, selector)
 
     def _check_headers(self, window: Window) -> None:
         for _, finding in unsound_batches(self._path, window, codecs=not self._options.iterates):

@@ -35,10 +35,15 @@ class Tally:
         """Count batches."""
         self.batch_count += last_row - row
 
-    def records(self, chunk: Chunk, _base: int) -> None:
-        """Count batches and records."""
-        self.batch_count += chunk.last_row - chunk.first_row
-        self.record_count += chunk.end - chunk.first
+    def records(self, _chunk: Chunk, _base: int) -> None:
+        """A tally always has a selection: see `matches`."""
+        raise AssertionError("records without a selection")
+
+    def matches(self, chunk: Chunk, base: int, selector: Selector) -> None:
+        """Count what fits."""
+        records, batches = selector.count(chunk, base)
+        self.record_count += records
+        self.batch_count += batches
 
     def trailing(self, count: int) -> None:
         """Nothing to count."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import LONG_MIN, NO_TIMESTAMP, BatchField
 from engine.kernels.select import largest_timestamps
+from engine.kernels.verify import Timestamps
 from engine.record.columns import BatchColumns
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
@@ -139,6 +140,7 @@ class LargestTimestamps:
         self._reader = ChunkReader(log.path, self._damage.append, options.max_decompressed_bytes)
         self._batches = BatchColumns(_ROWS)
         self._largest = memoryview(array("q", [0] * _ROWS))
+        self.known_window: Timestamps | None = None  # the batches that were decoded together last; None: none were
         self._known: dict[int, int | None] = {}  # by position of the batch
         self._singly: set[int] = set()  # positions of batches that could not be decoded together
 
@@ -174,6 +176,7 @@ class LargestTimestamps:
         if largest is None:
             self._singly.update(positions[:rows])
             return {}
+        self.known_window = Timestamps(table, rows, window.base, self._largest)
         return {positions[row]: None if table[BatchField.COUNT, row] == 0 else largest[row] for row in range(rows)}
 
     def _alone(self, batch: BatchAt) -> int | None:
@@ -201,6 +204,7 @@ class LargestTimestamps:
     def _read(self, window: Window) -> memoryview | None:
         """The largest timestamp of each of the window's batches; None where something is wrong with one, see `_damage`."""
         self._damage.clear()
+        self.known_window = None
         for row in range(window.rows):
             self._largest[row] = NO_TIMESTAMP
         for chunk in self._reader.chunks(window):

@@ -26,7 +26,7 @@ from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.windows import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engine.discovery.names import FileName, PartitionDir
     from engine.dump.selection import Selector
@@ -52,6 +52,9 @@ class DumpRenderer(Protocol):
     def entry(self, entry: Entry) -> None:
         """An entry of an index, a snapshot, a checkpoint or another small file."""
 
+    def entries(self, entries: Iterable[Entry]) -> None:
+        """Entries of one file, one after the other."""
+
     def empty_index(self, path: str) -> None:
         """The offset index at `path` has no entries."""
 
@@ -76,6 +79,9 @@ class LogRenderer(Protocol):
 
         base  file position of the window that the batches' positions count from
         """
+
+    def matches(self, chunk: Chunk, base: int, selector: Selector) -> None:
+        """What the selection wants of the same."""
 
     def trailing(self, count: int) -> None:
         """`count` bytes at the end of the log belong to no batch."""

@@ -87,6 +87,18 @@ class Selector:
         self._left -= 1
         return True
 
+    def count(self, chunk: Chunk, base: int) -> tuple[int, int]:
+        """(matching records of a chunk, batches that they are in and that were not counted before), without skip and limit."""
+        end, row = self._matcher.pack(chunk), -1
+        batch_of, first, batches = chunk.records.field(RecordField.BATCH), 0, 0
+        while first < end:
+            row = batch_of[first]
+            batches += bool(first) or self._shown != base + chunk.batches.table[BatchField.POSITION, row]
+            first = bisect_right(batch_of, row, first, end)
+        if end:
+            self._shown = base + chunk.batches.table[BatchField.POSITION, row]
+        return end, batches
+
     def records(self, chunk: Chunk, base: int) -> Iterator[Chunk]:
         """The matching records of a chunk, one batch at a time, each behind its batch's line."""
         end = self._matcher.pack(chunk)

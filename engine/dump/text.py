@@ -22,7 +22,7 @@ from engine.kernels.fields import CONTENTS, ESCAPE, META
 from engine.kernels.text import print_batches, print_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engine.discovery.names import FileName, PartitionDir
     from engine.dump.kernel_renderer import Ending
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _FORM = Form(print_records, headers=b"headerKeys: [", end=b"\n", bad_control=b"")
 _PIECE = 64 << 10
+_LINES = 1024  # of entries that are written together
 
 
 class TextDump:
@@ -83,6 +84,16 @@ class TextDump:
 
             self._entry_text = entry_text
         self._out.put(self._entry_text(entry) + "\n")
+
+    def entries(self, entries: Iterable[Entry]) -> None:
+        """The lines of entries of one kind."""
+        lines: list[str] = []
+        for entry in entries:
+            lines.append(entry_text(entry))
+            if len(lines) == _LINES:
+                self._out.put("\n".join(lines) + "\n")
+                lines.clear()
+        self._out.put("".join(f"{line}\n" for line in lines))
 
     def empty_index(self, path: str) -> None:
         """Kafka's line for an offset index without entries."""

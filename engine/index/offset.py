@@ -67,6 +67,11 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
             number = bisect_right(keys, target_offset - self.base_offset) - 1
         return OffsetPosition(self.base_offset, 0) if number < 0 else self.entry(number)
 
+    @property
+    def leads_by_growing_offsets(self) -> bool:
+        """Do the offsets of all entries grow, and stay within 64 bits?"""
+        return not self.is_open and len(self) == self.used_entries and self._growing is not None
+
     @cached_property
     def _growing(self) -> array[int] | None:
         """The relative offsets of the used entries; None where they do not grow or leave 64 bits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
 
 from engine.amounts import count_of
@@ -96,11 +97,13 @@ class SparseIndex(IndexFile, Generic[_E]):
         """The entries that kafka-dump-log walks: up to the first one, but never the first of all, that has the base
         offset. It takes a zero in the middle for the unused end, and the first entry of an unused index for an entry.
         """
+        return islice(self, self.dumped_entries)
+
+    @property
+    def dumped_entries(self) -> int:
+        """How many these are."""
         base_offset = self.base_offset
-        for number, entry in enumerate(self):
-            if number and entry.offset == base_offset:
-                return
-            yield entry
+        return next((number for number, entry in enumerate(self) if number and entry.offset == base_offset), len(self))
 
     def extend(self, entries: Buffer) -> None:
         """Add whole entries in their bytes, whose keys grow.

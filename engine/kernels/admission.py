@@ -48,21 +48,40 @@ def judge_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, ba
         return count
 
 
+@cython.final
+@cython.cclass
+class Leader:
+    """What a leader gives the batches that it takes, and which it takes.
+
+    leader_epoch  stamped on every batch
+    append_time   ms, stamped on every batch (LogAppendTime); −1: batches keep their records' own (CreateTime)
+    refused       a batch with one of these Flaws is not taken
+    largest_size  nor one with more bytes
+    """
+
+    leader_epoch: cython.longlong
+    append_time: cython.longlong
+    refused: cython.longlong
+    largest_size: cython.longlong
+
+    def __init__(self, leader_epoch: cython.longlong, append_time: cython.longlong, refused: cython.longlong,
+                  largest_size: cython.longlong):
+        self.leader_epoch, self.append_time = leader_epoch, append_time
+        self.refused, self.largest_size = refused, largest_size
+
+
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.longlong))
 def stamp_batches(data: cython.uchar[::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
-                  last_row: cython.Py_ssize_t, traits: cython.longlong[:, ::1], refused: cython.longlong,
-                  largest_size: cython.longlong, next_offset: cython.longlong, leader_epoch: cython.longlong,
-                  append_time: cython.longlong):
+                  last_row: cython.Py_ssize_t, traits: cython.longlong[:, ::1], next_offset: cython.longlong,
+                  leader: Leader):
     """Give the batches row … last_row − 1 their offsets, as long as they can be taken as they are → (row, next offset).
 
     data          the batches; offset and epoch are written, timestamps and attributes where they change
     batches       BatchColumns of `data`, changed alike, but for the checksum
     traits        in: what `judge_records` made of them; out: CHANGED is 1 where the checksum has to be made anew
-    refused       a batch with one of these Flaws is not taken
-    largest_size  nor one with more bytes
-    append_time   ms, stamped on every batch (LogAppendTime); −1: batches keep their records' own (CreateTime)
+    next_offset   that the first of them gets
     It stops, without touching it, at a batch that a client may not send or that has to be looked at more closely: wrong
     checksum, format other than 2, compressed, control, LogAppendTime of its own, base offset other than 0, a count other
     than its offsets say, a producer without sequence, more offsets than there are.
@@ -81,20 +100,20 @@ def stamp_batches(data: cython.uchar[::1], batches: cython.longlong[:, ::1], row
             size = batches[fields.B_SIZE, row]
             count = batches[fields.B_COUNT, row]
             attributes = batches[fields.B_ATTRIBUTES, row]
-            if at < 0 or size < fields.V2_SIZE or size > largest_size or size > data.shape[0] or at > data.shape[0] - size:
-                return row, next_offset
+            if at < 0 or size < fields.V2_SIZE or size > leader.largest_size: return row, next_offset
+            if size > data.shape[0] or at > data.shape[0] - size: return row, next_offset
             if not is_whole(batches, row) or batches[fields.B_MAGIC, row] != fields.MAGIC_V2: return row, next_offset
             if attributes & _NOT_TAKEN: return row, next_offset
             if batches[fields.B_BASE_OFFSET, row] != 0: return row, next_offset
             if count <= 0 or batches[fields.B_LAST_OFFSET, row] != count - 1: return row, next_offset
-            if traits[tables.T_FLAWS, row] & refused or traits[tables.T_COUNT, row] != count: return row, next_offset
+            if traits[tables.T_FLAWS, row] & leader.refused or traits[tables.T_COUNT, row] != count: return row, next_offset
             if has_producer(batches, row) and batches[fields.B_BASE_SEQUENCE, row] < 0: return row, next_offset
             if next_offset > fields.LONG_MAX - count: return row, next_offset
             wanted = attributes
             largest = traits[tables.T_LARGEST, row]
-            if append_time >= 0:
+            if leader.append_time >= 0:
                 wanted = attributes | fields.TIMESTAMP_TYPE_FLAG
-                largest = append_time
+                largest = leader.append_time
             traits[tables.T_CHANGED, row] = wanted != attributes or largest != batches[fields.B_MAX_TIMESTAMP, row]
             if traits[tables.T_CHANGED, row]:
                 data[at + fields.V2_ATTRIBUTES_AT] = 0
@@ -103,10 +122,10 @@ def stamp_batches(data: cython.uchar[::1], batches: cython.longlong[:, ::1], row
                 batches[fields.B_ATTRIBUTES, row] = wanted & fields.KNOWN_ATTRIBUTES
                 batches[fields.B_MAX_TIMESTAMP, row] = largest
             put_int(data, at, next_offset, 8)
-            put_int(data, at + fields.V2_PARTITION_LEADER_EPOCH_AT, leader_epoch, 4)
+            put_int(data, at + fields.V2_PARTITION_LEADER_EPOCH_AT, leader.leader_epoch, 4)
             batches[fields.B_BASE_OFFSET, row] = next_offset
             next_offset += count
             batches[fields.B_LAST_OFFSET, row] = next_offset - 1
-            batches[fields.B_LEADER_EPOCH, row] = leader_epoch
+            batches[fields.B_LEADER_EPOCH, row] = leader.leader_epoch
             row += 1
         return row, next_offset

@@ -256,18 +256,34 @@ def _put_field(data: cython.const[cython.uchar][::1], position: cython.longlong,
     return copy_bytes(out, put_raw_varint(out, at, 2 * size), data, position, size)
 
 
+@cython.final
+@cython.cclass
+class LegacyForm:
+    """How entries of magic 0 or 1 are written.
+
+    magic, attributes   of every entry
+    origin        offsets are written relative to it: 0, or the base offset inside a wrapper of magic 1
+    append_time   ms, written instead of each timestamp where attributes say LogAppendTime
+    """
+
+    magic: cython.int
+    attributes: cython.int
+    origin: cython.longlong
+    append_time: cython.longlong
+
+    def __init__(self, magic: cython.int, attributes: cython.int, origin: cython.longlong, append_time: cython.longlong):
+        self.magic, self.attributes, self.origin, self.append_time = magic, attributes, origin, append_time
+
+
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
 def encode_legacy(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
-                  first: cython.Py_ssize_t, count: cython.Py_ssize_t, magic: cython.int, attributes: cython.int,
-                  origin: cython.longlong, append_time: cython.longlong,
-                  out: cython.uchar[::1], start: cython.Py_ssize_t, ends: cython.longlong[::1]):
+                  first: cython.Py_ssize_t, count: cython.Py_ssize_t, form: LegacyForm, out: cython.uchar[::1],
+                  start: cython.Py_ssize_t, ends: cython.longlong[::1]):
     """Write entries of magic 0 or 1 with a checksum of 0 → (entries written, position behind them, status).
 
-    data, records   see the module; rows first … first + count − 1        magic, attributes   of every entry
-    origin        offsets are written relative to it: 0, or the base offset inside a wrapper of magic 1
-    append_time   ms, written instead of each timestamp where attributes say LogAppendTime
+    data, records   see the module; rows first … first + count − 1
     out, ends     out: bytes, written from `start` on; position behind each entry, for the caller to put CRC-32s in
     status        as encode_records; FULL also where `ends` is used up
     """
@@ -277,7 +293,10 @@ def encode_legacy(data: cython.const[cython.uchar][::1], records: cython.longlon
     done: cython.Py_ssize_t = 0
     size: cython.longlong
     offset: cython.longlong
-    stamp: cython.longlong = append_time
+    magic: cython.int = form.magic
+    attributes: cython.int = form.attributes
+    origin: cython.longlong = form.origin
+    stamp: cython.longlong = form.append_time
     if _bad_rows(records, first, count) or magic < 0 or magic > 1: return 0, start, fields.BAD_START
     if start < 0 or start > end: return 0, start, fields.BAD_START
     with cython.nogil:

@@ -40,19 +40,33 @@ def fitting(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cyt
         return index, keys, values
 
 
+@cython.final
+@cython.cclass
+class Blobs:
+    """An array of bytes: `out`, where they go, `ends` of 32 bits, and `valid`: bits of the rows that are not null are set,
+    others are left alone."""
+
+    out: cython.uchar[::1]
+    ends: cython.int[::1]
+    valid: cython.uchar[::1]
+
+    def __init__(self, out: cython.uchar[::1], ends: cython.int[::1], valid: cython.uchar[::1]):
+        self.out, self.ends, self.valid = out, ends, valid
+
+
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t))
 def gather(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], position_field: cython.int,
-           first: cython.Py_ssize_t, end: cython.Py_ssize_t, out: cython.uchar[::1], at: cython.Py_ssize_t,
-           ends: cython.int[::1], valid: cython.uchar[::1], row: cython.Py_ssize_t):
+           first: cython.Py_ssize_t, end: cython.Py_ssize_t, blobs: Blobs, at: cython.Py_ssize_t, row: cython.Py_ssize_t):
     """Copy the keys or values of records first … end − 1 one behind the other → (bytes in `out`, nulls); (−1, 0): no room.
 
     position_field  KEY_POSITION or VALUE_POSITION; the field behind it has the sizes
-    out, at         where the bytes go
-    ends, row       ends[row + 1] is where the bytes of the first record end; ends[row] is there already
-    valid           bits of the rows that are not null are set, others are left alone
+    at, row         where the bytes of the first record begin, and its row; ends[row] is there already
     """
+    out: cython.uchar[::1] = blobs.out
+    ends: cython.int[::1] = blobs.ends
+    valid: cython.uchar[::1] = blobs.valid
     index: cython.Py_ssize_t
     start: cython.longlong
     size: cython.longlong
@@ -179,20 +193,42 @@ def measure_headers(data: cython.const[cython.uchar][::1], records: cython.longl
         return total, keys, values
 
 
+@cython.final
+@cython.cclass
+class Headers:
+    """An array of lists of headers: ends[row + 1] is where the headers of a row end; a list without any is null.
+
+    keys, key_ends   as an array of bytes has them; no key is null        values  an array of bytes
+    """
+
+    ends: cython.int[::1]
+    valid: cython.uchar[::1]
+    keys: cython.uchar[::1]
+    key_ends: cython.int[::1]
+    values: Blobs
+
+    def __init__(self, ends: cython.int[::1], valid: cython.uchar[::1], keys: cython.uchar[::1], key_ends: cython.int[::1],
+                  values: Blobs):
+        self.ends, self.valid, self.keys, self.key_ends, self.values = ends, valid, keys, key_ends, values
+
+
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t))
 def gather_headers(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
-                   end: cython.Py_ssize_t, lists: cython.int[::1], lists_valid: cython.uchar[::1], row: cython.Py_ssize_t,
-                   keys: cython.uchar[::1], key_ends: cython.int[::1], values: cython.uchar[::1],
-                   value_ends: cython.int[::1], values_valid: cython.uchar[::1], header: cython.Py_ssize_t):
+                   end: cython.Py_ssize_t, headers: Headers, row: cython.Py_ssize_t, header: cython.Py_ssize_t):
     """Copy the headers of records first … end − 1 → (headers in all, null lists, null values); (−1, 0, 0): no room.
 
-    lists, lists_valid, row  lists[row + 1] is where the first record's headers end; a record without any is null
     No buffer is filled behind its first 2 GiB, which ends of 32 bits reach.
-    header                   how many headers there are already: key_ends[header] and value_ends[header] are known
-    The other buffers as `gather` fills them.
+    header  how many headers there are already: where their keys and values end is known
     """
+    lists: cython.int[::1] = headers.ends
+    lists_valid: cython.uchar[::1] = headers.valid
+    keys: cython.uchar[::1] = headers.keys
+    key_ends: cython.int[::1] = headers.key_ends
+    values: cython.uchar[::1] = headers.values.out
+    value_ends: cython.int[::1] = headers.values.ends
+    values_valid: cython.uchar[::1] = headers.values.valid
     index: cython.Py_ssize_t
     at: cython.Py_ssize_t
     count: cython.longlong

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """What strings of JSON stand for, written over them: escapes become shorter, never longer.
 
-The caller has looked at the string and found nothing wrong with it (see json_lines).
+The caller has looked at the string and found nothing wrong with it (see lines).
 """
 
 import cython

@@ -37,19 +37,36 @@ def measure_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssi
         return count, last, at, fields.END
 
 
-@cython.ccall
-@cython.exceptval(check=False)
-@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
-def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
-                    batch: cython.longlong, step: cython.int, base: cython.longlong, append: cython.bint,
-                    append_time: cython.longlong, records: cython.longlong[:, ::1], filled: cython.Py_ssize_t,
-                    ieee: cython.const[cython.uint][::1]):
-    """Decode uncompressed messages of data[start:end] → (rows filled, where it stopped, status).
+@cython.final
+@cython.cclass
+class Origin:
+    """Where messages come from.
 
     batch        for RecordField.BATCH of the first message; `step` more for each one behind it: 0 for an inner set,
                  1 for plain entries that stand one behind the other
     base         is added to each offset: 0 for absolute ones
     append, append_time  the wrapper's append time replaces the timestamps of messages of format 1
+    """
+
+    batch: cython.longlong
+    step: cython.int
+    base: cython.longlong
+    append: cython.bint
+    append_time: cython.longlong
+
+    def __init__(self, batch: cython.longlong, step: cython.int, base: cython.longlong = 0, append: cython.bint = False,
+                  append_time: cython.longlong = 0):
+        self.batch, self.step, self.base, self.append, self.append_time = batch, step, base, append, append_time
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
+def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                    origin: Origin, records: cython.longlong[:, ::1], filled: cython.Py_ssize_t,
+                    ieee: cython.const[cython.uint][::1]):
+    """Decode uncompressed messages of data[start:end] → (rows filled, where it stopped, status).
+
     records      out, RecordColumns, from row `filled` on. Sizes below 0 are nulls and are given as stored;
                  HEADER_COUNT is 0. Timestamps of format 0 are -1
     ieee         tables of CRC-32
@@ -60,6 +77,7 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
     """
     capacity: cython.Py_ssize_t = records.shape[1]
     at: cython.Py_ssize_t = start
+    batch: cython.longlong = origin.batch
     message_end: cython.Py_ssize_t
     field: cython.Py_ssize_t
     size: cython.longlong
@@ -84,7 +102,7 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                 field = at + fields.V1_KEY_SIZE_AT
                 if message_end - field < 4: return filled, at, fields.BAD_RECORD
                 records[fields.R_TIMESTAMP, filled] = i64(data, at + fields.V1_TIMESTAMP_AT)
-                if append and magic == 1: records[fields.R_TIMESTAMP, filled] = append_time
+                if origin.append and magic == 1: records[fields.R_TIMESTAMP, filled] = origin.append_time
             length = i32(data, field)
             field += 4
             records[fields.R_KEY_POSITION, filled] = field
@@ -98,7 +116,7 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
             records[fields.R_VALUE_POSITION, filled] = field
             records[fields.R_VALUE_SIZE, filled] = length
             records[fields.R_BATCH, filled] = batch
-            records[fields.R_OFFSET, filled] = wrapped_sum(base, i64(data, at))
+            records[fields.R_OFFSET, filled] = wrapped_sum(origin.base, i64(data, at))
             records[fields.R_HEADERS_POSITION, filled] = message_end
             records[fields.R_HEADER_COUNT, filled] = 0
             crc = u32(data, at + fields.V1_CRC_AT)
@@ -106,6 +124,6 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
             records[fields.R_VALID, filled] = crc == crc32(data, at + fields.V1_MAGIC_AT, message_end, ieee)
             if length > message_end - field: return filled, at, fields.BAD_VALUE
             filled += 1
-            batch += step
+            batch += origin.step
             at = message_end
         return filled, at, fields.END

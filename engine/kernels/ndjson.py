@@ -9,12 +9,12 @@ as \\u202e.
 import cython
 from cython.cimports.engine.kernels import fields
 from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
+from cython.cimports.engine.kernels.decoded import Decoded
 from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
 from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
 from cython.cimports.engine.kernels.words import advance, boolean, number, put, timestamp_type
 
-SCHEMA = 1  # version of the objects' schema; the literals below say it too
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # a record object without headers, key and value
 _HEADER_LIMIT = cython.declare(cython.Py_ssize_t, 40)  # what stands around a header's key and value
 
@@ -43,7 +43,7 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
     sequence: cython.longlong
     more: cython.longlong
     if flags & fields.ARRAY: at = put(out, at, b',', 1)
-    at = put(out, at, b'{"type":"batch","schema":1,"position":', 38)
+    at = put(out, at, b'{"type":"batch","position":', 27)
     at = number(out, at, base + batches[fields.B_POSITION, row])
     at = put(out, at, b',"size":', 8)
     at = number(out, at, batches[fields.B_SIZE, row])
@@ -197,7 +197,7 @@ def _record_object(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.P
         needed += headers
     if needed > room - at: return at, fields.FULL
     if flags & fields.ARRAY: at = put(out, at, b',', 1)
-    at = put(out, at, b'{"type":"record","schema":1,"offset":', 37)
+    at = put(out, at, b'{"type":"record","offset":', 26)
     at = number(out, at, records[fields.R_OFFSET, record])
     if flags & fields.META: at = _metadata(out, at, data, batches, row, records, record, escape)
     if flags & fields.CONTENTS:
@@ -232,13 +232,11 @@ def batch_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
-def record_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
-                   batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
-                   records: cython.longlong[:, ::1], record: cython.Py_ssize_t, last_record: cython.Py_ssize_t,
-                   flags: cython.int, base: cython.longlong):
+def record_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, decoded: Decoded, row: cython.Py_ssize_t,
+                   last_row: cython.Py_ssize_t, record: cython.Py_ssize_t, last_record: cython.Py_ssize_t,
+                   flags: cython.int):
     """Batches and their records, interleaved → (position behind the text, row, record, status).
 
-    data    the bytes that hold the records
     row     the next batch whose object is due; up to, not including, `last_row`
     record  the next record; `last_record` is behind the last. A record's batch object stands before it.
     flags   META | CONTENTS | ESCAPE | OPEN | ARRAY; OPEN: records lack the closing brace and the line end
@@ -246,6 +244,10 @@ def record_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.c
             record; BAD_START: arguments that do not fit each other, or columns of bytes or of a batch that are not there:
             nothing of the record is written, nor of those that are looked at together with it
     """
+    data: cython.const[cython.uchar][::1] = decoded.data
+    batches: cython.longlong[:, ::1] = decoded.batches
+    records: cython.longlong[:, ::1] = decoded.records
+    base: cython.longlong = decoded.base
     room: cython.Py_ssize_t = out.shape[0]
     believed: cython.Py_ssize_t = record  # the records before it have been looked at
     status: cython.int

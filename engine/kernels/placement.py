@@ -93,31 +93,31 @@ def next_invalid(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.bint))
-def tell_producers(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
-                   told: cython.longlong[:, ::1], count: cython.Py_ssize_t):
-    """Tell the batches row … last_row − 1 that have a producer id → (row behind them, rows in `told`, is it a control batch?).
+def report_producers(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
+                   reported: cython.longlong[:, ::1], count: cython.Py_ssize_t):
+    """Report the batches row … last_row − 1 of producers → (row behind them, rows in `reported`, is it a control batch?).
 
-    told   out, from row `count` on, see ProducerField. It may be full before `last_row`
-    Ends behind a control batch, which is told as one without a marker: what its record says is for others to read.
+    reported   out, from row `count` on, see ProducerField. It may be full before `last_row`
+    Ends behind a control batch, which is reported as one without a marker: what its record says is for others to read.
     """
     if row < 0 or last_row > batches.shape[1]: return last_row, count, False
-    if count < 0 or told.shape[0] < walk.PRODUCER_FIELDS: return last_row, count, False
+    if count < 0 or reported.shape[0] < walk.PRODUCER_FIELDS: return last_row, count, False
     with cython.nogil:
-        while row < last_row and count < told.shape[1]:
+        while row < last_row and count < reported.shape[1]:
             if not is_legacy(batches, row) and has_producer(batches, row):
-                told[walk.P_PRODUCER_ID, count] = batches[fields.B_PRODUCER_ID, row]
-                told[walk.P_PRODUCER_EPOCH, count] = batches[fields.B_PRODUCER_EPOCH, row]
-                told[walk.P_BASE_SEQUENCE, count] = batches[fields.B_BASE_SEQUENCE, row]
-                told[walk.P_BASE_OFFSET, count] = batches[fields.B_BASE_OFFSET, row]
-                told[walk.P_LAST_OFFSET, count] = batches[fields.B_LAST_OFFSET, row]
-                told[walk.P_MAX_TIMESTAMP, count] = batches[fields.B_MAX_TIMESTAMP, row]
-                told[walk.P_KIND, count] = walk.K_TRANSACTIONAL if is_transactional(batches, row) else 0
-                told[walk.P_MARKER, count] = -1
-                told[walk.P_COORDINATOR_EPOCH, count] = 0
-                told[walk.P_MARKER_TIMESTAMP, count] = -1
+                reported[walk.P_PRODUCER_ID, count] = batches[fields.B_PRODUCER_ID, row]
+                reported[walk.P_PRODUCER_EPOCH, count] = batches[fields.B_PRODUCER_EPOCH, row]
+                reported[walk.P_BASE_SEQUENCE, count] = batches[fields.B_BASE_SEQUENCE, row]
+                reported[walk.P_BASE_OFFSET, count] = batches[fields.B_BASE_OFFSET, row]
+                reported[walk.P_LAST_OFFSET, count] = batches[fields.B_LAST_OFFSET, row]
+                reported[walk.P_MAX_TIMESTAMP, count] = batches[fields.B_MAX_TIMESTAMP, row]
+                reported[walk.P_KIND, count] = walk.K_TRANSACTIONAL if is_transactional(batches, row) else 0
+                reported[walk.P_MARKER, count] = -1
+                reported[walk.P_COORDINATOR_EPOCH, count] = 0
+                reported[walk.P_MARKER_TIMESTAMP, count] = -1
                 count += 1
                 if is_control(batches, row):
-                    told[walk.P_KIND, count - 1] += walk.K_CONTROL
+                    reported[walk.P_KIND, count - 1] += walk.K_CONTROL
                     return row + 1, count, True
             row += 1
         return row, count, False

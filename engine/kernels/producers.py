@@ -20,6 +20,34 @@ _SMALLEST_WITH_TREES = cython.declare(cython.longlong, 64)
 _LONGEST_CHAIN = cython.declare(cython.longlong, 8)
 
 
+@cython.final
+@cython.cclass
+class Producers:
+    """A table of producers, see the module. `state`: see tables.TableState."""
+
+    entries: cython.uchar[::1]
+    heads: cython.int[::1]
+    links: cython.int[::1]
+    state: cython.longlong[::1]
+
+    def __init__(self, entries: cython.uchar[::1], heads: cython.int[::1], links: cython.int[::1],
+                  state: cython.longlong[::1]):
+        self.entries, self.heads, self.links, self.state = entries, heads, links, state
+
+
+@cython.final
+@cython.cclass
+class OpenTransactions:
+    """Open transactions, see the module. `bounds`: see tables.Bound."""
+
+    offsets: cython.longlong[::1]
+    producers: cython.longlong[::1]
+    bounds: cython.longlong[::1]
+
+    def __init__(self, offsets: cython.longlong[::1], producers: cython.longlong[::1], bounds: cython.longlong[::1]):
+        self.offsets, self.producers, self.bounds = offsets, producers, bounds
+
+
 @cython.cfunc
 @cython.inline
 @cython.nogil
@@ -214,32 +242,32 @@ def first_of_others(producers: cython.longlong[::1], bounds: cython.longlong[::1
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _take_data(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, entries: cython.uchar[::1],
+def _take_data(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, entries: cython.uchar[::1],
                at: cython.Py_ssize_t) -> cython.void:
     """Let a batch of data be the last one of the entry at byte `at`."""
-    last: cython.longlong = told[walk.P_LAST_OFFSET, row]
-    delta: cython.longlong = _low_int(wrapped_difference(last, told[walk.P_BASE_OFFSET, row]))
-    sequence: cython.longlong = told[walk.P_BASE_SEQUENCE, row]
+    last: cython.longlong = seen[walk.P_LAST_OFFSET, row]
+    delta: cython.longlong = _low_int(wrapped_difference(last, seen[walk.P_BASE_OFFSET, row]))
+    sequence: cython.longlong = seen[walk.P_BASE_SEQUENCE, row]
     if sequence != -1: sequence = advance(sequence, delta)
-    put_int(entries, at + fields.E_PRODUCER_EPOCH_AT, told[walk.P_PRODUCER_EPOCH, row], 2)
+    put_int(entries, at + fields.E_PRODUCER_EPOCH_AT, seen[walk.P_PRODUCER_EPOCH, row], 2)
     put_int(entries, at + fields.E_LAST_SEQUENCE_AT, sequence, 4)
     put_int(entries, at + fields.E_LAST_OFFSET_AT, last, 8)
     put_int(entries, at + fields.E_OFFSET_DELTA_AT, delta, 4)
-    put_int(entries, at + fields.E_TIMESTAMP_AT, told[walk.P_MAX_TIMESTAMP, row], 8)
+    put_int(entries, at + fields.E_TIMESTAMP_AT, seen[walk.P_MAX_TIMESTAMP, row], 8)
 
 
 @cython.cfunc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _take_marker(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, entries: cython.uchar[::1],
+def _take_marker(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, entries: cython.uchar[::1],
                  at: cython.Py_ssize_t) -> cython.void:
     """Let a marker end the transaction of the entry at byte `at`."""
-    if i16(entries, at + fields.E_PRODUCER_EPOCH_AT) != told[walk.P_PRODUCER_EPOCH, row]:
-        put_int(entries, at + fields.E_PRODUCER_EPOCH_AT, told[walk.P_PRODUCER_EPOCH, row], 2)
+    if i16(entries, at + fields.E_PRODUCER_EPOCH_AT) != seen[walk.P_PRODUCER_EPOCH, row]:
+        put_int(entries, at + fields.E_PRODUCER_EPOCH_AT, seen[walk.P_PRODUCER_EPOCH, row], 2)
         _forget_batches(entries, at)
-    put_int(entries, at + fields.E_TIMESTAMP_AT, told[walk.P_MARKER_TIMESTAMP, row], 8)
-    put_int(entries, at + fields.E_COORDINATOR_EPOCH_AT, told[walk.P_COORDINATOR_EPOCH, row], 4)
+    put_int(entries, at + fields.E_TIMESTAMP_AT, seen[walk.P_MARKER_TIMESTAMP, row], 8)
+    put_int(entries, at + fields.E_COORDINATOR_EPOCH_AT, seen[walk.P_COORDINATOR_EPOCH, row], 4)
     put_int(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT, -1, 8)
 
 
@@ -247,7 +275,7 @@ def _take_marker(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssi
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _tell_ended(out: cython.uchar[::1], at: cython.Py_ssize_t, producer: cython.longlong, first: cython.longlong,
+def _put_ended(out: cython.uchar[::1], at: cython.Py_ssize_t, producer: cython.longlong, first: cython.longlong,
                 last: cython.longlong, stable: cython.longlong) -> cython.Py_ssize_t:
     """Write an entry of a transaction index, version 0 → the position behind it."""
     at = put_int(out, at, 0, 2)
@@ -270,9 +298,15 @@ def _is_full(links: cython.int[::1], state: cython.longlong[::1], offsets: cytho
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _misfit(entries: cython.uchar[::1], heads: cython.int[::1], links: cython.int[::1], state: cython.longlong[::1],
-            offsets: cython.longlong[::1], producers: cython.longlong[::1], bounds: cython.longlong[::1]) -> cython.bint:
+def _misfit(table: Producers, ongoing: OpenTransactions) -> cython.bint:
     """Do the columns of a table and of open transactions not fit together?"""
+    entries: cython.uchar[::1] = table.entries
+    heads: cython.int[::1] = table.heads
+    links: cython.int[::1] = table.links
+    state: cython.longlong[::1] = table.state
+    offsets: cython.longlong[::1] = ongoing.offsets
+    producers: cython.longlong[::1] = ongoing.producers
+    bounds: cython.longlong[::1] = ongoing.bounds
     if entries.shape[0] // fields.E_SIZE < links.shape[0] or state.shape[0] < 2 or bounds.shape[0] < 2: return True
     if heads.shape[0] < 1 or heads.shape[0] & (heads.shape[0] - 1) != 0: return True
     if not 0 <= state[tables.TABLE_COUNT] <= links.shape[0] or offsets.shape[0] != producers.shape[0]: return True
@@ -282,18 +316,23 @@ def _misfit(entries: cython.uchar[::1], heads: cython.int[::1], links: cython.in
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.int, cython.Py_ssize_t))
-def take_batches(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, entries: cython.uchar[::1],
-              heads: cython.int[::1], links: cython.int[::1], state: cython.longlong[::1], offsets: cython.longlong[::1],
-              producers: cython.longlong[::1], bounds: cython.longlong[::1], ended: cython.uchar[::1],
-              tells_all: cython.bint):
+def take_batches(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, table: Producers,
+                 ongoing: OpenTransactions, ended: cython.uchar[::1], reports_all: cython.bint):
     """Take in replicated batches, in log order, which leaders have checked → (row not taken, status, bytes of `ended`).
 
-    told     as kernels.recovery tells them, from `row` on
-    ended    out: the transactions that were aborted, or with `tells_all` all that ended, as a transaction index has them
+    seen     as kernels.recovery reports them, from `row` on
+    ended    out: the transactions that were aborted, or with `reports_all` all that ended, as a transaction index has them
     status   see tables.Taken. NO_ROOM: the table, the open transactions or `ended` are full · REFUSED: a plain batch within a
              transaction, or the end of one that is not open, and nothing was changed
     Mirrors LogSegment.updateProducerState.
     """
+    entries: cython.uchar[::1] = table.entries
+    heads: cython.int[::1] = table.heads
+    links: cython.int[::1] = table.links
+    state: cython.longlong[::1] = table.state
+    offsets: cython.longlong[::1] = ongoing.offsets
+    producers: cython.longlong[::1] = ongoing.producers
+    bounds: cython.longlong[::1] = ongoing.bounds
     size: cython.Py_ssize_t = 0
     at: cython.Py_ssize_t
     other: cython.Py_ssize_t
@@ -301,34 +340,34 @@ def take_batches(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssi
     kind: cython.longlong
     first: cython.longlong
     stable: cython.longlong
-    if row < 0 or told.shape[0] < walk.PRODUCER_FIELDS: return row, tables.TAKEN_BAD_START, 0
-    if _misfit(entries, heads, links, state, offsets, producers, bounds): return row, tables.TAKEN_BAD_START, 0
+    if row < 0 or seen.shape[0] < walk.PRODUCER_FIELDS: return row, tables.TAKEN_BAD_START, 0
+    if _misfit(table, ongoing): return row, tables.TAKEN_BAD_START, 0
     with cython.nogil:
-        while row < told.shape[1]:
+        while row < seen.shape[1]:
             if _is_full(links, state, offsets, bounds): return row, tables.TAKEN_NO_ROOM, size
             if ended.shape[0] - size < fields.ABORTED_TXN_SIZE: return row, tables.TAKEN_NO_ROOM, size
-            producer = told[walk.P_PRODUCER_ID, row]
-            kind = told[walk.P_KIND, row]
+            producer = seen[walk.P_PRODUCER_ID, row]
+            kind = seen[walk.P_KIND, row]
             at = find_producer(entries, heads, links, producer)
             if at < 0: at = add_producer(entries, heads, links, state, producer)
             at *= fields.E_SIZE
             first = i64(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT)
             if not kind & walk.K_CONTROL:
                 if first != -1 and not kind & walk.K_TRANSACTIONAL: return row, tables.TAKEN_REFUSED, size
-                _take_data(told, row, entries, at)
+                _take_data(seen, row, entries, at)
                 if first == -1 and kind & walk.K_TRANSACTIONAL:
-                    put_int(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT, told[walk.P_BASE_OFFSET, row], 8)
-                    open_transaction(offsets, producers, bounds, told[walk.P_BASE_OFFSET, row], producer)
+                    put_int(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT, seen[walk.P_BASE_OFFSET, row], 8)
+                    open_transaction(offsets, producers, bounds, seen[walk.P_BASE_OFFSET, row], producer)
             elif kind & walk.K_HAS_MARKER:
                 if first != -1:
                     other = first_of_others(producers, bounds, producer)
-                    stable = wrapped_sum(told[walk.P_BASE_OFFSET, row], 1)
+                    stable = wrapped_sum(seen[walk.P_BASE_OFFSET, row], 1)
                     if other >= 0: stable = offsets[other]
                     if close_transaction(offsets, producers, bounds, first) != tables.TAKEN_DONE:
                         return row, tables.TAKEN_REFUSED, size
-                    if tells_all or told[walk.P_MARKER, row] == fields.ABORT:
-                        size = _tell_ended(ended, size, producer, first, told[walk.P_BASE_OFFSET, row], stable)
-                _take_marker(told, row, entries, at)
+                    if reports_all or seen[walk.P_MARKER, row] == fields.ABORT:
+                        size = _put_ended(ended, size, producer, first, seen[walk.P_BASE_OFFSET, row], stable)
+                _take_marker(seen, row, entries, at)
             row += 1
         return row, tables.TAKEN_DONE, size
 
@@ -336,11 +375,11 @@ def take_batches(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssi
 @cython.ccall
 @cython.nogil
 @cython.exceptval(check=False)
-def keep_batches(told: cython.const[cython.longlong][:, ::1], entries: cython.uchar[::1], heads: cython.int[::1],
+def keep_batches(seen: cython.const[cython.longlong][:, ::1], entries: cython.uchar[::1], heads: cython.int[::1],
                  links: cython.int[::1], kept: cython.longlong[::1]) -> cython.void:
     """Keep the last batches of the producers that have an entry, of their last epoch, which `entries` follows.
 
-    told  as `take_batches` takes it · kept  in and out, KEPT_FIELDS for each entry, see tables.Kept
+    seen  as `take_batches` takes it · kept  in and out, KEPT_FIELDS for each entry, see tables.Kept
     Mirrors ProducerStateEntry.addBatch.
     """
     row: cython.Py_ssize_t
@@ -349,29 +388,29 @@ def keep_batches(told: cython.const[cython.longlong][:, ::1], entries: cython.uc
     field: cython.Py_ssize_t
     delta: cython.longlong
     sequence: cython.longlong
-    if told.shape[0] < walk.PRODUCER_FIELDS or heads.shape[0] < 1: return
-    for row in range(told.shape[1]):
-        number = find_producer(entries, heads, links, told[walk.P_PRODUCER_ID, row])
+    if seen.shape[0] < walk.PRODUCER_FIELDS or heads.shape[0] < 1: return
+    for row in range(seen.shape[1]):
+        number = find_producer(entries, heads, links, seen[walk.P_PRODUCER_ID, row])
         if number < 0 or kept.shape[0] // tables.KEPT_FIELDS <= number: continue
-        if told[walk.P_KIND, row] & walk.K_CONTROL and not told[walk.P_KIND, row] & walk.K_HAS_MARKER: continue
+        if seen[walk.P_KIND, row] & walk.K_CONTROL and not seen[walk.P_KIND, row] & walk.K_HAS_MARKER: continue
         at = number * tables.KEPT_FIELDS
-        if i16(entries, number * fields.E_SIZE + fields.E_PRODUCER_EPOCH_AT) != told[walk.P_PRODUCER_EPOCH, row]:
-            put_int(entries, number * fields.E_SIZE + fields.E_PRODUCER_EPOCH_AT, told[walk.P_PRODUCER_EPOCH, row], 2)
+        if i16(entries, number * fields.E_SIZE + fields.E_PRODUCER_EPOCH_AT) != seen[walk.P_PRODUCER_EPOCH, row]:
+            put_int(entries, number * fields.E_SIZE + fields.E_PRODUCER_EPOCH_AT, seen[walk.P_PRODUCER_EPOCH, row], 2)
             kept[at + tables.KEPT_COUNT] = 0
-        if told[walk.P_KIND, row] & walk.K_CONTROL: continue
+        if seen[walk.P_KIND, row] & walk.K_CONTROL: continue
         if not 0 <= kept[at + tables.KEPT_COUNT] <= tables.KEPT_BATCHES: return
         if kept[at + tables.KEPT_COUNT] == tables.KEPT_BATCHES:
             for field in range(at + 1, at + tables.KEPT_FIELDS - tables.KEPT_BATCH_FIELDS):
                 kept[field] = kept[field + tables.KEPT_BATCH_FIELDS]
             kept[at + tables.KEPT_COUNT] -= 1
-        delta = _low_int(wrapped_difference(told[walk.P_LAST_OFFSET, row], told[walk.P_BASE_OFFSET, row]))
-        sequence = told[walk.P_BASE_SEQUENCE, row]
+        delta = _low_int(wrapped_difference(seen[walk.P_LAST_OFFSET, row], seen[walk.P_BASE_OFFSET, row]))
+        sequence = seen[walk.P_BASE_SEQUENCE, row]
         if sequence != -1: sequence = advance(sequence, delta)
         field = at + kept[at + tables.KEPT_COUNT] * tables.KEPT_BATCH_FIELDS
         kept[field + tables.KEPT_LAST_SEQ] = sequence
-        kept[field + tables.KEPT_LAST_OFFSET] = told[walk.P_LAST_OFFSET, row]
+        kept[field + tables.KEPT_LAST_OFFSET] = seen[walk.P_LAST_OFFSET, row]
         kept[field + tables.KEPT_OFFSET_DELTA] = delta
-        kept[field + tables.KEPT_TIMESTAMP] = told[walk.P_MAX_TIMESTAMP, row]
+        kept[field + tables.KEPT_TIMESTAMP] = seen[walk.P_MAX_TIMESTAMP, row]
         kept[at + tables.KEPT_COUNT] += 1
 
 
@@ -382,19 +421,24 @@ def keep_batches(told: cython.const[cython.longlong][:, ::1], entries: cython.uc
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.int))
 def load_entries(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, now: cython.longlong,
-                 expiration: cython.longlong, entries: cython.uchar[::1], heads: cython.int[::1], links: cython.int[::1],
-                 state: cython.longlong[::1], offsets: cython.longlong[::1], producers: cython.longlong[::1],
-                 bounds: cython.longlong[::1]):
+                 expiration: cython.longlong, table: Producers, ongoing: OpenTransactions):
     """Take the entries of a snapshot in data[at:] but for those that have expired → (position of the first not taken, status).
 
     now, expiration  ms: a producer without an open transaction is forgotten where it was silent for so long
     status           DONE: less than an entry is left · NO_ROOM: the table, or the open transactions, are full · BAD_START
     Mirrors ProducerStateManager.loadFromSnapshot.
     """
+    entries: cython.uchar[::1] = table.entries
+    heads: cython.int[::1] = table.heads
+    links: cython.int[::1] = table.links
+    state: cython.longlong[::1] = table.state
+    offsets: cython.longlong[::1] = ongoing.offsets
+    producers: cython.longlong[::1] = ongoing.producers
+    bounds: cython.longlong[::1] = ongoing.bounds
     number: cython.Py_ssize_t
     producer: cython.longlong
     first: cython.longlong
-    if at < 0 or _misfit(entries, heads, links, state, offsets, producers, bounds): return at, tables.TAKEN_BAD_START
+    if at < 0 or _misfit(table, ongoing): return at, tables.TAKEN_BAD_START
     with cython.nogil:
         while data.shape[0] - at >= fields.E_SIZE:
             if _is_full(links, state, offsets, bounds): return at, tables.TAKEN_NO_ROOM

@@ -2,7 +2,7 @@
 """Walk a segment as recovery does, in one pass: sizes, checksums, index entries, leader epochs, producers.
 
 Mirrors LogSegment.recover. Nothing is kept of a batch but what those need, so a log of small batches goes through at the
-speed of memory. Of a run of batches of one producer only the first and the last are told (see `recover_batches`).
+speed of memory. Of a run of batches of one producer only the first and the last are reported (see `recover_batches`).
 """
 
 from array import array
@@ -72,17 +72,17 @@ def _slot_of(slots: cython.longlong[:, ::1], producer_id: cython.longlong) -> cy
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _release(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, told: cython.longlong[:, ::1],
+def _release(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, reported: cython.longlong[:, ::1],
              at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Tell the batch that the slot holds back, if any → rows used."""
+    """Report the batch that the slot holds back, if any → rows used."""
     if slots[slot, walk.SLOT_HELD] == 0: return at
-    told[walk.P_PRODUCER_ID, at] = slots[slot, walk.SLOT_ID]
-    told[walk.P_PRODUCER_EPOCH, at] = slots[slot, walk.SLOT_EPOCH]
-    told[walk.P_KIND, at] = slots[slot, walk.SLOT_KIND]
-    told[walk.P_BASE_SEQUENCE, at] = slots[slot, walk.SLOT_LAST]
-    told[walk.P_BASE_OFFSET, at] = slots[slot, walk.SLOT_LAST + 1]
-    told[walk.P_LAST_OFFSET, at] = slots[slot, walk.SLOT_LAST + 2]
-    told[walk.P_MAX_TIMESTAMP, at] = slots[slot, walk.SLOT_LAST + 3]
+    reported[walk.P_PRODUCER_ID, at] = slots[slot, walk.SLOT_ID]
+    reported[walk.P_PRODUCER_EPOCH, at] = slots[slot, walk.SLOT_EPOCH]
+    reported[walk.P_KIND, at] = slots[slot, walk.SLOT_KIND]
+    reported[walk.P_BASE_SEQUENCE, at] = slots[slot, walk.SLOT_LAST]
+    reported[walk.P_BASE_OFFSET, at] = slots[slot, walk.SLOT_LAST + 1]
+    reported[walk.P_LAST_OFFSET, at] = slots[slot, walk.SLOT_LAST + 2]
+    reported[walk.P_MAX_TIMESTAMP, at] = slots[slot, walk.SLOT_LAST + 3]
     slots[slot, walk.SLOT_HELD] = 0
     return at + 1
 
@@ -90,16 +90,16 @@ def _release(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, told: cyth
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns(cython.int)
-def flush_producers(slots: cython.longlong[:, ::1], state: cython.longlong[::1], told: cython.longlong[:, ::1]):
-    """Tell all batches that are held back, and forget the producers → END, or NO_ROOM: take what is told and call again."""
+def flush_producers(slots: cython.longlong[:, ::1], state: cython.longlong[::1], reported: cython.longlong[:, ::1]):
+    """Report all batches that are held back, and forget the producers → END, or NO_ROOM: take the rows and call again."""
     slot: cython.Py_ssize_t
-    if state.shape[0] < walk.WALK_FIELDS or state[walk.S_TOLD_AT] < 0: return walk.W_BAD_START
-    if told.shape[0] < walk.PRODUCER_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return walk.W_BAD_START
+    if state.shape[0] < walk.WALK_FIELDS or state[walk.S_REPORTED_AT] < 0: return walk.W_BAD_START
+    if reported.shape[0] < walk.PRODUCER_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return walk.W_BAD_START
     with cython.nogil:
         for slot in range(slots.shape[0]):
             if slots[slot, walk.SLOT_USED] == 0: continue
-            if told.shape[1] - state[walk.S_TOLD_AT] < 1: return walk.W_NO_ROOM
-            state[walk.S_TOLD_AT] = _release(slots, slot, told, state[walk.S_TOLD_AT])
+            if reported.shape[1] - state[walk.S_REPORTED_AT] < 1: return walk.W_NO_ROOM
+            state[walk.S_REPORTED_AT] = _release(slots, slot, reported, state[walk.S_REPORTED_AT])
             slots[slot, walk.SLOT_USED] = 0
         state[walk.S_PRODUCERS] = 0
         return walk.W_END
@@ -203,7 +203,7 @@ def _note_stranger(state: cython.longlong[::1], magic: cython.longlong, base_off
 @cython.exceptval(check=False)
 def _note_epoch(state: cython.longlong[::1], epochs: cython.longlong[:, ::1], epoch: cython.longlong,
                 base_offset: cython.longlong) -> cython.void:
-    """Tell a leader epoch that is not that of the batch before, which `state` does not count yet; there is room for it."""
+    """Report a leader epoch that is not that of the batch before, which `state` does not count yet; there is room for it."""
     if epoch != state[walk.S_EPOCH]:
         state[walk.S_EPOCH] = epoch
         epochs[0, state[walk.S_EPOCHS_AT]] = epoch
@@ -245,14 +245,14 @@ def _hold(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, sequence: cyt
 @cython.nogil
 @cython.exceptval(check=False)
 def _begin_run(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, kind: cython.longlong, epoch: cython.longlong,
-               told: cython.longlong[:, ::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+               reported: cython.longlong[:, ::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Tell what the slot holds back, and begin a run, unless it is a control batch → the row of its first batch."""
-    at = _release(slots, slot, told, at)
+    at = _release(slots, slot, reported, at)
     slots[slot, walk.SLOT_KIND] = -1 if kind & walk.K_CONTROL else kind
     slots[slot, walk.SLOT_EPOCH] = epoch
-    told[walk.P_PRODUCER_ID, at] = slots[slot, walk.SLOT_ID]
-    told[walk.P_PRODUCER_EPOCH, at] = epoch
-    told[walk.P_KIND, at] = kind
+    reported[walk.P_PRODUCER_ID, at] = slots[slot, walk.SLOT_ID]
+    reported[walk.P_PRODUCER_EPOCH, at] = epoch
+    reported[walk.P_KIND, at] = kind
     return at
 
 
@@ -305,17 +305,25 @@ def _count(state: cython.longlong[::1], size: cython.longlong, records: cython.l
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _tell(told: cython.longlong[:, ::1], row: cython.Py_ssize_t, sequence: cython.longlong, base_offset: cython.longlong,
-          last: cython.longlong, timestamp: cython.longlong, marker: cython.longlong, coordinator: cython.longlong,
-          marker_time: cython.longlong) -> cython.void:
+def _report_batch(reported: cython.longlong[:, ::1], row: cython.Py_ssize_t, sequence: cython.longlong,
+                  base_offset: cython.longlong, last: cython.longlong, timestamp: cython.longlong) -> cython.void:
     """Write what `_begin_run` does not know of a batch."""
-    told[walk.P_BASE_SEQUENCE, row] = sequence
-    told[walk.P_BASE_OFFSET, row] = base_offset
-    told[walk.P_LAST_OFFSET, row] = last
-    told[walk.P_MAX_TIMESTAMP, row] = timestamp
-    told[walk.P_MARKER, row] = marker
-    told[walk.P_COORDINATOR_EPOCH, row] = coordinator
-    told[walk.P_MARKER_TIMESTAMP, row] = marker_time
+    reported[walk.P_BASE_SEQUENCE, row] = sequence
+    reported[walk.P_BASE_OFFSET, row] = base_offset
+    reported[walk.P_LAST_OFFSET, row] = last
+    reported[walk.P_MAX_TIMESTAMP, row] = timestamp
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _report_marker(reported: cython.longlong[:, ::1], row: cython.Py_ssize_t, marker: cython.longlong,
+                   coordinator: cython.longlong, timestamp: cython.longlong) -> cython.void:
+    """Write what its marker says, if it has one."""
+    reported[walk.P_MARKER, row] = marker
+    reported[walk.P_COORDINATOR_EPOCH, row] = coordinator
+    reported[walk.P_MARKER_TIMESTAMP, row] = timestamp
 
 
 @cython.cfunc
@@ -323,35 +331,60 @@ def _tell(told: cython.longlong[:, ::1], row: cython.Py_ssize_t, sequence: cytho
 @cython.nogil
 @cython.exceptval(check=False)
 def _misfit(start: cython.Py_ssize_t, end: cython.Py_ssize_t, size: cython.Py_ssize_t, state: cython.longlong[::1],
-            epochs: cython.longlong[:, ::1], told: cython.longlong[:, ::1], slots: cython.longlong[:, ::1]) -> cython.bint:
+            epochs: cython.longlong[:, ::1], reported: cython.longlong[:, ::1], slots: cython.longlong[:, ::1]) -> cython.bint:
     """Do the arguments of `recover_batches` not fit together?"""
     if start < 0 or end < start or end > size or state.shape[0] < walk.WALK_FIELDS: return True
-    if epochs.shape[0] < 3 or told.shape[0] < walk.PRODUCER_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return True
+    if epochs.shape[0] < 3 or reported.shape[0] < walk.PRODUCER_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return True
     if slots.shape[0] < 4 or slots.shape[0] & (slots.shape[0] - 1) != 0: return True
-    return state[walk.S_EPOCHS_AT] < 0 or state[walk.S_TOLD_AT] < 0 or state[walk.S_PRODUCERS] < 0
+    return state[walk.S_EPOCHS_AT] < 0 or state[walk.S_REPORTED_AT] < 0 or state[walk.S_PRODUCERS] < 0
+
+
+@cython.final
+@cython.cclass
+class Recovered:
+    """What a walk has found.
+
+    state     Placing, and behind it Walk
+    offsets, times   index entries in the files' own bytes
+    epochs    leader epoch, base offset and position of each batch whose epoch is not that of the one before it
+    reported  batches of producers, see walk.ProducerField. They come in file order, with one freedom: of a run of data
+              batches of one producer with the same epoch and transactional flag, the first comes in its place, and of the
+              others only the last, later, but before any other batch of that producer, and when `flush_producers` is called:
+              that is all that a snapshot has of them.
+    slots     `new_slots`
+    """
+
+    state: cython.longlong[::1]
+    offsets: cython.uchar[::1]
+    times: cython.uchar[::1]
+    epochs: cython.longlong[:, ::1]
+    reported: cython.longlong[:, ::1]
+    slots: cython.longlong[:, ::1]
+
+    def __init__(self, state: cython.longlong[::1], offsets: cython.uchar[::1], times: cython.uchar[::1],
+                  epochs: cython.longlong[:, ::1], reported: cython.longlong[:, ::1], slots: cython.longlong[:, ::1]):
+        self.state, self.offsets, self.times = state, offsets, times
+        self.epochs, self.reported, self.slots = epochs, reported, slots
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.int))
 def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
-                    flags: cython.int, state: cython.longlong[::1], offsets: cython.uchar[::1],
-                    times: cython.uchar[::1], epochs: cython.longlong[:, ::1], told: cython.longlong[:, ::1],
-                    slots: cython.longlong[:, ::1], castagnoli: cython.const[cython.uint][::1],
+                    flags: cython.int, recovered: Recovered, castagnoli: cython.const[cython.uint][::1],
                     ieee: cython.const[cython.uint][::1]):
     """Walk the sound batches of data[start:end] → (where the walk stopped, status).
 
     data      read-only bytes, any content        start, end  byte positions in `data`        flags   bits of Flag
-    state     in and out: Placing, and behind it Walk; what stands at `start` is at state POSITION of the .log
-    offsets, times   out, index entries in the files' own bytes
-    epochs    out: leader epoch, base offset and position of each batch whose epoch is not that of the one before it
-    told      out: batches of producers, see walk.ProducerField. They come in file order, with one freedom: of a run of data
-              batches of one producer with the same epoch and transactional flag, the first comes in its place, and of the
-              others only the last, later, but before any other batch of that producer, and when `flush_producers` is called:
-              that is all that a snapshot has of them.
-    slots     in and out: `new_slots`        castagnoli, ieee   tables of `checksum.make_tables`
-    status    see Walked, below 100 Placed
+    recovered changed; what stands at `start` is at POSITION of its state in the .log
+    castagnoli, ieee   tables of `checksum.make_tables`        status    see Walked, below 100 Placed
     """
+    state: cython.longlong[::1] = recovered.state
+    offsets: cython.uchar[::1] = recovered.offsets
+    times: cython.uchar[::1] = recovered.times
+    epochs: cython.longlong[:, ::1] = recovered.epochs
+    reported: cython.longlong[:, ::1] = recovered.reported
+    slots: cython.longlong[:, ::1] = recovered.slots
     at: cython.Py_ssize_t = start
     size: cython.longlong
     magic: cython.longlong
@@ -370,7 +403,7 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
     row: cython.Py_ssize_t
     slot: cython.Py_ssize_t = -1
     status: cython.int
-    if _misfit(start, end, data.shape[0], state, epochs, told, slots): return start, walk.W_BAD_START
+    if _misfit(start, end, data.shape[0], state, epochs, reported, slots): return start, walk.W_BAD_START
     with cython.nogil:
         while at < end:
             size, status = _size_of(data, at, end, flags)
@@ -386,7 +419,7 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
             if last == fields.LONG_MAX or (last < 0 and base_offset > fields.INT_MAX): return at, walk.W_NO_OFFSET_LEFT
             if not fits_int(state[walk.S_BASE_OFFSET], last): return at, walk.PLACED_OVERFLOW
             if epochs.shape[1] - state[walk.S_EPOCHS_AT] < 1: return at, walk.W_NO_ROOM
-            if told.shape[1] - state[walk.S_TOLD_AT] < 2: return at, walk.W_NO_ROOM
+            if reported.shape[1] - state[walk.S_REPORTED_AT] < 2: return at, walk.W_NO_ROOM
             if producer >= 0:
                 slot = _slot_of(slots, producer)
                 if slots[slot, walk.SLOT_USED] == 0 and state[walk.S_PRODUCERS] >= slots.shape[0] // 2:
@@ -415,9 +448,10 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                 else:
                     if not kind & walk.K_HAS_MARKER: marker_time = -1
                     else: marker_time = _marker_time(data, at, attributes, timestamp, marker_time)
-                    row = _begin_run(slots, slot, kind, epoch, told, state[walk.S_TOLD_AT])
-                    _tell(told, row, sequence, base_offset, last, timestamp, marker, coordinator, marker_time)
-                    state[walk.S_TOLD_AT] = row + 1
+                    row = _begin_run(slots, slot, kind, epoch, reported, state[walk.S_REPORTED_AT])
+                    _report_batch(reported, row, sequence, base_offset, last, timestamp)
+                    _report_marker(reported, row, marker, coordinator, marker_time)
+                    state[walk.S_REPORTED_AT] = row + 1
             if flags & walk.HEAD_ONLY: return end, walk.W_END
             flags = 0
             at += size

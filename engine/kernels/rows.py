@@ -54,12 +54,96 @@ def _stored(size: cython.longlong) -> cython.ulonglong:
     return 2 * size if size >= 0 else 1
 
 
+@cython.final
+@cython.cclass
+class Blobs:
+    """An array of bytes in Arrow's buffers: `length` rows from `start` on. valid: a bit a row; empty: no row is null."""
+
+    data: cython.const[cython.uchar][::1]
+    ends: cython.const[cython.int][::1]
+    valid: cython.const[cython.uchar][::1]
+    start: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+
+    def __init__(self, data: cython.const[cython.uchar][::1], ends: cython.const[cython.int][::1],
+                  valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, length: cython.Py_ssize_t):
+        self.data, self.ends, self.valid, self.start, self.length = data, ends, valid, start, length
+
+
+@cython.final
+@cython.cclass
+class Numbers:
+    """An array of 64-bit integers, likewise."""
+
+    values: cython.const[cython.longlong][::1]
+    valid: cython.const[cython.uchar][::1]
+    start: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+
+    def __init__(self, values: cython.const[cython.longlong][::1], valid: cython.const[cython.uchar][::1],
+                  start: cython.Py_ssize_t, length: cython.Py_ssize_t):
+        self.values, self.valid, self.start, self.length = values, valid, start, length
+
+
+@cython.final
+@cython.cclass
+class HeaderLists:
+    """An array of lists of headers, likewise: `ends` says which headers are a row's, whose keys and values are two arrays."""
+
+    ends: cython.const[cython.int][::1]
+    valid: cython.const[cython.uchar][::1]
+    start: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+    keys: Blobs
+    values: Blobs
+
+    def __init__(self, ends: cython.const[cython.int][::1], valid: cython.const[cython.uchar][::1],
+                  start: cython.Py_ssize_t, length: cython.Py_ssize_t, keys: Blobs, values: Blobs):
+        self.ends, self.valid, self.start, self.length, self.keys, self.values = ends, valid, start, length, keys, values
+
+
+@cython.final
+@cython.cclass
+class Chosen:
+    """The rows rows[first:end] of an array, in this order."""
+
+    rows: cython.const[cython.longlong][::1]
+    first: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+
+    def __init__(self, rows: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t):
+        self.rows, self.first, self.end = rows, first, end
+
+
+@cython.final
+@cython.cclass
+class NumberRule:
+    """How numbers are taken.
+
+    unit     they are divided by it, downwards           missing  for null
+    least    smaller ones are refused; `grows`: so are those that are not larger than the one before
+    """
+
+    unit: cython.longlong
+    missing: cython.longlong
+    least: cython.longlong
+    grows: cython.bint
+
+    def __init__(self, unit: cython.longlong, missing: cython.longlong, least: cython.longlong, grows: cython.bint):
+        self.unit, self.missing, self.least, self.grows = unit, missing, least, grows
+
+
 @cython.ccall
 @cython.exceptval(check=False)
-def measure_rows(ends: cython.const[cython.int][::1], valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
-                 length: cython.Py_ssize_t, chosen: cython.const[cython.longlong][::1], first: cython.Py_ssize_t,
-                 end: cython.Py_ssize_t) -> cython.longlong:
-    """Bytes of the rows chosen[first:end] of an array with `length` rows; −1: the buffers do not have them."""
+def measure_rows(blobs: Blobs, rows: Chosen) -> cython.longlong:
+    """Bytes of the rows of an array; −1: the buffers do not have them."""
+    ends: cython.const[cython.int][::1] = blobs.ends
+    valid: cython.const[cython.uchar][::1] = blobs.valid
+    start: cython.Py_ssize_t = blobs.start
+    length: cython.Py_ssize_t = blobs.length
+    chosen: cython.const[cython.longlong][::1] = rows.rows
+    first: cython.Py_ssize_t = rows.first
+    end: cython.Py_ssize_t = rows.end
     index: cython.Py_ssize_t
     row: cython.longlong
     total: cython.longlong = 0
@@ -77,15 +161,20 @@ def measure_rows(ends: cython.const[cython.int][::1], valid: cython.const[cython
 
 @cython.ccall
 @cython.exceptval(check=False)
-def take_rows(data: cython.const[cython.uchar][::1], ends: cython.const[cython.int][::1],
-              valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, length: cython.Py_ssize_t,
-              chosen: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
-              out: cython.uchar[::1], at: cython.Py_ssize_t, records: cython.longlong[:, ::1], record: cython.Py_ssize_t,
-              position_field: cython.int) -> cython.Py_ssize_t:
-    """Copy the rows chosen[first:end] to out[at:], one behind the other → behind them; −1: no room, or no such rows.
+def take_rows(blobs: Blobs, rows: Chosen, out: cython.uchar[::1], at: cython.Py_ssize_t, records: cython.longlong[:, ::1],
+              record: cython.Py_ssize_t, position_field: cython.int) -> cython.Py_ssize_t:
+    """Copy the rows to out[at:], one behind the other → behind them; −1: no room, or no such rows.
 
     records, record  the records that get positions (in `position_field`) and sizes (in the field behind it); null: −1
     """
+    data: cython.const[cython.uchar][::1] = blobs.data
+    ends: cython.const[cython.int][::1] = blobs.ends
+    valid: cython.const[cython.uchar][::1] = blobs.valid
+    start: cython.Py_ssize_t = blobs.start
+    length: cython.Py_ssize_t = blobs.length
+    chosen: cython.const[cython.longlong][::1] = rows.rows
+    first: cython.Py_ssize_t = rows.first
+    end: cython.Py_ssize_t = rows.end
     index: cython.Py_ssize_t
     row: cython.longlong
     size: cython.longlong
@@ -112,17 +201,22 @@ def take_rows(data: cython.const[cython.uchar][::1], ends: cython.const[cython.i
 
 @cython.ccall
 @cython.exceptval(check=False)
-def measure_header_rows(
-    lists: cython.const[cython.int][::1], lists_valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
-    length: cython.Py_ssize_t, key_ends: cython.const[cython.int][::1], key_valid: cython.const[cython.uchar][::1],
-    key_start: cython.Py_ssize_t, value_ends: cython.const[cython.int][::1], value_valid: cython.const[cython.uchar][::1],
-    value_start: cython.Py_ssize_t, count: cython.Py_ssize_t, chosen: cython.const[cython.longlong][::1],
-    first: cython.Py_ssize_t, end: cython.Py_ssize_t,
-) -> cython.longlong:
-    """Bytes of the headers of the rows chosen[first:end] as records hold them; −1: no such rows; −2: a header without key.
-
-    lists, lists_valid, start, length  which headers are a row's        count  headers in the arrays of keys and values
-    """
+def measure_header_rows(headers: HeaderLists, rows: Chosen) -> cython.longlong:
+    """Bytes of the headers of the rows as records hold them; −1: no such rows; −2: a header without key."""
+    lists: cython.const[cython.int][::1] = headers.ends
+    lists_valid: cython.const[cython.uchar][::1] = headers.valid
+    start: cython.Py_ssize_t = headers.start
+    length: cython.Py_ssize_t = headers.length
+    key_ends: cython.const[cython.int][::1] = headers.keys.ends
+    key_valid: cython.const[cython.uchar][::1] = headers.keys.valid
+    key_start: cython.Py_ssize_t = headers.keys.start
+    value_ends: cython.const[cython.int][::1] = headers.values.ends
+    value_valid: cython.const[cython.uchar][::1] = headers.values.valid
+    value_start: cython.Py_ssize_t = headers.values.start
+    count: cython.Py_ssize_t = headers.keys.length
+    chosen: cython.const[cython.longlong][::1] = rows.rows
+    first: cython.Py_ssize_t = rows.first
+    end: cython.Py_ssize_t = rows.end
     index: cython.Py_ssize_t
     row: cython.longlong
     header: cython.longlong
@@ -156,18 +250,24 @@ def measure_header_rows(
 
 @cython.ccall
 @cython.exceptval(check=False)
-def take_header_rows(
-    lists: cython.const[cython.int][::1], lists_valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
-    length: cython.Py_ssize_t, keys: cython.const[cython.uchar][::1], key_ends: cython.const[cython.int][::1],
-    key_start: cython.Py_ssize_t, values: cython.const[cython.uchar][::1], value_ends: cython.const[cython.int][::1],
-    value_valid: cython.const[cython.uchar][::1], value_start: cython.Py_ssize_t, count: cython.Py_ssize_t,
-    chosen: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
-    out: cython.uchar[::1], at: cython.Py_ssize_t, records: cython.longlong[:, ::1], record: cython.Py_ssize_t,
-) -> cython.Py_ssize_t:
-    """Write the headers of the rows chosen[first:end] to out[at:] as records hold them → behind them; −1: no room.
-
-    Arguments as those of `measure_header_rows`, which has found keys everywhere, and of `take_rows`.
-    """
+def take_header_rows(headers: HeaderLists, rows: Chosen, out: cython.uchar[::1], at: cython.Py_ssize_t,
+                     records: cython.longlong[:, ::1], record: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Write the headers of the rows, all of which have keys, to out[at:] as records hold them → behind them; −1: no room."""
+    lists: cython.const[cython.int][::1] = headers.ends
+    lists_valid: cython.const[cython.uchar][::1] = headers.valid
+    start: cython.Py_ssize_t = headers.start
+    length: cython.Py_ssize_t = headers.length
+    keys: cython.const[cython.uchar][::1] = headers.keys.data
+    key_ends: cython.const[cython.int][::1] = headers.keys.ends
+    key_start: cython.Py_ssize_t = headers.keys.start
+    values: cython.const[cython.uchar][::1] = headers.values.data
+    value_ends: cython.const[cython.int][::1] = headers.values.ends
+    value_valid: cython.const[cython.uchar][::1] = headers.values.valid
+    value_start: cython.Py_ssize_t = headers.values.start
+    count: cython.Py_ssize_t = headers.keys.length
+    chosen: cython.const[cython.longlong][::1] = rows.rows
+    first: cython.Py_ssize_t = rows.first
+    end: cython.Py_ssize_t = rows.end
     index: cython.Py_ssize_t
     row: cython.longlong
     header: cython.longlong
@@ -206,16 +306,21 @@ def take_header_rows(
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.longlong))
-def take_numbers(values: cython.const[cython.longlong][::1], valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
-                 length: cython.Py_ssize_t, chosen: cython.const[cython.longlong][::1], first: cython.Py_ssize_t,
-                 end: cython.Py_ssize_t, unit: cython.longlong, missing: cython.longlong, least: cython.longlong,
-                 grows: cython.bint, records: cython.longlong[:, ::1], record: cython.Py_ssize_t, field: cython.int):
-    """Put the numbers of the rows chosen[first:end] into a field of records → (rows done, the number that is refused).
+def take_numbers(numbers: Numbers, rows: Chosen, rule: NumberRule, records: cython.longlong[:, ::1],
+                 record: cython.Py_ssize_t, field: cython.int):
+    """Put the numbers of the rows into a field of records → (rows done, the number that is refused).
 
-    unit     numbers are divided by it, downwards        missing  for null
-    least    smaller ones are refused; `grows`: so are those that are not larger than the one before
     −1 rows done: there are no such rows.
     """
+    values: cython.const[cython.longlong][::1] = numbers.values
+    valid: cython.const[cython.uchar][::1] = numbers.valid
+    start: cython.Py_ssize_t = numbers.start
+    length: cython.Py_ssize_t = numbers.length
+    unit: cython.longlong = rule.unit
+    least: cython.longlong = rule.least
+    chosen: cython.const[cython.longlong][::1] = rows.rows
+    first: cython.Py_ssize_t = rows.first
+    end: cython.Py_ssize_t = rows.end
     index: cython.Py_ssize_t
     row: cython.longlong
     value: cython.longlong
@@ -229,11 +334,11 @@ def take_numbers(values: cython.const[cython.longlong][::1], valid: cython.const
             if row < 0 or row >= length: return -1, 0
             row += start
             if _is_null(valid, row):
-                value = missing
+                value = rule.missing
             else:
                 value = values[row] // unit
             if value < least: return index - first, value
-            if grows:
+            if rule.grows:
                 if value == fields.LONG_MAX: return index - first, value
                 least = value + 1
             records[field, record] = value

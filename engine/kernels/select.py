@@ -73,20 +73,45 @@ def next_break(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_ro
         return row, claimed, known
 
 
-@cython.ccall
-@cython.exceptval(check=False)
-@cython.returns(cython.Py_ssize_t)
-def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, batches: cython.longlong[:, ::1],
-                 first_offset: cython.longlong, last_offset: cython.longlong, from_ms: cython.longlong,
-                 last_ms: cython.longlong, producer_id: cython.longlong, leader_epoch: cython.longlong,
-                 transactional: cython.bint, keep: cython.uchar[::1]):
-    """Write 1 into `keep` for each of `count` records that fits, else 0 → how many fit; −1 for columns that do not.
+@cython.final
+@cython.cclass
+class Conditions:
+    """What records must be like.
 
     first_offset, last_offset  first_offset <= offset <= last_offset
     from_ms, last_ms           from_ms <= timestamp <= last_ms
     producer_id, leader_epoch  of the record's batch; ANY: whatever it is
     transactional              only records of transactional batches
     """
+
+    first_offset: cython.longlong
+    last_offset: cython.longlong
+    from_ms: cython.longlong
+    last_ms: cython.longlong
+    producer_id: cython.longlong
+    leader_epoch: cython.longlong
+    transactional: cython.bint
+
+    def __init__(self, offsets: tuple, times: tuple, producer_id: cython.longlong, leader_epoch: cython.longlong,
+                  transactional: cython.bint):
+        self.first_offset, self.last_offset = offsets
+        self.from_ms, self.last_ms = times
+        self.producer_id, self.leader_epoch, self.transactional = producer_id, leader_epoch, transactional
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, batches: cython.longlong[:, ::1],
+                 wanted: Conditions, keep: cython.uchar[::1]):
+    """Write 1 into `keep` for each of `count` records that fits, else 0 → how many fit; −1 for columns that do not."""
+    first_offset: cython.longlong = wanted.first_offset
+    last_offset: cython.longlong = wanted.last_offset
+    from_ms: cython.longlong = wanted.from_ms
+    last_ms: cython.longlong = wanted.last_ms
+    producer_id: cython.longlong = wanted.producer_id
+    leader_epoch: cython.longlong = wanted.leader_epoch
+    transactional: cython.bint = wanted.transactional
     index: cython.Py_ssize_t
     row: cython.Py_ssize_t
     fits: cython.bint

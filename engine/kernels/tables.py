@@ -102,7 +102,7 @@ class Fate(IntEnum):
 
     DROP = 0
     COPY = 1  # it stays as it is
-    ALONE = 2  # it is written anew
+    REWRITE = 2  # some of its records stay, or it gets a delete horizon
     EMPTY = 3  # its header stays
 
 

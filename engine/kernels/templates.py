@@ -8,6 +8,7 @@ are what `ndjson` writes.
 import cython
 from cython.cimports.engine.kernels import fields, tables
 from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
+from cython.cimports.engine.kernels.decoded import Decoded
 from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
 from cython.cimports.engine.kernels.ndjson import headers_room, put_headers
 from cython.cimports.engine.kernels.numbers import copy_bytes, put_int, varint
@@ -15,6 +16,18 @@ from cython.cimports.engine.kernels.predicates import is_legacy
 from cython.cimports.engine.kernels.words import number, put, timestamp_type
 
 _PIECE_LIMIT = cython.declare(cython.Py_ssize_t, 20)  # bytes: a number of 64 bits, and what no key, value or header is part of
+
+
+@cython.final
+@cython.cclass
+class Template:
+    """What is written of every record: `pieces`, a table of tables.Piece, whose constants are in `constants`."""
+
+    pieces: cython.longlong[:, ::1]
+    constants: cython.const[cython.uchar][::1]
+
+    def __init__(self, pieces: cython.longlong[:, ::1], constants: cython.const[cython.uchar][::1]):
+        self.pieces, self.constants = pieces, constants
 
 
 @cython.cfunc
@@ -133,7 +146,7 @@ def _contents_room(data: cython.const[cython.uchar][::1], batches: cython.longlo
 @cython.returns((cython.Py_ssize_t, cython.int))
 def _put_record(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.Py_ssize_t,
                 data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], records: cython.longlong[:, ::1],
-                record: cython.Py_ssize_t, pieces: cython.longlong[:, ::1], constants: cython.const[cython.uchar][::1]):
+                record: cython.Py_ssize_t, template: Template):
     """room  what is left of `out` behind the pieces of fixed size"""
     index: cython.Py_ssize_t
     kind: cython.longlong
@@ -143,13 +156,14 @@ def _put_record(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.Py_s
     key_size: cython.Py_ssize_t = max(records[fields.R_KEY_SIZE, record], -1)
     value_size: cython.Py_ssize_t = max(records[fields.R_VALUE_SIZE, record], -1)
     headers: cython.longlong = 0 if is_legacy(batches, row) else records[fields.R_HEADER_COUNT, record]
-    needed, key_text, value_text = _contents_room(data, batches, records, record, pieces, room)
+    needed, key_text, value_text = _contents_room(data, batches, records, record, template.pieces, room)
     if needed < 0: return at, fields.BAD_START
     if needed > room: return at, fields.FULL
-    for index in range(pieces.shape[1]):
-        kind = pieces[tables.PIECE_KIND, index]
+    for index in range(template.pieces.shape[1]):
+        kind = template.pieces[tables.PIECE_KIND, index]
         if kind == tables.SHOW_CONSTANT:
-            at = copy_bytes(out, at, constants, pieces[tables.PIECE_START, index], pieces[tables.PIECE_SIZE, index])
+            at = copy_bytes(out, at, template.constants, template.pieces[tables.PIECE_START, index],
+                            template.pieces[tables.PIECE_SIZE, index])
         elif kind == tables.SHOW_OFFSET: at = number(out, at, records[fields.R_OFFSET, record])
         elif kind == tables.SHOW_TIMESTAMP: at = number(out, at, records[fields.R_TIMESTAMP, record])
         elif kind == tables.SHOW_KEY_SIZE: at = number(out, at, key_size)
@@ -174,26 +188,26 @@ def _put_record(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.Py_s
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
-def put_by_template(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
-                    batches: cython.longlong[:, ::1], records: cython.longlong[:, ::1], record: cython.Py_ssize_t,
-                    last_record: cython.Py_ssize_t, pieces: cython.longlong[:, ::1],
-                    constants: cython.const[cython.uchar][::1]):
-    """Records record … last_record − 1, each by all `pieces` → (position behind the text, next record, status).
+def put_by_template(out: cython.uchar[::1], at: cython.Py_ssize_t, decoded: Decoded, record: cython.Py_ssize_t,
+                    last_record: cython.Py_ssize_t, template: Template):
+    """Records record … last_record − 1, each by all pieces → (position behind the text, next record, status).
 
-    data       the bytes that hold the records
-    pieces     a table of Piece, whose constants lie in `constants`
     status     END, or FULL: write out[:at] away and call again; FULL with at == 0 means that `out` is too small for this
                record; BAD_START: arguments that do not fit each other, or columns of bytes or of a batch that are not there:
                nothing of the record is written, nor of those that are looked at together with it
     """
+    data: cython.const[cython.uchar][::1] = decoded.data
+    batches: cython.longlong[:, ::1] = decoded.batches
+    records: cython.longlong[:, ::1] = decoded.records
     room: cython.Py_ssize_t = out.shape[0]
     believed: cython.Py_ssize_t = record  # the records before it have been looked at
     status: cython.int
     fixed: cython.Py_ssize_t
     if at < 0 or at > room or record < 0 or last_record > records.shape[1]: return at, record, fields.BAD_START
-    if pieces.shape[0] != tables.PIECE_FIELDS or records.shape[0] < fields.R_FIELDS: return at, record, fields.BAD_START
+    if template.pieces.shape[0] != tables.PIECE_FIELDS: return at, record, fields.BAD_START
+    if records.shape[0] < fields.R_FIELDS: return at, record, fields.BAD_START
     with cython.nogil:
-        fixed = _fixed_room(pieces, constants, room)
+        fixed = _fixed_room(template.pieces, template.constants, room)
         if fixed < 0: return at, record, fields.BAD_START
         while record < last_record:
             if record == believed:
@@ -201,7 +215,7 @@ def put_by_template(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.
                 if not batches_are_there(records, record, believed, batches.shape[1]): return at, record, fields.BAD_START
                 if not contents_are_there(data, records, record, believed): return at, record, fields.BAD_START
             if fixed > room - at: return at, record, fields.FULL
-            at, status = _put_record(out, at, room - at - fixed, data, batches, records, record, pieces, constants)
+            at, status = _put_record(out, at, room - at - fixed, data, batches, records, record, template)
             if status != fields.END: return at, record, status
             record += 1
         return at, record, fields.END

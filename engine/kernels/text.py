@@ -9,6 +9,7 @@ header keys are written as \\x1b or \\u202e, so that a terminal shows them inste
 import cython
 from cython.cimports.engine.kernels import fields
 from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
+from cython.cimports.engine.kernels.decoded import Decoded
 from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
 from cython.cimports.engine.kernels.words import (
@@ -322,13 +323,11 @@ def print_batches(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
-def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
-                  batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
-                  records: cython.longlong[:, ::1], record: cython.Py_ssize_t, last_record: cython.Py_ssize_t,
-                  flags: cython.int, base: cython.longlong):
+def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, decoded: Decoded, row: cython.Py_ssize_t,
+                  last_row: cython.Py_ssize_t, record: cython.Py_ssize_t, last_record: cython.Py_ssize_t,
+                  flags: cython.int):
     """Batches and their records, interleaved → (position behind the text, row, record, status).
 
-    data    the bytes that hold the records
     row     the next batch whose line is due; lines are printed up to, not including, `last_row`
     record  the next record; `last_record` is behind the last. A record's batch line stands before it.
     flags   META | CONTENTS | ESCAPE | OPEN
@@ -336,6 +335,10 @@ def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.co
             record; BAD_START: arguments that do not fit each other, or columns of bytes or of a batch that are not there:
             nothing of the record is written, nor of those that are looked at together with it
     """
+    data: cython.const[cython.uchar][::1] = decoded.data
+    batches: cython.longlong[:, ::1] = decoded.batches
+    records: cython.longlong[:, ::1] = decoded.records
+    base: cython.longlong = decoded.base
     room: cython.Py_ssize_t = out.shape[0]
     believed: cython.Py_ssize_t = record  # the records before it have been looked at
     status: cython.int

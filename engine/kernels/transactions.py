@@ -55,13 +55,40 @@ def _has_room(slots: cython.longlong[::1], state: cython.longlong[::1]) -> cytho
     return 2 * (state[tables.TXN_PRODUCERS] + 1) <= slots.shape[0] // tables.TXN_WORDS
 
 
+@cython.final
+@cython.cclass
+class Transactions:
+    """What a walk knows of transactions. It is changed.
+
+    slots    by producer TXN_WORDS words, zeros at first; at most half of them are taken
+    state    see tables.TxnState
+    firsts, owners  of aborted transactions that may lie ahead, in order: first offset, producer id
+    kept     out: numbers of aborted transactions whose data were still seen
+    """
+
+    slots: cython.longlong[::1]
+    state: cython.longlong[::1]
+    firsts: cython.const[cython.longlong][::1]
+    owners: cython.const[cython.longlong][::1]
+    kept: cython.longlong[::1]
+
+    def __init__(self, slots: cython.longlong[::1], state: cython.longlong[::1],
+                  firsts: cython.const[cython.longlong][::1], owners: cython.const[cython.longlong][::1],
+                  kept: cython.longlong[::1]):
+        self.slots, self.state, self.firsts, self.owners, self.kept = slots, state, firsts, owners, kept
+
+
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _decide(slots: cython.longlong[::1], state: cython.longlong[::1], firsts: cython.const[cython.longlong][::1],
-            owners: cython.const[cython.longlong][::1], kept: cython.longlong[::1], producer_id: cython.longlong,
-            last_offset: cython.longlong, kind: cython.longlong) -> cython.int:
+def _decide(known: Transactions, producer_id: cython.longlong, last_offset: cython.longlong,
+            kind: cython.longlong) -> cython.int:
     """See `decide`, whose arguments fit each other."""
+    slots: cython.longlong[::1] = known.slots
+    state: cython.longlong[::1] = known.state
+    firsts: cython.const[cython.longlong][::1] = known.firsts
+    owners: cython.const[cython.longlong][::1] = known.owners
+    kept: cython.longlong[::1] = known.kept
     at: cython.Py_ssize_t
     number: cython.longlong
     flags: cython.longlong
@@ -104,29 +131,25 @@ def _decide(slots: cython.longlong[::1], state: cython.longlong[::1], firsts: cy
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _fit(slots: cython.longlong[::1], state: cython.longlong[::1], firsts: cython.const[cython.longlong][::1],
-         owners: cython.const[cython.longlong][::1]) -> cython.bint:
+def _fit(known: Transactions) -> cython.bint:
     """Is there a table of producers, a state, and are there columns?"""
-    return (slots.shape[0] >= 4 * tables.TXN_WORDS and state.shape[0] >= tables.TXN_FIELDS
-            and firsts.shape[0] == owners.shape[0] and state[tables.TXN_NEXT] >= 0 and state[tables.TXN_KEPT] >= 0
-            and 2 * state[tables.TXN_PRODUCERS] <= slots.shape[0] // tables.TXN_WORDS)
+    return (known.slots.shape[0] >= 4 * tables.TXN_WORDS and known.state.shape[0] >= tables.TXN_FIELDS
+            and known.firsts.shape[0] == known.owners.shape[0] and known.state[tables.TXN_NEXT] >= 0
+            and known.state[tables.TXN_KEPT] >= 0
+            and 2 * known.state[tables.TXN_PRODUCERS] <= known.slots.shape[0] // tables.TXN_WORDS)
 
 
 @cython.ccall
 @cython.exceptval(check=False)
-def decide(slots: cython.longlong[::1], state: cython.longlong[::1], firsts: cython.const[cython.longlong][::1],
-           owners: cython.const[cython.longlong][::1], kept: cython.longlong[::1], producer_id: cython.longlong,
-           last_offset: cython.longlong, kind: cython.longlong) -> cython.int:
+def decide(known: Transactions, producer_id: cython.longlong, last_offset: cython.longlong,
+           kind: cython.longlong) -> cython.int:
     """A transactional or control batch was met: may it go? 1 yes, 0 no, −1 no room, nothing is done then; −2 arguments that do
     not fit each other.
 
-    slots    by producer TXN_WORDS words, zeros at first; at most half of them are taken
-    state    see tables.TxnState        kind  see tables.TxnBatch
-    firsts, owners  of aborted transactions that may lie ahead, in order: first offset, producer id
-    kept     out: numbers of aborted transactions whose data were still seen
+    kind  see tables.TxnBatch
     """
-    if not _fit(slots, state, firsts, owners): return -2
-    return _decide(slots, state, firsts, owners, kept, producer_id, last_offset, kind)
+    if not _fit(known): return -2
+    return _decide(known, producer_id, last_offset, kind)
 
 
 @cython.ccall
@@ -183,9 +206,7 @@ def pack_producers(slots: cython.const[cython.longlong][::1], packed: cython.lon
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.int))
 def decide_rows(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
-                rows: cython.Py_ssize_t, slots: cython.longlong[::1], state: cython.longlong[::1],
-                firsts: cython.const[cython.longlong][::1], owners: cython.const[cython.longlong][::1],
-                kept: cython.longlong[::1], goes: cython.uchar[::1]):
+                rows: cython.Py_ssize_t, known: Transactions, goes: cython.uchar[::1]):
     """`decide` for each of the batches row … rows − 1 that is transactional or a control batch → (where it stopped, status).
 
     data    the window        goes  out, by batch: 1 where it may go; others stay as they are
@@ -194,7 +215,7 @@ def decide_rows(data: cython.const[cython.uchar][::1], batches: cython.longlong[
     """
     kind: cython.longlong
     answer: cython.int
-    if row < 0 or rows > batches.shape[1] or rows > goes.shape[0] or not _fit(slots, state, firsts, owners):
+    if row < 0 or rows > batches.shape[1] or rows > goes.shape[0] or not _fit(known):
         return row, fields.BAD_START
     while row < rows:
         if not is_legacy(batches, row) and is_transactional_or_control(batches, row):
@@ -202,8 +223,7 @@ def decide_rows(data: cython.const[cython.uchar][::1], batches: cython.longlong[
             if is_control(batches, row):
                 kind = _marker(data, batches, row)
                 if kind < 0: return row, fields.BAD_RECORD
-            answer = _decide(slots, state, firsts, owners, kept, batches[fields.B_PRODUCER_ID, row],
-                             batches[fields.B_LAST_OFFSET, row], kind)
+            answer = _decide(known, batches[fields.B_PRODUCER_ID, row], batches[fields.B_LAST_OFFSET, row], kind)
             if answer < 0: return row, fields.FULL
             goes[row] = answer
         row += 1

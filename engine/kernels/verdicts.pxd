@@ -1,4 +1,8 @@
-cdef int kind_of(long long[:, ::1] batches, long long[:, ::1] counts, Py_ssize_t row, const long long[::1] ids,
-                 const long long[::1] offsets, const short[::1] epochs, long long round_end) noexcept nogil
-cdef bint is_precious(long long[:, ::1] batches, Py_ssize_t row, const long long[::1] ids, const long long[::1] offsets,
-                      const short[::1] epochs, long long round_end) noexcept nogil
+cdef class LastRecords:
+    cdef const long long[::1] ids
+    cdef const long long[::1] offsets
+    cdef const short[::1] epochs
+    cdef long long round_end
+
+cdef int kind_of(long long[:, ::1] batches, long long[:, ::1] counts, Py_ssize_t row, LastRecords last_records) noexcept nogil
+cdef bint is_precious(long long[:, ::1] batches, Py_ssize_t row, LastRecords last_records) noexcept nogil

@@ -93,64 +93,71 @@ def leave_out(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdict
     return left
 
 
-def kind_of(batches, counts, row, ids, offsets, epochs, round_end):  # typed in verdicts.pxd, so that others call it as C
-    """What becomes of a batch whose records are counted: DROP, COPY, ALONE or EMPTY.
+@cython.final
+@cython.cclass
+class LastRecords:  # declared in verdicts.pxd
+    """The batches that stay, as headers, though they have no records left.
 
-    counts  see tables.Count        the others  see `stays_empty`
-    ALONE is one that loses some records or needs a delete horizon.
+    ids, offsets, epochs  of active producers, in order of their ids: last data offset (−1: none is known) and epoch
+    round_end             last offset of the round: the batch that ends with it stays
+    """
+
+    def __init__(self, ids: cython.const[cython.longlong][::1], offsets: cython.const[cython.longlong][::1],
+                  epochs: cython.const[cython.short][::1], round_end: cython.longlong):
+        self.ids, self.offsets, self.epochs, self.round_end = ids, offsets, epochs, round_end
+
+
+def kind_of(batches, counts, row, last_records):  # typed in verdicts.pxd, so that others call it as C
+    """What becomes of a batch whose records are counted: DROP, COPY, REWRITE or EMPTY.
+
+    counts  see tables.Count
+    REWRITE is one that loses some records or needs a delete horizon.
     """
     kept: cython.longlong = counts[tables.C_KEPT, row]
-    if kept == 0: return tables.EMPTY if is_precious(batches, row, ids, offsets, epochs, round_end) else tables.DROP
-    if is_legacy(batches, row) or kept < counts[tables.C_READ, row]: return tables.ALONE
-    if counts[tables.C_TOMBSTONES, row] and not has_delete_horizon(batches, row): return tables.ALONE
+    if kept == 0: return tables.EMPTY if is_precious(batches, row, last_records) else tables.DROP
+    if is_legacy(batches, row) or kept < counts[tables.C_READ, row]: return tables.REWRITE
+    if counts[tables.C_TOMBSTONES, row] and not has_delete_horizon(batches, row): return tables.REWRITE
     return tables.COPY
 
 
 @cython.ccall
 @cython.exceptval(check=False)
-def stays_empty(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, ids: cython.const[cython.longlong][::1],
-                offsets: cython.const[cython.longlong][::1], epochs: cython.const[cython.short][::1],
-                round_end: cython.longlong) -> cython.bint:
-    """Does a batch stay, as a header, though it has no records left? Mirrors Cleaner.checkBatchRetention.
-
-    ids, offsets, epochs  of active producers, in order of their ids: last data offset (−1: none is known) and epoch
-    round_end             last offset of the round: the batch that ends with it stays
-    """
+def stays_empty(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_records: LastRecords) -> cython.bint:
+    """Does a batch stay, as a header, though it has no records left? Mirrors Cleaner.checkBatchRetention."""
     if row < 0 or row >= batches.shape[1]: return False
-    return is_precious(batches, row, ids, offsets, epochs, round_end)
+    return is_precious(batches, row, last_records)
 
 
-def is_precious(batches, row, ids, offsets, epochs, round_end):  # typed in verdicts.pxd
+def is_precious(batches, row, last_records):  # typed in verdicts.pxd
     """The same, of a batch that is there."""
     low: cython.Py_ssize_t = 0
-    high: cython.Py_ssize_t = min(ids.shape[0], offsets.shape[0], epochs.shape[0])
+    high: cython.Py_ssize_t = min(last_records.ids.shape[0], last_records.offsets.shape[0], last_records.epochs.shape[0])
     end: cython.Py_ssize_t = high
     middle: cython.Py_ssize_t
     wanted: cython.longlong = batches[fields.B_PRODUCER_ID, row]
-    if batches[fields.B_LAST_OFFSET, row] == round_end: return True
+    if batches[fields.B_LAST_OFFSET, row] == last_records.round_end: return True
     if not has_producer(batches, row): return False
     while low < high:
         middle = low + (high - low) // 2
-        if ids[middle] < wanted:
+        if last_records.ids[middle] < wanted:
             low = middle + 1
         else:
             high = middle
-    if low == end or ids[low] != wanted: return False
-    if offsets[low] >= 0: return offsets[low] == batches[fields.B_LAST_OFFSET, row]
-    return is_control(batches, row) and epochs[low] == batches[fields.B_PRODUCER_EPOCH, row]
+    if low == end or last_records.ids[low] != wanted: return False
+    if last_records.offsets[low] >= 0: return last_records.offsets[low] == batches[fields.B_LAST_OFFSET, row]
+    return is_control(batches, row) and last_records.epochs[low] == batches[fields.B_PRODUCER_EPOCH, row]
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 def count_gone(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: cython.const[cython.uchar][::1],
-               ids: cython.const[cython.longlong][::1], offsets: cython.const[cython.longlong][::1],
-               epochs: cython.const[cython.short][::1], round_end: cython.longlong) -> cython.longlong:
+               last_records: LastRecords) -> cython.longlong:
     """Records of batches of which nothing stays, by their verdict; −1: there are no such rows. See `stays_empty`."""
     row: cython.Py_ssize_t
     count: cython.longlong = 0
     if rows < 0 or rows > batches.shape[1] or rows > verdicts.shape[0]: return -1
     for row in range(rows):
-        if verdicts[row] == tables.KEEP_NONE and not is_precious(batches, row, ids, offsets, epochs, round_end):
+        if verdicts[row] == tables.KEEP_NONE and not is_precious(batches, row, last_records):
             count += batches[fields.B_COUNT, row]
     return count
 

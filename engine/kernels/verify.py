@@ -51,21 +51,35 @@ def _doubt(doubtful: cython.longlong[:, ::1], at: cython.Py_ssize_t, entry: cyth
     doubtful[tables.DOUBT_LAST, at] = last
 
 
+@cython.final
+@cython.cclass
+class Entries:
+    """An index: whole entries in growing order of what they are compared by, and the base offset of the segment, below
+    2^63 − 2^32."""
+
+    data: cython.const[cython.uchar][::1]
+    base_offset: cython.longlong
+
+    def __init__(self, data: cython.const[cython.uchar][::1], base_offset: cython.longlong):
+        self.data, self.base_offset = data, base_offset
+
+
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
-def check_offset_entries(entries: cython.const[cython.uchar][::1], base_offset: cython.longlong,
-                         batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
+def check_offset_entries(index: Entries, batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
                          base: cython.longlong, state: cython.longlong[::1], doubtful: cython.longlong[:, ::1],
                          used: cython.Py_ssize_t):
     """Compare an offset index with batches row … last_row − 1 → (row reached, rows of `doubtful` used, status).
 
-    entries      whole entries of the index, positions in growing order      base_offset  of the segment, below 2^63 − 2^32
+    index        its positions grow
     batches      of a window that begins at byte `base` of the log
     state        see tables.Check; goes on with the next window
     doubtful     out, see tables.OffsetDoubt: each entry that is not the last offset of the batch at its position
     status       END: all rows are done · FULL: empty `doubtful`, put −1 into PENDING, call again · BAD_START
     """
+    entries: cython.const[cython.uchar][::1] = index.data
+    base_offset: cython.longlong = index.base_offset
     count: cython.Py_ssize_t = entries.shape[0] // fields.OFFSET_ENTRY_SIZE
     capacity: cython.Py_ssize_t = doubtful.shape[1]
     entry: cython.Py_ssize_t
@@ -122,17 +136,18 @@ def check_offset_entries(entries: cython.const[cython.uchar][::1], base_offset: 
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
-def check_time_entries(entries: cython.const[cython.uchar][::1], base_offset: cython.longlong,
-                       batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
+def check_time_entries(index: Entries, batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
                        state: cython.longlong[::1], doubtful: cython.longlong[:, ::1], used: cython.Py_ssize_t):
     """Compare a time index with batches row … last_row − 1 → (row reached, rows of `doubtful` used, status).
 
-    entries      whole entries of the index, offsets in growing order        base_offset  of the segment, below 2^63 − 2^32
+    index        its offsets grow
     state        see tables.Check; goes on with the next window
     doubtful     out, see tables.TimeDoubt: each entry that does not name the last offset and the timestamp of a batch that is
                  later than all before it, with the first batch that ends at its offset or behind
     status       END: all rows are done · FULL: empty `doubtful`, call again · BAD_START
     """
+    entries: cython.const[cython.uchar][::1] = index.data
+    base_offset: cython.longlong = index.base_offset
     count: cython.Py_ssize_t = entries.shape[0] // fields.TIME_ENTRY_SIZE
     capacity: cython.Py_ssize_t = doubtful.shape[1]
     entry: cython.Py_ssize_t
@@ -168,6 +183,110 @@ def check_time_entries(entries: cython.const[cython.uchar][::1], base_offset: cy
             row += 1
         state[tables.CHECK_NEXT] = entry
         return row, used, fields.END
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.bint))
+def sound_offset_entries(index: Entries, number: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                         block: cython.const[cython.uchar][::1], start: cython.longlong, size: cython.longlong,
+                         limit: cython.longlong):
+    """How many of the entries number … end − 1 of an offset index, one after the other, name the last offset of a batch of
+    format 2 at their position → (how many, has one of these batches several offsets?).
+
+    block, start  bytes of the log, and their position in it; it ends at entries that point elsewhere
+    size, limit   of the log; bytes that a batch may have there
+    Also other entries may be right: they take another look.
+    """
+    several: cython.bint = False
+    found: cython.Py_ssize_t = 0
+    at: cython.longlong
+    length: cython.longlong
+    delta: cython.longlong
+    if number < 0 or end > index.data.shape[0] // fields.OFFSET_ENTRY_SIZE or start < 0 or limit < 0: return 0, False
+    with cython.nogil:
+        while number < end:
+            at = _position_of(index.data, number) - start
+            if at < 0 or block.shape[0] < fields.V2_SIZE or at > block.shape[0] - fields.V2_SIZE: return found, several
+            length = i32(block, at + fields.V2_BATCH_LENGTH_AT)
+            if length < fields.V2_SIZE - fields.OVERHEAD: return found, several
+            if length > size - (start + at) - fields.OVERHEAD: return found, several
+            if length > limit - fields.OVERHEAD or block[at + fields.V2_MAGIC_AT] != fields.MAGIC_V2: return found, several
+            delta = i32(block, at + fields.V2_LAST_OFFSET_DELTA_AT)
+            if i64(block, at) > fields.LONG_MAX - fields.INT_MAX or i64(block, at) < 0: return found, several
+            if i64(block, at) + delta != index.base_offset + i32(index.data, number * fields.OFFSET_ENTRY_SIZE):
+                return found, several
+            several = several or delta != 0
+            found += 1
+            number += 1
+        return found, several
+
+
+@cython.final
+@cython.cclass
+class Timestamps:
+    """The first `rows` of `batches`, one after the other in the log, and the `largest` timestamp of the records of each.
+
+    base  file position that the batches' positions count from
+    """
+
+    batches: cython.longlong[:, ::1]
+    rows: cython.Py_ssize_t
+    base: cython.longlong
+    largest: cython.const[cython.longlong][::1]
+
+    def __init__(self, batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, base: cython.longlong,
+                 largest: cython.const[cython.longlong][::1]):
+        self.batches, self.rows, self.base, self.largest = batches, rows, base, largest
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.longlong))
+def sound_time_entries(index: Entries, number: cython.Py_ssize_t, end: cython.Py_ssize_t, offsets: Entries,
+                       known: Timestamps, previous: cython.longlong):
+    """How many of the entries number … end − 1 of a time index, one after the other, name the last offset and the largest
+    timestamp of one of the batches → (how many, timestamp of the last one).
+
+    offsets   the offset index, whose offsets grow: it leads to that batch, or to one of those before it
+    previous  timestamp of the entry before, which is smaller than that of the next one
+    Also other entries may be right: they take another look.
+    """
+    batches: cython.longlong[:, ::1] = known.batches
+    row: cython.Py_ssize_t = 0
+    start: cython.Py_ssize_t = 0
+    found: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t = -1  # the last entry of the offset index at or below the offset
+    count: cython.Py_ssize_t = offsets.data.shape[0] // fields.OFFSET_ENTRY_SIZE
+    high: cython.Py_ssize_t = count
+    middle: cython.Py_ssize_t
+    offset: cython.longlong
+    timestamp: cython.longlong
+    if number < 0 or end > index.data.shape[0] // fields.TIME_ENTRY_SIZE: return 0, previous
+    if known.rows > batches.shape[1] or known.rows > known.largest.shape[0]: return 0, previous
+    with cython.nogil:
+        while number < end:
+            offset = index.base_offset + i32(index.data, number * fields.TIME_ENTRY_SIZE + fields.TIME_ENTRY_RELATIVE_OFFSET_AT)
+            timestamp = i64(index.data, number * fields.TIME_ENTRY_SIZE)
+            while row < known.rows and batches[fields.B_LAST_OFFSET, row] < offset:
+                row += 1
+            if row >= known.rows or batches[fields.B_LAST_OFFSET, row] != offset: return found, previous
+            if timestamp <= previous or known.largest[row] != timestamp: return found, previous
+            if batches[fields.B_COUNT, row] < 1: return found, previous
+            while high - at > 1 and found == 0:
+                middle = at + (high - at) // 2
+                if offsets.base_offset + i32(offsets.data, middle * fields.OFFSET_ENTRY_SIZE) <= offset: at = middle
+                else: high = middle
+            while at + 1 < count and offsets.base_offset + i32(offsets.data, (at + 1) * fields.OFFSET_ENTRY_SIZE) <= offset:
+                at += 1
+            if at < 0: return found, previous
+            while start < row and known.base + batches[fields.B_POSITION, start] < _position_of(offsets.data, at):
+                start += 1
+            if known.base + batches[fields.B_POSITION, start] != _position_of(offsets.data, at): return found, previous
+            previous = timestamp
+            found += 1
+            number += 1
+        return found, previous
 
 
 @cython.ccall

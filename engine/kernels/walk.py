@@ -57,7 +57,7 @@ class Walk(IntEnum):
     HAS_MAP_END = PLACE_FIELDS + 4  # 1: there was one
     EPOCH = PLACE_FIELDS + 5  # leader epoch of the last batch of magic 2 and above; −1: none
     EPOCHS_AT = PLACE_FIELDS + 6  # rows used in the output for epochs
-    TOLD_AT = PLACE_FIELDS + 7  # rows used in the output for producers
+    REPORTED_AT = PLACE_FIELDS + 7  # rows used in the output for producers
     PRODUCERS = PLACE_FIELDS + 8  # slots used
     HOLES = PLACE_FIELDS + 9  # batches of magic 2 and above behind a gap, or with fewer records than offsets
     DISORDERS = PLACE_FIELDS + 10  # batches that begin below NEXT_OFFSET, which the caller sets before the first one
@@ -97,7 +97,7 @@ class Flag(IntEnum):
 
 
 class ProducerField(IntEnum):
-    """Fields of the output for producers: a row for each batch that they are told of."""
+    """Fields of the output for producers: a row for each batch that is reported."""
 
     PRODUCER_ID = 0
     PRODUCER_EPOCH = 1

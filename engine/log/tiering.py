@@ -48,9 +48,14 @@ def nothing_known() -> TopicPolicy:
     return TopicPolicy()
 
 
+def is_never_tiered(topic: str) -> bool:
+    """Is it one of Kafka's own topics, which have no remote storage whatever their settings say?"""
+    return topic in _NEVER_TIERED
+
+
 def tiering_of(topic: str, config: LogConfig, *, is_known: bool) -> Tiering:
     """What the settings of `topic` say. `is_known`: `config` is the topic's own and not only the defaults."""
-    if topic in _NEVER_TIERED or config.compact:
+    if is_never_tiered(topic) or config.compact:
         return Tiering.UNTIERED
     if config.remote_storage_enable:
         return Tiering.TIERED

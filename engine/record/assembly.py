@@ -41,7 +41,7 @@ from engine.formats import (
     RecordField,
     Status,
 )
-from engine.kernels.encode import encode_legacy, encode_records, measure_records
+from engine.kernels.encode import LegacyForm, encode_legacy, encode_records, measure_records
 from engine.record.crc import crc32c
 
 if TYPE_CHECKING:
@@ -257,10 +257,9 @@ def _encode_entries(spec: BatchSpec, rows: _Rows) -> bytes:
     wrapped = spec.codec != Codec.NONE
     out = memoryview(bytearray(rows.measure(spec.magic, 0, 0)))
     ends = memoryview(array("q", bytes(8 * rows.length)))
-    done, _, status = encode_legacy(
-        rows.data, rows.columns.table, rows.first, rows.length, spec.magic, spec.attributes & TIMESTAMP_TYPE_FLAG,
-        spec.base_offset if wrapped and spec.magic == MAGIC_V1 else 0, spec.log_append_time, out, 0, ends,
-    )  # fmt: skip
+    origin = spec.base_offset if wrapped and spec.magic == MAGIC_V1 else 0
+    form = LegacyForm(spec.magic, spec.attributes & TIMESTAMP_TYPE_FLAG, origin, spec.log_append_time)
+    done, _, status = encode_legacy(rows.data, rows.columns.table, rows.first, rows.length, form, out, 0, ends)
     rows.expect_end(status, done)
     at = 0
     for end in ends:

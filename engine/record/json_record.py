@@ -23,7 +23,7 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 
 # members of the objects that dump-log and fetch print for a record, besides those that make one
 _OTHER_MEMBERS = (
-    "control", "crc", "decoded_key", "decoded_value", "is_valid", "key_size", "leader_epoch", "offset", "partition", "schema",
+    "control", "crc", "decoded_key", "decoded_value", "is_valid", "key_size", "leader_epoch", "offset", "partition",
     "sequence", "timestamp_type", "topic", "topic_b64", "value_size",
 )  # fmt: skip
 _CONTENT = frozenset(("key", "value", "key_b64", "value_b64"))

@@ -26,7 +26,7 @@ from engine.formats import (
     to_long,
 )
 from engine.kernels.checksum import IEEE, make_tables
-from engine.kernels.legacy import decode_messages, measure_messages
+from engine.kernels.legacy import Origin, decode_messages, measure_messages
 from engine.record.codecs.codecs import FINDINGS, InflateStatus, inflate
 from engine.record.damage import Problem, unknown_codec
 
@@ -127,12 +127,10 @@ class LegacyEntry:
         with_overlong  not if it is only its value
         """
         at, count, done, status = self._start, 0, 0, int(Status.FULL)
+        origin = Origin(self._row, 0, self._base, self._append_time is not None, self._append_time or 0)
         while status != Status.END:
             before = count
-            count, at, status = decode_messages(
-                self.data, at, self._end, self._row, 0, self._base, self._append_time is not None,
-                self._append_time or 0, self._records.table, count, _TABLES,
-            )
+            count, at, status = decode_messages(self.data, at, self._end, origin, self._records.table, count, _TABLES)
             done += count - before
             if status == Status.FULL:
                 yield Span(0, count)
@@ -193,9 +191,7 @@ def decode_plain(
     table = batches.table
     start = table[BatchField.POSITION, row]
     end = table[BatchField.POSITION, last_row - 1] + table[BatchField.SIZE, last_row - 1]
-    count, _, status = decode_messages(
-        data, start, end, row, 1, 0, False, 0, records.table, 0, _TABLES  # a kernel's arguments
-    )
+    count, _, status = decode_messages(data, start, end, Origin(row, 1), records.table, 0, _TABLES)
     if status in (Status.END, Status.FULL):
         return count, row + count, None, False
     return count, row + count + 1, Problem("record-invalid", _WHAT[Status(status)].format(0)), status == Status.BAD_VALUE

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import RecordField
-from engine.kernels.json_lines import parse_json_lines
-from engine.kernels.lines import parse_text_lines
+from engine.kernels.lines import parse_json_lines, parse_text_lines
 from engine.kernels.tables import Parsed
 from engine.record.json_record import OTHER_NAMES, LineInvalid, parse_json_line
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, LONG_MAX, LONG_MIN, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField
-from engine.kernels.select import ANY, mask_records, pack_records
+from engine.kernels.select import ANY, Conditions, mask_records, pack_records
 from engine.record.columns import RECORD_ROWS
 
 if TYPE_CHECKING:
@@ -93,6 +93,10 @@ class Selection(NamedTuple):
 
     def runs(self, window: Window, row: int, end: int) -> Iterator[tuple[int, int]]:
         """(row, last_row) of the batches in a row, of rows row … end − 1, that may hold a match."""
+        if self._replace(limit=None, tail=None, count=False) == EVERYTHING:
+            if row < end:
+                yield row, end
+            return
         table, start = window.batches.table, -1
         for each in range(row, end):
             if self.may_match(table, each):
@@ -118,6 +122,9 @@ class RecordMatcher:
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
+        offsets = selection.first_offset, max(selection.end_offset - 1, FIRST)
+        times = selection.from_ms, max(selection.to_ms - 1, FIRST)
+        self._conditions = Conditions(offsets, times, selection.producer_id, selection.leader_epoch, selection.transactional)
         self._keep = memoryview(bytearray(RECORD_ROWS))
 
     def pack(self, chunk: Chunk, first: int = 0) -> int:
@@ -126,10 +133,7 @@ class RecordMatcher:
         if chunk.end > len(self._keep):
             self._keep = memoryview(bytearray(chunk.end))
         keep = self._keep
-        fitting: int = mask_records(
-            table, chunk.end, chunk.batches.table, wanted.first_offset, max(wanted.end_offset - 1, FIRST), wanted.from_ms,
-            max(wanted.to_ms - 1, FIRST), wanted.producer_id, wanted.leader_epoch, wanted.transactional, keep,
-        )
+        fitting: int = mask_records(table, chunk.end, chunk.batches.table, self._conditions, keep)
         if fitting < 0:
             raise AssertionError("records and batches do not match")
         keep[:first] = bytes(first)

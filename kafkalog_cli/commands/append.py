@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import stat
@@ -14,6 +13,7 @@ import click
 
 from engine.amounts import count_of
 from engine.discovery.names import file_name, parse_partition_dir
+from engine.dump.json_stream import text_field
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files, now_ms
 from engine.formats import CODEC_NAMES, INT_MAX, INT_MIN
@@ -32,6 +32,7 @@ from kafkalog_cli.options import PATH, Whole, size_option
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from engine.dump.json_stream import JsonStream
     from engine.kafka07.log import Log07
     from engine.log.append.frames import Appended
     from engine.log.append.intake import Intake
@@ -120,9 +121,10 @@ def append(values: dict[str, Any]) -> int:
     from engine.log.operations.mending import settle_topic_id
     from engine.log.quarantine.seam import QuarantiningFiles
     from kafkalog_cli.app import Outcome
+    from kafkalog_cli.json_output import Lines, json_stream
     from kafkalog_cli.partitions import check_metrics, run
-    from kafkalog_cli.render_report import stopped_line
 
+    values["stream"] = json_stream(values["form"], Lines())
     try:
         _check(values)
         values["paths"] = (values["path"],)
@@ -153,9 +155,7 @@ def append(values: dict[str, Any]) -> int:
 
             status = run("append", values, _once(work), work_07, meet)
     except KafkalogError as error:
-        if values["form"] == "json":
-            click.echo(stopped_line(error))
-        outcome = Outcome()
+        outcome = Outcome(stream=values["stream"])
         outcome.error(error)
         return outcome.finish()
     return status
@@ -454,7 +454,8 @@ class Session:
             coordinator_epoch=self._values["coordinator_epoch"],
         )  # fmt: skip
         self._flush()
-        self._say({"event": kind, "offset": marker.first_offset}, f"{kind} marker at offset {marker.first_offset}")
+        fields = {"control_type": kind.upper(), "offset": marker.first_offset}
+        self._say("marker", fields, f"{kind} marker at offset {marker.first_offset}")
 
     def _flush_in_time(self) -> None:
         due = self._values["flush_ms"]
@@ -477,17 +478,19 @@ class Session:
 
     def _say_run(self, run: Appended) -> None:
         first, last = run.first_offset, run.last_offset
-        event = "duplicate" if run.is_duplicate else "appended"
         there = ", already in the log" if run.is_duplicate else ""
-        values = {"event": event, "firstOffset": first, "lastOffset": last, f"{self._unit}s": run.amount}
-        self._say(values, f"offsets {first} to {last} ({count_of(run.amount, self._unit)}{there})")
+        fields: dict[str, object] = {
+            "first_offset": first, "last_offset": last, f"{self._unit}s": run.amount, "is_duplicate": run.is_duplicate,
+        }  # fmt: skip
+        self._say("appended", fields, f"offsets {first} to {last} ({count_of(run.amount, self._unit)}{there})")
 
-    def _say(self, values: dict[str, Any], text: str) -> None:
-        name = self._directory
-        if self._values["form"] == "json":
-            click.echo(json.dumps({"partition": name, **values}))
+    def _say(self, kind: str, fields: dict[str, object], text: str) -> None:
+        """Tell of what is on the disk, as an object of type `kind` or as text."""
+        stream: JsonStream | None = self._values["stream"]
+        if stream is not None:
+            stream.put(kind, {**text_field("partition", self._directory), **fields})
         else:
-            click.echo(printable(f"{name}: {text}"))
+            click.echo(printable(f"{self._directory}: {text}"))
 
 
 def _text(error: KafkalogError) -> str:

@@ -21,7 +21,7 @@ from engine.formats import INT_MAX
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.decoders import DecoderClass, payload_decoder
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.options import PATH, FileList, KafkaCommand, jobs_option, size_option, version_option
+from kafkalog_cli.options import PATH, FileList, KafkaCommand, format_option, jobs_option, size_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.ranges import NO_END, OffsetRange
 from kafkalog_cli.selecting import SELECTION, selection_from, selection_options
@@ -87,8 +87,7 @@ _EXAMPLES = (
 @click.option("--cluster-metadata-decoder", is_flag=True, help="Decode records of __cluster_metadata.")
 @click.option("--remote-log-metadata-decoder", is_flag=True, help="Decode records of __remote_log_metadata.")
 @click.option("--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state.")
-@click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
-              help="Kafka's text, one JSON document, or one JSON object a line.")
+@format_option
 @click.option("--decode", type=click.Choice(["auto"]), help="Choose the decoder by the topic's name, unless one is named.")
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B",
               help="Only offsets from A up to, not including, B. A alone has no end.")
@@ -223,7 +222,7 @@ def dump_all(
     form  text, json or jsonl        jobs  threads
     """
     with BackgroundWriter(raw_stdout()) as output, TextBuffer(output.write, jobs=jobs) as out:
-        renderer, outcome = _text(options, out) if form == "text" else _json(options, out, array=form == "json")
+        renderer, outcome = _text(options, out) if form == "text" else _json(options, out, form)
         targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
         if selection is not None and selection.count:
             wanted = _wanted(files, targets, selection, outcome)
@@ -280,11 +279,12 @@ def _text(options: DumpOptions, out: TextBuffer) -> tuple[DumpRenderer, Outcome]
     return TextDump(options, out, outcome.finding), outcome
 
 
-def _json(options: DumpOptions, out: TextBuffer, *, array: bool) -> tuple[DumpRenderer, Outcome]:
+def _json(options: DumpOptions, out: TextBuffer, form: str) -> tuple[DumpRenderer, Outcome]:
     from engine.dump.json_objects import JsonDump
-    from engine.dump.json_stream import JsonStream
+    from kafkalog_cli.json_output import json_stream
 
-    stream = JsonStream(out, array=array, ascii=options.escape)
+    stream = json_stream(form, out, "dump-log")
+    assert stream is not None  # it is not text
     outcome = Outcome(stream=stream)
     return JsonDump(options, stream, outcome.finding), outcome
 

@@ -26,7 +26,7 @@ from engine.log.logdir.tiered import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
 from kafkalog_cli.fetch_output import Output, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Size, Whole, jobs_option, version_option
+from kafkalog_cli.options import PATH, Size, Whole, format_option, jobs_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.ranges import EARLIEST, LATEST, NO_END, OffsetRange, Until
 from kafkalog_cli.selecting import SELECTION, selection_from, selection_options
@@ -98,8 +98,7 @@ _EXAMPLES = (
 @click.option("--template", "-f", metavar="FORMAT",
               help="Text for each record: %s %k value and key, %S %K their sizes, %o offset, %T timestamp, %h headers, "
                    "%t topic, %p partition, %R the size of the value in 4 bytes; \\n \\r \\t \\xHH. Default: '%s\\n'.")
-@click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
-              help="Text, one JSON document, or one JSON object a line.")
+@format_option
 @click.option("--raw", is_flag=True, help="Write whole batches of one partition unchanged, those of aborted transactions "
                                           "too.")
 @click.option("--force", is_flag=True, help="Write --raw, and a template with raw bytes (%R, \\xHH), to a terminal as well.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from engine.amounts import count_of
 from engine.discovery.names import file_name, parent_of
 from engine.discovery.sink_commits import MANIFEST, STAGING
+from engine.dump.json_stream import sentence, text_field
 from engine.errors import KafkalogError, UnreadableFile, argument
 from engine.log.quarantine.places import time_text
 from engine.log.quarantine.restore import ChangedSince, Restored, Undone
@@ -20,10 +20,10 @@ from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
-from kafkalog_cli.options import PATH, Duration, object_lines_option, version_option, yes_option
+from kafkalog_cli.json_output import Lines, json_stream
+from kafkalog_cli.options import PATH, Duration, format_option, version_option, yes_option
 from kafkalog_cli.output import outlive_output, say_at_any_rate
 from kafkalog_cli.quarantining import would_keep
-from kafkalog_cli.render_report import stopped_line
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
@@ -57,7 +57,7 @@ _EXAMPLES = (
               help="Undo what can be undone if the quarantine is damaged or its command was killed.")
 @click.option("--dry-run", "-n", is_flag=True, help="Say what would be done, and change nothing.")
 @yes_option
-@object_lines_option("Text, or one JSON object a line.")
+@format_option
 @bytes_option
 @version_option
 def command(
@@ -87,48 +87,47 @@ def command(
         raise click.UsageError("--force and --salvage are not for --list and --prune")
     if prunes != (older_than_ms is not None):
         raise click.UsageError("--prune and --older-than belong together: --prune --older-than 30d")
-    if lists:
-        return show(paths, form)
-    if older_than_ms is not None:
-        return prune(paths, older_than_ms, form, dry_run=dry_run, yes=yes)
-    return run(paths, force=force, salvage=salvage, dry_run=dry_run, yes=yes, form=form)
-
-
-def run(paths: tuple[str, ...], *, force: bool, salvage: bool, dry_run: bool, yes: bool, form: str) -> int:
-    """Undo what each of the quarantines tells of, and stopped commits in log dirs → exit status."""
-    outlive_output()
-    files = _files(dry_run=dry_run)
-    if not paths:
+    if not (paths or lists or prunes):
         raise click.UsageError("name quarantines; kafkalog restore --list DIR lists them")
+    if not lists:
+        outlive_output()
+    outcome = Outcome(stream=json_stream(form, Lines()))
+    if lists:
+        show(paths, outcome)
+    elif older_than_ms is not None:
+        prune(paths, older_than_ms, outcome, dry_run=dry_run, yes=yes)
+    else:
+        run(paths, outcome, force=force, salvage=salvage, dry_run=dry_run, yes=yes)
+    return outcome.finish(INTERRUPTION.status)
+
+
+def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool, dry_run: bool, yes: bool) -> None:
+    """Undo what each of the quarantines tells of, and stopped commits in log dirs."""
+    files = _files(dry_run=dry_run)
     directories = [path.rstrip("/") or path for path in paths]
-    status = 0
     try:
         from engine.log.quarantine.kept import log_dirs_of
 
         if len(directories) > 1 and not (dry_run or yes) and not agreed(_summary(files, directories)):
-            return DECLINED
+            outcome.at_least(DECLINED)
+            return
         failed: dict[str, str] = {}  # by log dir, what was not undone there
         for directory in _newest_first(files, directories):
             log_dirs = log_dirs_of(files, directory) if len(directories) > 1 else set()
             later = next((failed[log_dir] for log_dir in sorted(log_dirs & failed.keys())), None)
             if later is not None:
-                code = _say_not_begun(directory, later, form)
+                code = _say_not_begun(directory, later, outcome)
             elif file_name(directory) == MANIFEST or _is_half_committed(files, directory):
-                code = undo(files, directory, form, dry_run=dry_run)
+                code = undo(files, directory, outcome, dry_run=dry_run)
             else:
-                code = _restore(files, directory, force=force, salvage=salvage, dry_run=dry_run, form=form)
+                code = _restore(files, directory, outcome, force=force, salvage=salvage, dry_run=dry_run)
             if INTERRUPTION.status:
-                return INTERRUPTION.status
+                return
             if code >= KafkalogError.exit_status:
                 failed |= dict.fromkeys(log_dirs, directory)
-            status = max(status, code)
+            outcome.at_least(code)
     except KafkalogError as error:
-        if form == "json":
-            click.echo(stopped_line(error))
-        outcome = Outcome()
         outcome.error(error)
-        status = max(status, outcome.finish())
-    return status
 
 
 def _newest_first(files: Files, paths: list[str]) -> list[str]:
@@ -138,22 +137,19 @@ def _newest_first(files: Files, paths: list[str]) -> list[str]:
     return paths if len(paths) < 2 else sorted(dict.fromkeys(paths), key=lambda path: when_made(files, path), reverse=True)
 
 
-def _say_not_begun(path: str, later: str, form: str) -> int:
+def _say_not_begun(path: str, later: str, outcome: Outcome) -> int:
     """Report that `path` is left as it is, for `later` could not be undone → exit status."""
     what = f"{path}: not undone: {later} is of a later operation on the same log dir, and was not undone"
     error = ChangedSince(what, do=f"kafkalog restore {argument(later)} {argument(path)}    # once that problem is solved")
-    if form == "json":
-        click.echo(stopped_line(error))
-    outcome = Outcome()
     outcome.error(error)
-    return outcome.finish()
+    return error.exit_status
 
 
-def undo(files: Files, path: str, form: str, *, dry_run: bool = False) -> int:
+def undo(files: Files, path: str, outcome: Outcome, *, dry_run: bool = False) -> int:
     """Undo a commit of Spark's sink → exit status: the one that was stopped in a log dir, or the last one by its manifest."""
     if file_name(path) == MANIFEST:
-        return undo_last(files, parent_of(files.absolute(path)), form, dry_run=dry_run)
-    return undo_commits(files, path, form, dry_run=dry_run)
+        return undo_last(files, parent_of(files.absolute(path)), outcome, dry_run=dry_run)
+    return undo_commits(files, path, outcome, dry_run=dry_run)
 
 
 def _is_half_committed(files: Files, directory: str) -> bool:
@@ -179,7 +175,7 @@ def _summary(files: Files, directories: list[str]) -> str:
     return f"restore: would put back {shown_size(size)} into {count_of(len(log_dirs), 'log dir')}, from {quarantines}"
 
 
-def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -> int:
+def undo_commits(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool = False) -> int:
     """Undo commits of Spark's sink that were stopped in a log dir → exit status. Neither Spark nor a session is needed."""
     from engine.discovery.sink_commits import half_commit
     from engine.files import now_ms
@@ -195,25 +191,28 @@ def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False
                     journal = half_commit(files, log_dir)
                     clear_leftovers(files, log_dir, now_ms())
     except (KafkalogError, Interrupted) as error:
-        return _not_undone(error, form)
-    if form == "json":
-        click.echo(json.dumps({"logDir": log_dir, "dryRun": dry_run, "undoneCommit": journal}))
-    else:
-        would = "would be " if dry_run else ""
-        click.echo(f"{printable(log_dir)}: " + (f"{would}undone: {printable(journal)}" if journal else "nothing to undo"))
+        return _not_undone(error, outcome)
+    would = "would be " if dry_run else ""
+    text = f"{would}undone: {printable(journal)}" if journal else "nothing to undo"
+    _put_undone_commit(outcome, log_dir, journal, None, f"{printable(log_dir)}: {text}", dry_run=dry_run)
     return 0 if journal is None else 1
 
 
-def _not_undone(error: KafkalogError | Interrupted, form: str) -> int:
+def _put_undone_commit(
+    outcome: Outcome, log_dir: str, commit: str | None, aside: QuarantiningFiles | None, text: str, *, dry_run: bool
+) -> None:
+    """Say which commit of Spark's sink was undone, None: there was none; `aside` keeps what it wrote."""
+    kept: dict[str, object] = {"quarantine": None} if aside is None else text_field("quarantine", aside.directory)
+    outcome.put("undone-commit", {**text_field("log_dir", log_dir), "dry_run": dry_run, "commit": commit, **kept}, text)
+
+
+def _not_undone(error: KafkalogError | Interrupted, outcome: Outcome) -> int:
     """Say why a commit of Spark's sink was not undone, → exit status."""
     if isinstance(error, Interrupted):
         say_interrupted("the commit is not undone yet: run the command again to continue")
         return INTERRUPTION.status
-    if form == "json":
-        click.echo(stopped_line(error))
-    outcome = Outcome()
     outcome.error(error)
-    return outcome.finish()
+    return error.exit_status
 
 
 def _aside(files: Files, log_dir: str, now: int, *, dry_run: bool) -> QuarantiningFiles:
@@ -230,7 +229,7 @@ def _aside(files: Files, log_dir: str, now: int, *, dry_run: bool) -> Quarantini
     return aside
 
 
-def undo_last(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -> int:
+def undo_last(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool = False) -> int:
     """Undo the last commit of Spark's sink in a log dir, → exit status. A quarantine keeps what it wrote."""
     from engine.files import acting_as_root, now_ms
     from engine.log.logdir.log_dirs import locked
@@ -254,38 +253,32 @@ def undo_last(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -
                         INTERRUPTION.pardon()
                         aside.finish()
     except (KafkalogError, Interrupted) as error:
-        return _not_undone(error, form)
+        return _not_undone(error, outcome)
     finally:
-        if aside is not None and aside.is_used and form == "text":
+        if aside is not None and aside.is_used and outcome.is_text:
             click.echo(would_keep(aside) if dry_run else kept_in(aside))
-    _say_undone(log_dir, commit, aside, form, dry_run=dry_run)
+    _say_undone(log_dir, commit, aside, outcome, dry_run=dry_run)
     return 0
 
 
 def _say_undone(
-    log_dir: str, commit: LastCommit | None, aside: QuarantiningFiles | None, form: str, *, dry_run: bool
+    log_dir: str, commit: LastCommit | None, aside: QuarantiningFiles | None, outcome: Outcome, *, dry_run: bool
 ) -> None:
     for step in [] if commit is None else commit.steps:
         what = "removed" if step.end < 0 else "truncated"
         would_do = "would remove" if step.end < 0 else "would truncate"
-        if form == "json":
-            click.echo(json.dumps({"undone": what, "path": f"{log_dir}/{step.name}", "offsets": step.offsets}))
-        else:
-            to = "" if step.end < 0 else f" to offset {step.end}"
-            path, offsets = printable(f"{log_dir}/{step.name}"), count_of(step.offsets, "offset")
-            click.echo(f"  {would_do if dry_run else what} {path}{to}, {offsets}")
-    if form == "json":
-        undone = None if commit is None else commit.manifest.last
-        click.echo(json.dumps({"logDir": log_dir, "dryRun": dry_run, "undoneCommit": undone,
-                               "quarantine": None if aside is None else aside.directory}))
-    elif commit is None:
-        click.echo(f"{printable(log_dir)}: nothing to undo")
-    else:
-        would = "would be " if dry_run else ""
-        click.echo(f"{printable(log_dir)}: {would}undone: the commit of {time_text(commit.manifest.at_ms)}")
+        path = f"{log_dir}/{step.name}"
+        to = "" if step.end < 0 else f" to offset {step.end}"
+        fields = {"action": what, **text_field("path", path), "offsets": step.offsets}
+        text = f"  {would_do if dry_run else what} {printable(path)}{to}, {count_of(step.offsets, 'offset')}"
+        outcome.put("undone", fields, text)
+    would = "would be " if dry_run else ""
+    text = "nothing to undo" if commit is None else f"{would}undone: the commit of {time_text(commit.manifest.at_ms)}"
+    last = None if commit is None else commit.manifest.last
+    _put_undone_commit(outcome, log_dir, last, aside, f"{printable(log_dir)}: {text}", dry_run=dry_run)
 
 
-def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_run: bool, form: str) -> int:
+def _restore(files: Files, directory: str, outcome: Outcome, *, force: bool, salvage: bool, dry_run: bool) -> int:
     """Undo what the quarantine `directory` tells of, under the locks of its log dirs → exit status."""
     from engine.files import acting_as_root, now_ms
     from engine.log.logdir.log_dirs import locked
@@ -294,7 +287,6 @@ def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_ru
     from engine.log.quarantine.places import partitions_in, read_trusted
     from engine.log.quarantine.restore import restore
 
-    outcome = Outcome()
     done: list[tuple[int, int]] = []
     try:
         with INTERRUPTION:
@@ -312,25 +304,26 @@ def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_ru
     except KafkalogError as error:
         if isinstance(error, ChangedSince):
             error.do = _later_first(files, directory) or error.do
-        if form == "json":
-            click.echo(stopped_line(error))
         outcome.error(error)
         if done and not dry_run:
             click.echo(_half_way(done), err=True)
-        return outcome.finish()
+        return error.exit_status
     except Interrupted:
         say_interrupted(_half_way(done))
         return INTERRUPTION.status
-    for line in (_json_lines if form == "json" else _text_lines)(restored, dry_run=dry_run):
-        click.echo(line)
+    if outcome.is_text:
+        for line in _text_lines(restored, dry_run=dry_run):
+            click.echo(line)
+    else:
+        _put_objects(directory, restored, outcome, dry_run=dry_run)
     if restored.aside is not None:
-        say_at_any_rate(kept_in(restored.aside), err=form != "text")
-    return max(outcome.finish(), 0 if restored.is_as_before else 4)
+        say_at_any_rate(kept_in(restored.aside), err=not outcome.is_text)
+    return 0 if restored.is_as_before else 4
 
 
 def _later_first(files: Files, directory: str) -> str | None:
     """The command that undoes what was done after the quarantine `directory`, and then its own; None: nothing is known."""
-    from engine.log.quarantine.kept import State, made_after
+    from engine.log.quarantine.kept import State, describe, made_after
 
     try:
         later = made_after(files, directory)
@@ -339,35 +332,33 @@ def _later_first(files: Files, directory: str) -> str | None:
     if not later:
         return None
     paths = " ".join(argument(path) for path in (*(kept.path for kept in later), directory))
-    salvage = "--salvage " if any(kept.state is State.UNFINISHED for kept in later) else ""
+    own = describe(files, directory)
+    salvage = "--salvage " if any(kept is not None and kept.state is State.UNFINISHED for kept in (own, *later)) else ""
     return f"kafkalog restore {salvage}{paths}    # later operations are undone first"
 
 
-def show(paths: tuple[str, ...], form: str) -> int:
-    """Print what can be undone in and below `paths` and beside log dirs among them → exit status."""
+def show(paths: tuple[str, ...], outcome: Outcome) -> None:
+    """Print what can be undone in and below `paths` and beside log dirs among them."""
     from engine.files import ReadOnlyFiles
 
-    outcome = Outcome()
     try:
         kept = _found(ReadOnlyFiles(), paths, outcome)
     except KafkalogError as error:
         outcome.error(error)
-        return outcome.finish()
+        return
     for one in kept:
-        click.echo(json.dumps(_kept_fields(one)) if form == "json" else _kept_line(one))
-    if form == "text":
+        outcome.put("quarantine", _kept_fields(one), _kept_line(one))
+    if outcome.is_text:
         click.echo(_amount_kept(kept) if kept else "nothing to undo")
-    return outcome.finish()
 
 
-def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: bool, yes: bool) -> int:
-    """Delete the quarantines in and below `paths` and beside log dirs among them that are older → exit status."""
+def prune(paths: tuple[str, ...], older_than_ms: int, outcome: Outcome, *, dry_run: bool, yes: bool) -> None:
+    """Delete the quarantines in and below `paths` and beside log dirs among them that are older."""
     from engine.files import now_ms
     from engine.log.quarantine.kept import as_partition, can_go
     from engine.log.quarantine.kept import prune as delete
 
-    outlive_output()
-    outcome, files = Outcome(), _files(dry_run=dry_run)
+    files = _files(dry_run=dry_run)
     before_ms = now_ms() - older_than_ms
     for path in paths:
         if as_partition(files, path) is not None:
@@ -378,7 +369,8 @@ def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: boo
         old = [one for one in _found(files, paths, outcome) if can_go(one, before_ms)]
         summary = f"restore --prune: would delete {_amount_kept(old)}; this cannot be undone"
         if old and not (dry_run or yes) and not agreed(summary):
-            return DECLINED
+            outcome.at_least(DECLINED)
+            return
         with INTERRUPTION:
             load_everything(files, [one.path for one in old])
             for one in old:
@@ -388,18 +380,17 @@ def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: boo
                     outcome.error(error)
                     continue
                 gone += size
-                fields = {**_kept_fields(one), "pruned": True, "dryRun": dry_run}
-                click.echo(json.dumps(fields) if form == "json" else f"{verb} {_kept_line(one)}")
+                fields = {**_kept_fields(one), "pruned": True, "dry_run": dry_run}
+                outcome.put("quarantine", fields, f"{verb} {_kept_line(one)}")
     except KafkalogError as error:
         outcome.error(error)
     except Interrupted:
         say_interrupted("one quarantine is deleted in part: run the same command again")
-        return INTERRUPTION.status
-    if form == "text":
+        return
+    if outcome.is_text:
         click.echo(f"{verb} {shown_size(gone)}")
         if dry_run:
             click.echo("dry run: nothing was changed")
-    return outcome.finish()
 
 
 def _found(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> list[Kept]:
@@ -425,8 +416,9 @@ def _amount_kept(kept: list[Kept]) -> str:
 
 
 def _kept_fields(kept: Kept) -> dict[str, object]:
-    return {"path": kept.path, "command": kept.command, "createdMs": kept.created_ms, "logDirs": list(kept.log_dirs),
-            "bytes": kept.size, "state": kept.state.name.lower().replace("_", "-")}  # fmt: skip
+    return {**text_field("path", kept.path), "command": None if kept.command is None else sentence(kept.command),
+            "created_ms": kept.created_ms, "log_dirs": list(map(sentence, kept.log_dirs)), "bytes": kept.size,
+            "state": kept.state.name.lower().replace("_", "-")}  # fmt: skip
 
 
 def _half_way(done: list[tuple[int, int]]) -> str:
@@ -448,7 +440,8 @@ def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
     if restored.complete_before:
         return [*lines, f"everything possible is undone, but the files are not as before `{command}`"]
     if restored.differences:
-        verdict = f"not as before `{command}`: {count_of(len(restored.differences), 'file')} differ"
+        different = len(restored.differences)
+        verdict = f"not as before `{command}`: {count_of(different, 'file')} {'differs' if different == 1 else 'differ'}"
     elif restored.skipped:
         verdict = f"everything of `{command}` that can be undone is undone"
     else:
@@ -489,12 +482,19 @@ def _amount(step: Undone) -> str:
     return f" ({shown_size(step.size)})" if step.size else ""
 
 
-def _json_lines(restored: Restored, *, dry_run: bool) -> list[str]:
-    lines = [json.dumps({"undone": step.what, "path": step.path, "bytes": step.size}) for step in restored.steps]
-    lines += [json.dumps({"notPutBack": what}) for what in restored.skipped]
-    lines += [json.dumps({"differs": one.what, "path": one.path}) for one in restored.differences]
-    total = {"command": restored.manifest.command, "dryRun": dry_run, "steps": len(restored.steps),
-             "bytes": sum(step.size for step in restored.steps), "wasComplete": restored.complete_before,
-             "asBefore": restored.is_as_before,
-             "quarantine": None if restored.aside is None else restored.aside.directory}
-    return [*lines, json.dumps(total)]
+def _put_objects(directory: str, restored: Restored, outcome: Outcome, *, dry_run: bool) -> None:
+    """Every step, and what it came to, as objects."""
+    for step in restored.steps:
+        outcome.put("undone", {"action": step.what, **text_field("path", step.path), "bytes": step.size}, None)
+    for what in restored.skipped:
+        outcome.put("not-put-back", {"what": sentence(what)}, None)
+    for one in restored.differences:
+        outcome.put("difference", {**text_field("path", one.path), "what": sentence(one.what)}, None)
+    aside: dict[str, object] = {"quarantine": None}
+    if restored.aside is not None:
+        aside = text_field("quarantine", restored.aside.directory)
+    outcome.put("restored", {
+        **text_field("path", directory), "command": sentence(restored.manifest.command), "dry_run": dry_run,
+        "steps": len(restored.steps), "bytes": sum(step.size for step in restored.steps),
+        "was_complete": restored.complete_before, "as_before": restored.is_as_before, **aside,
+    }, None)  # fmt: skip

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import sys
 from collections import Counter
 from contextlib import contextmanager
+from itertools import groupby
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
-from kafkalog_cli.app import UNREADABLE, printable
+from engine.dump.json_stream import bytes_field, error_fields, sentence, text_field
+from engine.errors import KafkalogError
+from engine.findings import Finding, Severity, Where
+from kafkalog_cli.app import UNREADABLE, Outcome, printable
 from kafkalog_cli.commands.restore import undo as undo_commit
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
-from kafkalog_cli.options import PATH, Whole, object_lines_option, size_option, version_option
+from kafkalog_cli.json_output import Lines, json_stream
+from kafkalog_cli.options import PATH, Whole, format_option, size_option, version_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -53,8 +57,8 @@ _EXAMPLES = (
 
 _ON_SPARK = ("verify", "stats", "export", "import", "recover", "compact")
 _OF_JOBS = {  # options that not every job takes
-    "topics": _ON_SPARK, "master": _ON_SPARK, "settings": _ON_SPARK, "form": _ON_SPARK,
-    "split_bytes": ("verify", "stats", "export"),
+    "topics": _ON_SPARK, "master": _ON_SPARK, "settings": _ON_SPARK,
+    "form": (*_ON_SPARK, "undo"), "split_bytes": ("verify", "stats", "export"),
     "on_corruption": ("stats", "export"), "by": ("stats",), "top": ("stats",), "to": ("export", "import"),
     "mode": ("export", "import"), "table": ("export", "import"), "config": ("verify", "import", "recover", "compact"),
     "now": ("recover", "compact"), "salvage": ("recover",), "force": ("compact",), "dedupe_buffer_size": ("compact",),
@@ -99,7 +103,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @click.option("--master", metavar="URL", help="Spark master. Default: that of spark-submit, else all local cores.")
 @click.option("--conf", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A setting of Spark; may be repeated.")
-@object_lines_option("Rows for people, or one JSON object a line.")
+@format_option
 @version_option
 @click.pass_context
 def command(
@@ -124,8 +128,9 @@ def command(
     in the middle of its commit.
     """
     _refuse_of_others(context, job)
+    outcome = Outcome(stream=json_stream(form, Lines(), f"spark {job}"))
     if job == "undo":
-        return undo(paths)
+        return undo(paths, outcome)
     if job in ("export", "import") and to is None:
         raise click.UsageError(f"{job} needs --to DIR")
     reading: dict[str, object] = {"onCorruption": on_corruption}
@@ -134,7 +139,7 @@ def command(
     if split_bytes is not None:
         reading["splitBytes"] = split_bytes
     given = Given(
-        paths, topics, reading, form, by, top, to or "", mode, table, dict(config), now, salvage, force, dedupe_buffer_size,
+        paths, topics, reading, outcome, by, top, to or "", mode, table, dict(config), now, salvage, force, dedupe_buffer_size,
     )  # fmt: skip
     return run_job(job, given, master, settings)
 
@@ -152,7 +157,7 @@ class Given(NamedTuple):
     paths: tuple[str, ...]
     topics: tuple[str, ...]
     reading: dict[str, object]  # options of the data source
-    form: str
+    outcome: Outcome
     by: str
     top: int
     to: str
@@ -171,6 +176,7 @@ def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[st
         from kafkalog_spark.session import Work
     except ImportError as error:
         raise click.UsageError(f"{error.name} is not installed: pip install 'kafkalog[spark]'") from None
+    outcome = given.outcome
     with INTERRUPTION, _broken_pipes_raise():
         try:
             work = Work(lambda spark: _done(job, spark, given), master, settings)
@@ -178,15 +184,15 @@ def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[st
                 with INTERRUPTION.at_once():
                     work.wait()
             except Interrupted:
-                return _interrupted(job, work)
-            return work.result()
+                return outcome.finish(_interrupted(job, work))
+            outcome.at_least(work.result())
         except BrokenPipeError:
             _leave_quietly()
         except ValueError as error:  # one of kafkalog_spark.errors
-            _fail(str(error))
+            outcome.error(_failure(str(error)))
         except Exception as error:  # noqa: BLE001  # Spark's, of many classes
-            _fail(_sentence(error))
-    return 8
+            outcome.error(_failure(_sentence(error)))
+        return outcome.finish()
 
 
 class _JobFailedError(Exception):
@@ -203,14 +209,13 @@ def _done(job: str, spark: SparkSession, given: Given) -> int:
         raise _JobFailedError(_sentence(error)) from None
 
 
-def undo(paths: tuple[str, ...]) -> int:
+def undo(paths: tuple[str, ...], outcome: Outcome) -> int:
     """Another name of `restore` for commits → exit status. After a signal no other log dir is begun."""
-    status = 0
     for path in paths:
-        status = max(status, undo_commit(HeedingFiles(), path.rstrip("/") or path, "text"))
+        outcome.at_least(undo_commit(HeedingFiles(), path.rstrip("/") or path, outcome))
         if INTERRUPTION.status:
-            return INTERRUPTION.status
-    return status
+            break
+    return outcome.finish(INTERRUPTION.status)
 
 
 def _interrupted(job: str, work: Work[int]) -> int:
@@ -242,10 +247,16 @@ def _leave_quietly() -> None:
     os.kill(os.getpid(), signal.SIGPIPE)
 
 
-def _fail(message: str) -> None:
+class _JobFailure(KafkalogError):
+    """The job did not come to its end."""
+
+    code = "job-failed"
+
+
+def _failure(message: str) -> KafkalogError:
     from kafkalog_spark.errors import for_command
 
-    click.echo(f"error[job-failed] {printable(for_command(message))}", err=True)
+    return _JobFailure(for_command(message))
 
 
 def _sentence(error: Exception) -> str:
@@ -280,22 +291,32 @@ def _verify(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.tasks import rows_of
 
     reading = {name: value for name, value in given.reading.items() if name != "onCorruption"}
+    outcome = given.outcome
     severities: Counter[str] = Counter()
     is_unreadable = False
-    for row in _shown(rows_of(verify(spark, *given.paths, config=given.config, **reading)), given.form, _finding_line):
+    for row in rows_of(verify(spark, *given.paths, config=given.config, **reading)):
         severities[row["severity"]] += 1
         is_unreadable |= row["code"] == UNREADABLE
+        if outcome.is_text:
+            click.echo(_finding_line(row))
+        else:
+            outcome.finding(_finding(row["code"], row["severity"], row["file"], row["what"], row["position"], row["offset"]))
     said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])
-    click.echo(said or "nothing wrong", err=True)
+    if outcome.is_text:
+        click.echo(said or "nothing wrong", err=True)
     if is_unreadable:
         return 8
     return 4 if severities["error"] or severities["warning"] else 0
 
 
+def _finding(code: str, severity: str, file: str, what: str, position: int | None, offset: int | None) -> Finding:
+    return Finding(code, Where(file, position, offset), what, milder=Severity(severity))
+
+
 def _stats(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.stats import stats
 
-    _show(stats(spark, *given.paths, by=given.by, top=given.top, **given.reading), given.form)
+    _show(stats(spark, *given.paths, by=given.by, top=given.top, **given.reading), given)
     return 0
 
 
@@ -303,7 +324,7 @@ def _export(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.export import export
 
     export(spark, *given.paths, to=given.to, mode=given.mode, table=given.table, **given.reading)
-    click.echo(f"written to {printable(given.to)}", err=True)
+    _say_written(given, ())
     return 0
 
 
@@ -313,10 +334,17 @@ def _import(spark: SparkSession, given: Given) -> int:
     left_out = bring_back(
         spark, *given.paths, to=given.to, mode=given.mode, table=given.table, config=given.config, topics=given.topics
     )
-    for topic in left_out:
-        click.echo(f"not written: {topic}, which only controllers write", err=True)
-    click.echo(f"written to {printable(given.to)}", err=True)
+    _say_written(given, left_out)
     return 0
+
+
+def _say_written(given: Given, left_out: Iterable[str]) -> None:
+    """Say where the result is, and which topics are not in it."""
+    given.outcome.put("written", {**text_field("path", given.to), "left_out": list(left_out)}, None)
+    if given.outcome.is_text:
+        for topic in left_out:
+            click.echo(f"not written: {topic}, which only controllers write", err=True)
+        click.echo(f"written to {printable(given.to)}", err=True)
 
 
 def _recover(spark: SparkSession, given: Given) -> int:
@@ -341,46 +369,75 @@ def _compact(spark: SparkSession, given: Given) -> int:
 
 def _events(frame: DataFrame, given: Given) -> int:
     """Show what was done → exit status: that of the command for the same events and failures."""
-    from kafkalog_cli.render_report import event_status
-    from kafkalog_spark.jobs.upkeep import FAILED, events_in
-
     status = 0
-    for row in _shown(frame.toLocalIterator(), given.form, _event_line):  # the driver has made it: no task works for that
-        statuses = [row["exitStatus"]] if row["action"] == FAILED else [event_status(*event) for event in events_in([row])]
-        status = max([status, *statuses])
+    rows = frame.toLocalIterator()  # the driver has made it: no task works for that
+    for directory, of_one in groupby(rows, key=lambda row: row["directory"]):
+        status = max(status, _show_events(directory, of_one, given.outcome))
     return status
 
 
-def _show(frame: DataFrame, form: str) -> None:
+def _show_events(directory: str, rows: Iterable[Row], outcome: Outcome) -> int:
+    """Show what was done to one partition or log dir → exit status. As JSON it is a `report` after its findings."""
+    from kafkalog_cli.render_report import event_status
+    from kafkalog_spark.jobs.upkeep import FAILED, FOUND, events_in
+
+    events, operation, status = [], "", 0
+    failure: KafkalogError | None = None
+    for row in rows:
+        statuses = [row["exitStatus"]] if row["action"] == FAILED else [event_status(*event) for event in events_in([row])]
+        status, operation = max([status, *statuses]), row["operation"]
+        if outcome.is_text:
+            click.echo(_event_line(row))
+        elif row["action"] == FOUND:
+            file = f"{directory}/{row['file']}" if row["file"] else directory
+            outcome.finding(_finding(row["code"], row["severity"], file, row["reason"], None, row["firstOffset"]))
+        elif row["action"] == FAILED:
+            failure = KafkalogError(row["reason"], path=directory)
+            failure.code, failure.exit_status = row["code"], row["exitStatus"]
+        else:
+            events.append(_event_fields(row))
+    if not outcome.is_text:
+        outcome.put("report", {
+            **text_field("partition", directory), "operation": operation, "dry_run": False, "exit_status": status,
+            **dict.fromkeys(_UNKNOWN), "error": None if failure is None else error_fields(failure), "events": events,
+        }, None)  # fmt: skip
+        if failure is not None:
+            outcome.error(failure)
+    return status
+
+
+_UNKNOWN = ("log_start_offset", "log_end_offset", "recovery_point", "segments", "bytes", "unread_below")  # to the driver
+
+
+def _event_fields(row: Row) -> dict[str, object]:
+    fields = {
+        "action": row["action"], "severity": row["severity"], **(text_field("file", row["file"]) if row["file"] else {}),
+        "first_offset": row["firstOffset"], "end_offset": row["endOffset"], "records": row["records"], "bytes": row["bytes"],
+        "reason": sentence(row["reason"]),
+    }  # fmt: skip
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _show(frame: DataFrame, given: Given) -> None:
     from kafkalog_spark.tasks import rows_of
 
-    rows = _shown(rows_of(_said(frame, form)), form, None)
-    if form == "text":
-        _table(frame.columns, [row.asDict(recursive=True) for row in rows])  # how wide it is the last row may tell
-    else:
-        for _ in rows:
-            pass
+    is_text = given.outcome.is_text
+    rows = (row.asDict(recursive=True) for row in rows_of(_times_said(frame, is_text=is_text)))
+    if is_text:
+        _table(frame.columns, list(rows))  # how wide it is the last row may tell
+        return
+    for row in rows:
+        given.outcome.put("statistics", {"by": given.by, **_plain(row)}, None)
 
 
-def _said(frame: DataFrame, form: str) -> DataFrame:
-    """Times as text: Spark knows years that Python's do not reach, as of a producer that took microseconds for milliseconds."""
+def _times_said(frame: DataFrame, *, is_text: bool) -> DataFrame:
+    """Times as text, or as ms: Spark knows years that Python's do not reach, as of a producer that took µs for ms."""
     from pyspark.sql import functions as f
 
-    between = " " if form == "text" else "'T'"
     for name in (name for name, kind in frame.dtypes if kind == "timestamp"):
-        text = f.date_format(name, f"yyyy-MM-dd{between}HH:mm:ss.SSSSSS")
-        frame = frame.withColumn(name, f.regexp_replace(text, "[.]0+$", ""))
+        text = f.regexp_replace(f.date_format(name, "yyyy-MM-dd HH:mm:ss.SSSSSS"), "[.]0+$", "")
+        frame = frame.withColumn(name, text if is_text else f.unix_millis(name))
     return frame
-
-
-def _shown(rows: Iterable[Row], form: str, line: Any) -> Iterator[Row]:
-    """The rows as they come, each written out before: as JSON, or as `line` makes them. They may be more than memory takes."""
-    for row in rows:
-        if form == "json":
-            click.echo(json.dumps(_plain(row.asDict(recursive=True)), ensure_ascii=False))
-        elif line is not None:
-            click.echo(line(row))
-        yield row
 
 
 def _finding_line(row: Row) -> str:
@@ -393,25 +450,19 @@ def _event_line(row: Row) -> str:
     place = f"{row['directory']}/{row['file']}" if row["file"] else row["directory"]
     to = "" if row["endOffset"] is None else f" to {row['endOffset']}"
     offsets = "" if row["firstOffset"] is None else f" (offset {row['firstOffset']}{to})"
-    return f"{printable(place)}: {row['action']}{offsets} - {printable(row['reason'])}"
+    code = "" if row["code"] is None else f"[{row['code']}]"
+    return f"{printable(place)}: {row['action']}{code}{offsets} - {printable(row['reason'])}"
 
 
-def _plain(value: Any) -> Any:
-    """Values that JSON can hold: bytes as text where they are UTF-8, else in base64 beside `_b64`."""
-    import base64
-    import datetime as dt
+_HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
 
-    if not isinstance(value, dict):
-        return value.isoformat() if isinstance(value, dt.datetime) else value
-    plain: dict[str, Any] = {}
-    for name, one in value.items():
-        if isinstance(one, bytes | bytearray):
-            try:
-                plain[name] = one.decode()
-            except UnicodeDecodeError:
-                plain[f"{name}_b64"] = base64.b64encode(one).decode()
-        else:
-            plain[name] = _plain(one)
+
+def _plain(row: dict[str, Any]) -> dict[str, object]:
+    """The members of an object: columns of Spark in snake case."""
+    plain: dict[str, object] = {}
+    for column, value in row.items():
+        name = _HUMP.sub("_", column).lower()
+        plain |= bytes_field(name, bytes(value)) if isinstance(value, bytes | bytearray) else {name: value}
     return plain
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict
@@ -18,7 +17,7 @@ from engine.amounts import count_of
 from engine.discovery.names import FileKind, file_name, is_log_file_name, parent_of, parse_file_name
 from engine.discovery.paths import discover
 from engine.discovery.patterns import expand
-from engine.dump.json_stream import JsonStream, text_field
+from engine.dump.json_stream import text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.files import acting_as_root, nameless_file
@@ -35,7 +34,8 @@ from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_op
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
-from kafkalog_cli.options import PATH, Whole, quiet_option, verbose_option, version_option, yes_option
+from kafkalog_cli.json_output import json_stream
+from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option, yes_option
 from kafkalog_cli.output import outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 from kafkalog_cli.total import Total
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from engine.config.topic import LogConfig
+    from engine.dump.json_stream import JsonStream
     from engine.files import Files, ReadOnlyFiles
     from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
@@ -78,8 +79,7 @@ _EXAMPLES = (
               help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
 @click.option("--now", type=Whole(0), metavar="MS",
               help="With --rebuild: the clock by which producers expire, in ms since 1970. Default: the machine's.")
-@click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
-              help="A line for each partition, one JSON document, or one JSON object a line.")
+@format_option
 @click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
 @quiet_option
 @verbose_option
@@ -173,7 +173,7 @@ def verify_all(
     if rebuild is not None:
         outlive_output()
     out = TextBuffer(raw_stdout() if rebuild is None else outliving(raw_stdout()))
-    stream = None if form == "text" else JsonStream(out, array=form == "json", ascii=sys.stdout.isatty())
+    stream = json_stream(form, out)
     outcome = Outcome(stream=stream, verbose=shows.verbose)
     tally = _Tally()
     errors: list[KafkalogError] = []

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     Operate = Callable[["TaskLogManager"], Iterator[Report]]
 
 EVENT_TYPES: dict[str, pa.DataType] = {
-    "directory": pa.string(), "operation": pa.string(), "action": pa.string(), "file": pa.string(), "reason": pa.string(),
+    "directory": pa.string(), "operation": pa.string(), "action": pa.string(), "code": pa.string(), "file": pa.string(),
+    "reason": pa.string(),
     "firstOffset": pa.int64(), "endOffset": pa.int64(), "records": pa.int64(), "bytes": pa.int64(), "severity": pa.string(),
     "exitStatus": pa.int32(),
 }  # fmt: skip
@@ -260,26 +261,26 @@ def event_rows(report: Report) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
     for finding in report.findings:
         file = finding.where.file.removeprefix(f"{report.directory}/")  # as events have it
-        yield same | {"action": FOUND, "file": file, "reason": f"{finding.code}: {finding.what}",
+        yield same | {"action": FOUND, "code": finding.code, "file": file, "reason": finding.what,
                       "firstOffset": finding.where.offset, "severity": finding.severity.value}  # fmt: skip
     if report.failure is not None:
         yield same | {
-            "action": FAILED, "file": "", "reason": str(report.failure), "severity": "error",
+            "action": FAILED, "code": report.failure.code, "file": "", "reason": str(report.failure), "severity": "error",
             "exitStatus": report.failure.exit_status, "leftAlone": isinstance(report.failure, LEFT_ALONE),
         }  # fmt: skip
 
 
 def _first_of_each(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The first rows of each kind, and in one row what was left out: the driver takes those of all tasks at once."""
-    counts: Counter[tuple[str, str]] = Counter()
-    more: dict[tuple[str, str], dict[str, Any]] = {}
+    counts: Counter[tuple[str, str | None, str]] = Counter()
+    more: dict[tuple[str, str | None, str], dict[str, Any]] = {}
     for row in rows:
-        kind = row["action"], row["severity"]
+        kind = row["action"], row.get("code"), row["severity"]
         counts[kind] += 1
         if counts[kind] <= _OF_A_KIND:
             yield row
             continue
-        rest = more.setdefault(kind, {name: row[name] for name in ("directory", "operation", "action", "severity")})
+        rest = more.setdefault(kind, {name: row.get(name) for name in ("directory", "operation", "action", "code", "severity")})
         for name in ("records", "bytes"):
             if row.get(name) is not None:
                 rest[name] = rest.get(name, 0) + row[name]

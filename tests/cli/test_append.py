@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.loading.loader import open_log
 from tests.support.full_disk import full_disk
+from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 
 NOW = 1_700_000_000_000
@@ -49,7 +49,7 @@ def contents(partition):
     """(offset, timestamp, key, value, header keys) of every record of data, as dump-log prints them."""
     done = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(partition))
     assert done.status == 0, done.err
-    objects = [json.loads(line) for line in done.out.splitlines()]
+    objects = objects_of(done.out)
     return [
         (one["offset"], one["timestamp"], one["key"], one["value"], [header["key"] for header in one["headers"]])
         for one in objects
@@ -80,9 +80,11 @@ def test_text_lines(append, partition):
 def test_it_goes_on_where_the_log_ends(append, partition):
     append('{"value":"0"}')
     lines, _, status = append('{"value":"1"}', "--format", "json", "--clean-start", create=False)
-    first = json.loads(lines[0])
-    assert first == {"partition": str(partition), "event": "appended", "firstOffset": 1, "lastOffset": 1, "records": 1}
-    assert (json.loads(lines[-1])["logEndOffset"], status) == (2, 0)
+    first, report = objects_of("\n".join(lines))
+    assert first == {
+        "type": "appended", "partition": str(partition), "first_offset": 1, "last_offset": 1, "records": 1, "is_duplicate": False,
+    }  # fmt: skip
+    assert (report["log_end_offset"], status) == (2, 0)
 
 
 def test_a_missing_partition_is_not_made_unasked(append, partition):
@@ -122,7 +124,7 @@ def test_a_dump_can_be_appended(append, partition, own_corpus, tmp_path):
     copied = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(partition / "00000000000000000000.log"))
 
     def records(done):
-        objects = [json.loads(line) for line in done.out.splitlines()]
+        objects = objects_of(done.out)
         return [
             {name: one[name] for name in one if name not in ("offset", "sequence")} for one in objects if one["type"] == "record"
         ]

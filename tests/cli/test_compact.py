@@ -18,6 +18,7 @@ from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from engine.record.crc import crc32c
 from tests.support.file_work import tree
 from tests.support.full_disk import full_disk
+from tests.support.json_output import reports_of
 from tests.support.keyed_logs import write_keyed_log
 from tests.support.live_keys import last_records, lost_keys
 from tests.support.memory_files import MemoryFile
@@ -55,7 +56,7 @@ def compact(*arguments, policy="compact"):
 
 
 def reports(done):
-    return [json.loads(line) for line in done.out.splitlines()]
+    return reports_of(done.out)
 
 
 def test_a_log_dir_gives_the_dirtiest_first_and_leaves_the_clean_alone(log_dir):
@@ -76,7 +77,7 @@ def test_a_log_dir_gives_the_dirtiest_first_and_leaves_the_clean_alone(log_dir):
     assert noted[:2] == ["0", "3"]
     assert sorted(noted[2:]) == ["clean 0 6", "dirty 0 6", "half 0 6"], "a line of a partition that is not there is stale"
     [said] = reports(compact(log_dir))
-    assert (said["partition"], said["status"]) == (str(log_dir), 0)
+    assert (said["partition"], said["exit_status"]) == (str(log_dir), 0)
     assert [event["reason"].partition("; ")[0] for event in said["events"]] == [
         "nothing to compact: 3 of 3 partitions belong to compacted topics, and none exceeds the dirty ratio"
     ]
@@ -91,7 +92,7 @@ def test_a_partition_that_may_not_be_entered_keeps_no_other_from_being_done(opti
         done = compact(option, log_dir)
     assert done.status == 8
     assert (logs(log_dir / "z-0") == before) == (option == "--explain")
-    told = {report["partition"].rpartition("/")[2]: report["status"] for report in reports(done)}
+    told = {report["partition"].rpartition("/")[2]: report["exit_status"] for report in reports(done)}
     assert told == {"a-0": 0, "z-0": 0, "shut-0": 8}
     assert f"{log_dir}/shut-0: Permission denied" in done.err
 
@@ -376,7 +377,7 @@ def test_nothing_is_written_by(option, log_dir):
     assert done.status == 0, done.err
     assert tree(ReadOnlyFiles(), str(log_dir)) == before
     [report] = reports(done)
-    assert report["dryRun"]
+    assert report["dry_run"]
     assert any(event.get("records") == 2 for event in report["events"]), report
     done = kafkalog("compact", "--now", str(NOW), option, "--config", "cleanup.policy=compact", str(log_dir / "a-0"))
     assert done.status == 0, done.err
@@ -485,8 +486,8 @@ def test_damage_behind_what_the_first_rounds_reached_says_that_the_rest_is_left(
     assert [event["action"] for event in rounds] == ["compacted"]
     assert refused["reason"].startswith("not compacted further, the rest is unchanged: ")
     after = logs(log_dir / "a-0")
-    assert {name: after[name] for name in before if int(name[:20]) >= rounds[-1]["endOffset"]} == {
-        name: before[name] for name in before if int(name[:20]) >= rounds[-1]["endOffset"]}
+    assert {name: after[name] for name in before if int(name[:20]) >= rounds[-1]["end_offset"]} == {
+        name: before[name] for name in before if int(name[:20]) >= rounds[-1]["end_offset"]}
 
 
 def test_an_overflowed_segment_is_split_and_the_rounds_go_on(log_dir):
@@ -509,7 +510,7 @@ def test_an_overflowed_segment_is_split_and_the_rounds_go_on(log_dir):
     assert (once.status, "another round compacts it" in once.out.decode()) == (4, True)
     tried, done = compact("--force", "--dry-run", partition), compact("--force", partition)
     assert done.status == 1, done.out
-    assert tried.out.replace(b'"dryRun": true', b'"dryRun": false') == done.out
+    assert tried.out.replace(b'"dry_run":true', b'"dry_run":false') == done.out
     assert "the round starts again: " in done.out.decode()
     assert offsets() == wanted
     assert sum(map(len, logs(partition).values())) < size
@@ -565,7 +566,7 @@ def test_a_dry_run_says_what_all_rounds_leave(log_dir):
     [tried] = reports(compact("--dry-run", *options))
     [done] = reports(compact(*options))
     assert len([event for event in done["events"] if event["action"] == "compacted"]) > 3
-    assert {**tried, "dryRun": False} == done
+    assert {**tried, "dry_run": False} == done
 
 
 @pytest.mark.parametrize("seed", [3, 5, 17, 24])
@@ -581,7 +582,7 @@ def test_what_is_said_to_go_is_what_goes(seed, log_dir):
     [explained] = reports(compact("--explain", *options))
     [tried] = reports(compact("--dry-run", *options))
     [done] = reports(compact(*options))
-    assert {**tried, "dryRun": False} == done
+    assert {**tried, "dry_run": False} == done
     rounds = [event for event in done["events"] if event["action"] == "compacted"]
     assert "of aborted transactions or markers" in " ".join(event["reason"] for event in rounds)
     assert sum(event["records"] for event in rounds) == before - records() > 0
@@ -614,7 +615,7 @@ def test_what_a_dry_run_writes_spills_to_a_file_without_a_name(log_dir, monkeypa
     assert any(spilled)
     assert named == [], "a dry run that is killed would leave it"
     [done] = reports(compact(*options))
-    assert {**tried, "dryRun": False} == done
+    assert {**tried, "dry_run": False} == done
 
 
 def test_a_dry_run_without_a_place_for_temporary_files_says_so(log_dir, monkeypatch, tmp_path):
@@ -637,7 +638,7 @@ def test_of_a_checkpoint_that_a_broker_can_not_read_no_line_counts(content, log_
     done = compact(log_dir)
     assert done.status == 1, "it was wrong, and is mended"
     [report] = reports(done)
-    assert [event["firstOffset"] for event in report["events"] if event["action"] == "compacted"] == [0]
+    assert [event["first_offset"] for event in report["events"] if event["action"] == "compacted"] == [0]
     assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 4\n"
 
 
@@ -672,7 +673,7 @@ def test_a_stale_line_beyond_the_log_does_not_hide_it(log_dir):
     append(log_dir, "a-0", ["a", "b", "a", "b", "a"])
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 99999\n")
     [report] = reports(compact(log_dir))
-    assert [event["firstOffset"] for event in report["events"] if event["action"] == "compacted"] == [0]
+    assert [event["first_offset"] for event in report["events"] if event["action"] == "compacted"] == [0]
     assert any("lies outside the log: the whole log counts as dirty" in event["reason"] for event in report["events"])
     assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 4\n"
 
@@ -752,5 +753,5 @@ def test_a_copy_has_no_line_in_the_checkpoint(suffix, log_dir):
         append(log_dir, partition, ["a", "b", "a", "b", "a"])
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 2\n")
     [report] = reports(compact("--force", log_dir / copy))
-    assert [event["firstOffset"] for event in report["events"] if event["action"] == "compacted"] == [0]
+    assert [event["first_offset"] for event in report["events"] if event["action"] == "compacted"] == [0]
     assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 2\n"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
 
+from tests.support.json_output import reports_of
 from tests.support.run import kafkalog
 
 NOW = "1764000000000"
@@ -39,7 +39,7 @@ def events_of(*words, status):
     """What is told of the checkpoint."""
     done = kafkalog("recover", "--now", NOW, "--format", "json", *map(str, words))
     assert done.status == status, (done.out, done.err)
-    events = [event for line in done.out.splitlines() for event in json.loads(line).get("events", ())]
+    events = [event for one in reports_of(done.out) for event in one.get("events", ())]
     return [(event["action"], event["reason"]) for event in events if event["file"] == NAME]
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from crc32c import crc32c
 
 from engine.formats import BATCH_HEADER, LOG_OVERHEAD
 from tests.record.test_legacy import message, wrapper
+from tests.support.json_output import objects_of, reports_of
 from tests.support.run import kafkalog
 from tests.support.small_logs import batch
 
@@ -34,8 +33,8 @@ def test_append_says_what_it_leaves_out(tmp_path, magic):
     words = ("--create", "--now", NOW, "--input-format", "raw", "--input", str(tmp_path / "in"), str(tmp_path / "t-0"))
     done = kafkalog("append", "--format", "json", *words)
     assert done.status == 1, done.err
-    *appended, report = map(json.loads, done.out.splitlines())
-    assert [(one["firstOffset"], one["lastOffset"]) for one in appended] == [(0, 6)]
+    *appended, report = objects_of(done.out)
+    assert [(one["first_offset"], one["last_offset"]) for one in appended] == [(0, 6)]
     [event] = [event for event in report["events"] if "end inside a message" in event["reason"]]
     assert (event["action"], event["severity"]) == ("explained", "error")
     assert event["reason"].startswith("2 compressed sets of the input end inside a message, the first one is at offsets 0 to 1: "
@@ -58,7 +57,7 @@ def followed(tmp_path, data):
     (tmp_path / "in").write_bytes(data)
     words = ("--create", "--now", NOW, "--input-format", "raw", "--follower", "--input", str(tmp_path / "in"))
     done = kafkalog("append", "--format", "json", *words, str(tmp_path / "t-0"))
-    *appended, report = map(json.loads, done.out.splitlines())
+    *appended, report = objects_of(done.out)
     told = [event for event in report["events"] if "a follower appends them unchanged" in event["reason"]]
     assert done.status == (1 if told else 0), done.err
     assert [(event["action"], event["severity"]) for event in told] == [("explained", "error")] * len(told)
@@ -70,7 +69,7 @@ def followed(tmp_path, data):
 def test_a_follower_takes_sets_as_they_are_and_says_so(tmp_path, magic):
     data = cut_set(0, magic, cut=0) + cut_set(3, magic) + cut_set(6, magic) + cut_set(9, magic, cut=0)
     appended, told = followed(tmp_path, data)
-    assert [(one["firstOffset"], one["lastOffset"]) for one in appended] == [(2, 11)]
+    assert [(one["first_offset"], one["last_offset"]) for one in appended] == [(2, 11)]
     assert told == ("2 batches of the input are cut off, the first one ends at offset 5: message 2 is cut off; "
                     "a follower appends them unchanged, so they are in the log")
 
@@ -79,7 +78,7 @@ def test_a_follower_takes_sets_as_they_are_and_says_so(tmp_path, magic):
 def test_a_follower_says_so_of_batches_of_format_2(tmp_path, codec):
     whole, broken = (batch_of(first, codec, cut) for first, cut in ((0, 0), (3, 1)))
     appended, told = followed(tmp_path, whole + broken)
-    assert [(one["firstOffset"], one["lastOffset"]) for one in appended] == [(0, 5)]
+    assert [(one["first_offset"], one["last_offset"]) for one in appended] == [(0, 5)]
     assert told.startswith("1 batches of the input are cut off, the first one ends at offset 5: ")
 
 
@@ -106,7 +105,7 @@ def test_compaction_says_what_goes_with_a_set(tmp_path, magic, cut):
     assert kafkalog("recover", "--no-quarantine", "--now", NOW, str(partition)).status in (0, 1, 4)
     done = kafkalog("compact", "--force", "--clean-start", "--now", NOW, "--config", "cleanup.policy=compact", "--format", "json",
                     str(partition))  # fmt: skip
-    reports = [json.loads(line) for line in done.out.splitlines()]
+    reports = reports_of(done.out)
     told = [event for report in reports for event in report["events"] if "ended inside a message" in event["reason"]]
     assert done.status == 0, done.out
     assert [(event["action"], event["severity"]) for event in told] == [("explained", "info")] * cut

@@ -1,10 +1,11 @@
-"""A segment that only a `.log.deleted` holds, and a path with a segment's name that is no file: neither is passed over."""
+"""Batches that only a file holds which a start deletes, and a path with a segment's name that is no file: neither is passed over."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import socket
+import struct
 
 import pytest
 
@@ -107,6 +108,105 @@ def test_what_is_left_of_a_deletion_is_no_loss(rolls, case, words):
     assert "has these offsets" not in done.out.decode()
     assert "restored as the segment" not in done.out.decode()
     assert not list(rolls.glob("*.deleted"))
+
+
+CLEANUP = {"unknown": (), "delete": ("--config", "cleanup.policy=delete"), "compact": ("--config", "cleanup.policy=compact")}
+
+
+def leave(partition, how):
+    """Leave batches of the segment 79 only in a file that a start deletes → name of that file, and these offsets."""
+    path = log(partition, 79)
+    whole = path.read_bytes()
+    cut = starts(whole)[2]
+    first = struct.unpack_from(">q", whole, cut)[0]
+    if how == "cleaned":
+        path.rename(log(partition, 79, ".cleaned"))
+    elif how == "cleaned, torn":
+        path.rename(log(partition, 79, ".cleaned"))
+        with log(partition, 79, ".cleaned").open("ab") as file:
+            file.write(whole[:100])
+    elif how == "cleaned beside a torn segment":
+        shutil.copy(path, log(partition, 79, ".cleaned"))
+        path.write_bytes(whole[: cut + 20])
+        return log(partition, 79, ".cleaned"), f"offset {first} to 173"
+    elif how == "swap of a split that did not end":
+        path.rename(log(partition, 79, ".swap"))
+        log(partition, 79, ".cleaned").touch()
+        return log(partition, 79, ".swap"), "offset 79 to 173"
+    else:
+        shutil.copy(path, log(partition, 79, ".deleted"))
+        path.write_bytes(whole[: cut + 20])
+        return log(partition, 79, ".deleted"), f"offset {first} to 173"
+    return log(partition, 79, ".cleaned"), "offset 79 to 173"
+
+
+def starts(data):
+    found = [0]
+    while found[-1] < len(data):
+        found.append(found[-1] + 12 + struct.unpack_from(">i", data, found[-1] + 8)[0])
+    return found[:-1]
+
+
+LEFT = ["cleaned", "cleaned, torn", "cleaned beside a torn segment", "swap of a split that did not end",
+        "deleted beside a torn segment"]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["unknown", "delete", "compact"])
+@pytest.mark.parametrize("how", LEFT)
+def test_what_only_a_file_holds_that_a_start_deletes_is_kept_or_reported(rolls, tmp_path, how, policy):
+    if how.startswith("deleted") and policy == "compact":
+        pytest.skip("the cleaner may have taken it")
+    words = CLEANUP[policy]
+    whole = b"".join(path.read_bytes() for path in sorted(rolls.glob("*.log")))
+    left, offsets = leave(rolls, how)
+    verified = kafkalog("verify", *words, str(rolls))
+    assert verified.status == 4
+    assert "leftover-only-copy" in verified.err + verified.out.decode()
+    before = looks(rolls)
+    for work in (("roll",), ("truncate", "--no-quarantine", "--to", "70"), ("delete-records", "--no-quarantine", "--before", "70")):
+        assert run(*work, *words, rolls).status == 4
+        assert looks(rolls) == before
+    other = shutil.copytree(rolls, tmp_path / "other/u-rolls-0")
+    done = run("recover", "--no-quarantine", *words, other)
+    told = [line for line in done.out.decode().splitlines() if line.strip().startswith("missing") and left.name in line]
+    assert (done.status, len(told)) == (4, 1), done
+    assert offsets in told[0]
+    assert "--salvage" in told[0]
+    removed = [line for line in done.out.decode().splitlines() if line.strip().startswith("removed") and left.name in line]
+    assert len(removed) == 1
+    assert "offset 79 to 173" in removed[0], "what the file held is counted"
+    assert not (other / left.name).exists()
+    done = run("recover", "--salvage", "--no-quarantine", *words, rolls)
+    assert done.status in (0, 1), done
+    assert not [line for line in done.out.decode().splitlines() if line.strip().startswith("missing")]
+    assert b"".join(path.read_bytes() for path in sorted(rolls.glob("*.log*"))) == whole
+    assert kafkalog("verify", *words, str(rolls)).status == 0
+
+
+@pytest.mark.parametrize("words", [(), ("--salvage",)])
+@pytest.mark.parametrize("how", ["copy", "torn copy", "below the start", "without sound batches"])
+def test_a_cleaned_file_that_holds_nothing_of_its_own_is_counted_and_deleted(rolls, how, words):
+    whole = {path.name: path.read_bytes() for path in rolls.glob("*.log")}
+    left = log(rolls, 79, ".cleaned")
+    data = log(rolls, 79).read_bytes()
+    if how == "copy":
+        left.write_bytes(data)
+    elif how == "torn copy":
+        left.write_bytes(data[:-10])
+    elif how == "without sound batches":
+        left.write_bytes(bytes(100))
+    else:
+        log(rolls, 0).rename(log(rolls, 0, ".cleaned"))
+        (rolls / "leader-epoch-checkpoint").write_text("0\n1\n0 79\n")
+        for index in rolls.glob(f"{0:020}.*index"):
+            index.unlink()
+        del whole[log(rolls, 0).name]
+        left, words = log(rolls, 0, ".cleaned"), (*words, "--log-start-offset", "79")
+    done = run("recover", "--no-quarantine", *words, rolls)
+    assert done.status == 1, done
+    [told] = [line for line in done.out.decode().splitlines() if left.name in line]
+    assert ("records" in told) == (how != "without sound batches")
+    assert {path.name: path.read_bytes() for path in rolls.glob("*.log*")} == whole
 
 
 def looks(partition):

@@ -22,11 +22,13 @@ from engine.record.codecs.codecs import InflateStatus, inflate
 from engine.record.crc import crc32c
 from tests.support.corpus import corpus_directory, roots
 from tests.support.floors import absent, saw_enough
+from tests.support.json_output import SCHEMA, all_objects
 from tests.support.run import kafkalog
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-SCHEMA = json.loads((DOCS / "dump.schema.json").read_text())
-PARTS = ("document", "object")  # definitions that are not of one type
+PARTS = ("document", "object", "base64", "int64")  # definitions that are not of one type
+OTHERS = ("fetched-record", "verification", "rebuilt", "report", "appended", "marker", "undone", "not-put-back", "difference",
+          "restored", "undone-commit", "quarantine", "statistics", "written", "remote-partition", "remote-segment",
+          "remote-event", "remote-offsets")  # of other commands
 TYPES = [name for name in SCHEMA["$defs"] if name not in PARTS]
 VALIDATORS = {name: Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}) for name in SCHEMA["$defs"]}
 TREES = sorted(path for pattern in ("*/logs", "*/*/logs") for path in corpus_directory().glob(pattern))
@@ -36,9 +38,7 @@ PER_SHAPE = 3  # objects that are validated of each set of fields; the validator
 def dump(*words: str, cwd: Path | None = None) -> tuple[list[dict], str, int]:
     """(objects, stderr, exit status) of a dump as JSON lines."""
     done = kafkalog("dump-log", "--format", "jsonl", *words, cwd=cwd)
-    lines = done.out.decode().split("\n")
-    assert lines.pop() == ""
-    return [json.loads(line) for line in lines], done.err, done.status
+    return all_objects(done.out)[1:], done.err, done.status
 
 
 def the_bytes(found: dict, name: str) -> bytes | None:
@@ -88,7 +88,7 @@ def test_the_whole_schema_tells_types_apart(own_corpus):
     whole = Draft202012Validator(SCHEMA)
     objects, _, _ = dump("--print-data-log", "--decode", "auto", *(str(root / "logs") for root in roots(own_corpus)))
     first = {found["type"]: found for found in objects}
-    assert set(first) >= set(TYPES) - {"sanity-check", "count", "error"}
+    assert set(first) == set(TYPES) - {"begin", "sanity-check", "count", "error", *OTHERS}
     for found in first.values():
         whole.validate(found)
         assert not whole.is_valid({**found, "foreign": 1})
@@ -104,9 +104,11 @@ def test_a_json_document_fits_the_schema(own_corpus, words):
     whole = Draft202012Validator(SCHEMA)
     whole.validate(document)
     lines, _, status = dump(*words, cwd=own_corpus / "kafka-4.3.1/logs")
-    assert document == {"schema": 1, "objects": lines}
+    begin = {"type": "begin", "schema": "kafkalog/1", "command": "dump-log"}
+    assert document == {"schema": "kafkalog/1", "objects": [begin, *lines]}
     assert status == done.status
-    for broken in ({**document, "objects": document["objects"][:-1]}, {**document, "more": 1}, {"schema": 1}, document["objects"]):
+    for broken in ({**document, "objects": document["objects"][:-1]}, {**document, "objects": lines}, {**document, "more": 1},
+                   {"schema": "kafkalog/1"}, document["objects"]):  # fmt: skip
         assert not whole.is_valid(broken)
 
 
@@ -275,7 +277,7 @@ def test_large_payloads_of_0_7_come_whole(tmp_path, form):
     path.write_bytes(plain + packed)
     done = kafkalog("dump-log", "--format", form, "--print-data-log", str(path))
     assert (done.err, done.status) == ("", 0)
-    objects = json.loads(done.out)["objects"] if form == "json" else [json.loads(line) for line in done.out.splitlines()]
+    objects = all_objects(done.out)[1:]
     entries, inside = of_type(objects, "entry-07"), of_type(objects, "message-07")
     assert [the_bytes(one, "payload") for one in entries[:-1]] == payloads
     assert [the_bytes(one, "payload") for one in inside] == payloads
@@ -287,7 +289,7 @@ def test_large_payloads_of_0_7_come_whole(tmp_path, form):
 def test_one_document_holds_the_same_objects(tree):
     lines, err, status = dump("--print-data-log", str(tree))
     document = kafkalog("dump-log", "--format", "json", "--print-data-log", str(tree))
-    assert json.loads(document.out) == {"schema": 1, "objects": lines}
+    assert all_objects(document.out)[1:] == lines
     assert (document.err, document.status) == (err, status)
 
 

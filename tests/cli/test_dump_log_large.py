@@ -10,6 +10,7 @@ from engine.java_text import java_utf8
 from engine.record.builder import NewRecord, build_batch
 from tests.bench.measure import run
 from tests.support.console import ROOT
+from tests.support.json_output import all_objects
 from tests.support.run import kafkalog
 
 PAYLOADS = {
@@ -48,7 +49,7 @@ def test_large_records_are_json_as_small_ones(tmp_path, name, codec):
     records = [NewRecord(0, 1, b"k", b"v"), NewRecord(1, 2, payload, None), NewRecord(2, 3, None, payload)]
     path.write_bytes(build_batch(records, base_offset=0, codec=codec))
     done = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(path))
-    objects = [one for one in map(json.loads, done.out.splitlines()) if one["type"] == "record"]
+    objects = [one for one in all_objects(done.out)[1:] if one["type"] == "record"]
     fields = [
         [(name, one[name]) for name in ("key", "key_b64", "value", "value_b64") if name in one] for one in objects
     ]

@@ -52,8 +52,8 @@ def test_a_value_of_the_environment(logs, monkeypatch):
     monkeypatch.setenv("KAFKALOG_RECOVER_FORMAT", "json")
     monkeypatch.setenv("KAFKALOG_RECOVER_DRY_RUN", "1")
     done = kafkalog("recover", str(logs))
-    assert b'"dryRun": true' in done.out
-    assert b'"dryRun"' not in kafkalog("recover", "--format", "text", str(logs)).out
+    assert b'"dry_run":true' in done.out
+    assert b'"dry_run"' not in kafkalog("recover", "--format", "text", str(logs)).out
 
 
 def test_the_configuration_of_the_broker(logs, tmp_path, monkeypatch):

@@ -14,18 +14,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from engine.record.builder import NewRecord, build_batch
 from engine.record.selection import EVERYTHING
 from kafkalog_cli.commands import fetch as fetching
 from kafkalog_cli.fetch_output import Wanted
 from tests.record.test_legacy import message, wrapper
+from tests.support.json_output import all_objects, validator
 from tests.support.run import kafkalog
 from tests.support.terminal import all_said
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = json.loads((ROOT / "docs/fetch.schema.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +85,11 @@ def test_isolation(logs):
 
 
 def test_json_fits_the_schema(logs):
-    lines = fetch("--format", "jsonl", "clean/d1/edge-keys_and.headers-0", cwd=logs).out.splitlines()
-    found = [json.loads(line) for line in lines]
-    assert found[-1]["objects"] == {"fetched-record": len(found) - 1}
-    validator = Draft202012Validator(SCHEMA)
-    for one in found[:-1]:
-        validator.validate(one)
-    document = fetch("--format", "json", "clean/d1/edge-keys_and.headers-0", cwd=logs).out
-    assert json.loads(document) == {"schema": 1, "objects": found}
+    found = all_objects(fetch("--format", "jsonl", "clean/d1/edge-keys_and.headers-0", cwd=logs).out)
+    assert found[-1]["objects"] == {"fetched-record": len(found) - 2}
+    for one in found:
+        validator(one["type"]).validate(one)
+    assert all_objects(fetch("--format", "json", "clean/d1/edge-keys_and.headers-0", cwd=logs).out) == found
 
 
 def test_raw_is_the_log(logs, tmp_path):
@@ -160,7 +156,7 @@ def test_limit_counts_records(logs):
         count = min(limit, len(everything))
         assert offsets(fetch("-f", "%o ", "--limit", str(limit), path, cwd=logs)) == everything[:count]
         lines = fetch("--format", "jsonl", "--limit", str(limit), path, cwd=logs).out.splitlines()
-        assert [json.loads(line)["offset"] for line in lines[:-1]] == everything[:count]
+        assert [json.loads(line)["offset"] for line in lines[1:-1]] == everything[:count]
 
 
 def test_a_message_cut_off_inside_a_set_is_told(tmp_path):
@@ -213,7 +209,7 @@ def test_a_log_dir_is_no_partition(logs):
 def test_a_path_that_is_not_there_is_told_in_the_form_that_was_asked_for(form, tmp_path):
     done = fetch("--format", form, "orders-7", cwd=tmp_path)
     assert done.status == 8
-    found = json.loads(done.out)["objects"] if form == "json" else [json.loads(line) for line in done.out.splitlines()]
+    found = all_objects(done.out)[1:]
     assert [one["type"] for one in found] == ["error", "end"]
 
 

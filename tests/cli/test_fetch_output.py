@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from kafkalog_cli.fetch_output import JsonRecords, TextRecords
 from tests.support.corpus import corpus_directory
+from tests.support.json_output import all_objects
 from tests.support.run import kafkalog
 
 TEMPLATES = [r"%s\n", r"%t|%p|%o|%T|%k|%K|%s|%S|%R|%h|%%|\xff\n", "%k%k%k", "%R%R", "", "-"]
@@ -118,7 +118,7 @@ def text_by(template, directory):
 
 def json_by(array, directory):
     def make(out):
-        stream = JsonStream(out, array=array)
+        stream = JsonStream(out, "fetch", array=array)
         return JsonRecords(stream, partition_of(f"{directory}/x")), stream
 
     return make
@@ -156,7 +156,7 @@ def test_a_finding_in_front_of_the_first_record(wild, tmp_path, form):
     (tmp_path / "t-0").mkdir()
     (tmp_path / f"t-0/{0:020}.log").write_bytes(damaged)
     done = kafkalog("fetch", "--format", form, "--limit", "3", str(tmp_path / "t-0"))
-    objects = json.loads(done.out)["objects"] if form == "json" else [json.loads(line) for line in done.out.splitlines()]
+    objects = all_objects(done.out)[1:]
     assert [one["type"] for one in objects] == ["finding", *["fetched-record"] * 3, "end"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.json_output import all_objects
 from tests.support.run import kafkalog
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ def logs(own_corpus):
 
 def fetch(logs, *words):
     done = kafkalog("fetch", "--format", "jsonl", *words, cwd=logs)
-    found = [json.loads(line) for line in done.out.splitlines()]
+    found = all_objects(done.out)[1:]
     return [one for one in found if one["type"] == "fetched-record"], [one for one in found if one["type"] == "finding"], done
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from engine.kafka07.entries import Stopped, iterate_deep, iterate_set
 from tests.support.corpus import corpus_directory, own_corpus_directory
+from tests.support.json_output import all_objects
 from tests.support.run import kafkalog
 
 ROOT = corpus_directory() / "old" / "0.7.2"
@@ -200,7 +201,7 @@ def test_fetch_gives_what_a_consumer_gets(name):
         if not is_whole:
             break
     done = kafkalog("fetch", "--format", "jsonl", str(directory))
-    objects = [json.loads(line) for line in done.out.splitlines()]
+    objects = all_objects(done.out)[1:]
     fetched = [(each["offset"], base64.b64decode(each["value_b64"]) if "value_b64" in each else each["value"].encode())
                for each in objects if each["type"] == "fetched-record"]
     assert fetched == wanted

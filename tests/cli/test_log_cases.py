@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.support.cases import case_named, cases, differences
+from tests.support.json_output import reports_of
 from tests.support.run import kafkalog
 
 COMMANDS = {
@@ -40,15 +39,15 @@ def test_command_leaves_the_same_files(case, tmp_path):
     directory = case.stage(tmp_path)
     done = kafkalog(*arguments(case), "--format", "json", str(directory))
     assert [line for line in done.err.splitlines() if not line.startswith("kept in quarantine: ")] == []
-    report = json.loads(done.out.splitlines()[-1])  # before it the log dir, where a small file of it was mended
-    assert report["status"] == done.status
+    report = reports_of(done.out)[-1]  # before it the log dir, where a small file of it was mended
+    assert report["exit_status"] == done.status
     if case.failed:
         assert done.status in (1, 4)
         return
     assert differences(case.expected, tmp_path) == []
     assert done.status in (0, 1, 4)
     result = case.data["result"]
-    assert (report["logStartOffset"], report["logEndOffset"]) == (result["logStartOffset"], result["logEndOffset"])
+    assert (report["log_start_offset"], report["log_end_offset"]) == (result["logStartOffset"], result["logEndOffset"])
 
 
 def find(name):

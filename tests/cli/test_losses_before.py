@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import struct
@@ -11,6 +10,7 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from tests.support.file_work import tree
+from tests.support.json_output import objects_of, reports_of
 from tests.support.run import kafkalog
 
 NOW = "1764000000000"
@@ -28,7 +28,7 @@ def report_of(*words, status):
     """The report of the one partition."""
     done = kafkalog("recover", "--now", NOW, "--format", "json", *map(str, words))
     assert done.status == status, (done.out, done.err)
-    reports = [json.loads(line) for line in done.out.splitlines()]
+    reports = reports_of(done.out)
     return next(report for report in reports if report["partition"].endswith("-0"))
 
 
@@ -43,7 +43,7 @@ def bytes_of(top):
 def codes_of(*words):
     """The findings of verify, by code; its status."""
     done = kafkalog("verify", "--format", "jsonl", *map(str, words))
-    rows = [json.loads(line) for line in done.out.splitlines()]
+    rows = objects_of(done.out)
     return {row["code"] for row in rows if row["type"] == "finding" and row["severity"] != "info"}, done.status
 
 
@@ -77,7 +77,7 @@ def test_a_base_offset_that_runs_backwards_is_named_and_never_proven(log_dir):
     at = set_base_offset(log, 1, 22)
     report = report_of("--recovery-point", "0", "--no-quarantine", log_dir / PARTITION, status=4)
     (event,) = [event for event in events(report, "kept") if event["severity"] == "error"]
-    assert (event["file"], event["firstOffset"]) == (log.name, 22)
+    assert (event["file"], event["first_offset"]) == (log.name, 22)
     assert f"at byte {at}: a batch from offset 22" in event["reason"]
     assert "offset-order" in codes_of(log_dir / PARTITION)[0]
     done = kafkalog("recover", "--mark-clean", "--no-quarantine", str(log_dir))
@@ -90,7 +90,7 @@ def test_a_base_offset_below_its_segment_is_named(log_dir):
     log = log_dir / PARTITION / "00000000000000000022.log"
     assert set_base_offset(log, 0, 21) == 0
     report = report_of("--recovery-point", "0", "--no-quarantine", log_dir / PARTITION, status=4)
-    assert [event["firstOffset"] for event in events(report, "kept")] == [21]
+    assert [event["first_offset"] for event in events(report, "kept")] == [21]
     assert "offset-order" in codes_of(log_dir / PARTITION)[0]
 
 
@@ -112,7 +112,7 @@ def test_a_segment_that_is_missing_is_said_with_its_offsets(log_dir, tmp_path, s
     assert status == 4
     report = report_of("--recovery-point", "0", "--quarantine", tmp_path / "kept", log_dir / PARTITION, status=4)
     (event,) = events(report, "missing")
-    assert (event["file"], event["firstOffset"], event["endOffset"]) == ("00000000000000000042.log", 42, 63)
+    assert (event["file"], event["first_offset"], event["end_offset"]) == ("00000000000000000042.log", 42, 63)
     if len(suffixes) == 1:
         kept = {path.name.partition("-")[2] for path in (tmp_path / "kept").rglob("*00042*")}
         assert {f"{PARTITION}-00000000000000000042{suffix}" for suffix in (".index", ".timeindex", ".snapshot")} <= kept
@@ -127,7 +127,7 @@ def test_a_last_segment_that_is_missing_is_said(log_dir):
     report = report_of("--no-quarantine", log_dir / PARTITION, status=4)
     (event,) = events(report, "missing")
     assert event["file"] == "00000000000000000083.log"
-    assert "endOffset" not in event
+    assert "end_offset" not in event
 
 
 def test_commands_that_change_a_log_leave_one_that_misses_a_segment(log_dir):
@@ -175,7 +175,7 @@ def test_a_start_beyond_the_end_deletes_nothing_unasked(log_dir):
 def test_a_start_beyond_the_end_can_be_corrected(log_dir):
     start_at(log_dir, 5000)
     only = log_dir / "records-deleted-0"
-    assert report_of("--no-quarantine", "--start-beyond-end", "keep", only, status=4)["logEndOffset"] == 100
+    assert report_of("--no-quarantine", "--start-beyond-end", "keep", only, status=4)["log_end_offset"] == 100
     assert "5000" in (log_dir / "log-start-offset-checkpoint").read_text(), "a partition was named, not its log dir"
     done = kafkalog("recover", "--no-quarantine", "--start-beyond-end", "keep", str(log_dir))
     assert done.status == 1
@@ -187,14 +187,14 @@ def test_a_start_beyond_the_end_can_be_obeyed(log_dir):
     start_at(log_dir, 5000)
     words = ("--no-quarantine", "--start-beyond-end", "delete", log_dir / "records-deleted-0")
     report = report_of(*words, status=1)
-    assert (report["logStartOffset"], report["logEndOffset"]) == (5000, 5000)
+    assert (report["log_start_offset"], report["log_end_offset"]) == (5000, 5000)
 
 
 def test_a_wrong_index_does_not_make_a_log_end_early(log_dir):
     start_at(log_dir, 95)
     index = log_dir / "records-deleted-0/00000000000000000090.index"
     index.write_bytes(struct.pack(">ii", 3, 1 << 20))
-    assert report_of("--no-quarantine", log_dir / "records-deleted-0", status=0)["logEndOffset"] == 100
+    assert report_of("--no-quarantine", log_dir / "records-deleted-0", status=0)["log_end_offset"] == 100
 
 
 def test_what_was_not_read_is_said(log_dir):
@@ -203,14 +203,14 @@ def test_what_was_not_read_is_said(log_dir):
     data[100] ^= 1
     log.write_bytes(data)
     report = report_of("--no-quarantine", "--recovery-point", "50", log_dir / PARTITION, status=0)
-    assert report["unreadBelow"] == 42
+    assert report["unread_below"] == 42
     done = kafkalog("recover", "--no-quarantine", "--recovery-point", "50", str(log_dir / PARTITION))
     assert "; NOT checked: offsets 0 to 41 (recover --full reads all)" in done.out.decode()
     clean = kafkalog("recover", "--no-quarantine", "--clean-start", str(log_dir / PARTITION))
     assert "; NOT checked: offsets 0 to 88 (" in clean.out.decode()
     behind = report_of("--no-quarantine", "--recovery-point", str(2**63 - 1), log_dir / PARTITION, status=0)
-    assert behind["unreadBelow"] == behind["logEndOffset"] == 89
-    assert report_of("--no-quarantine", "--recovery-point", "0", log_dir / PARTITION, status=1)["unreadBelow"] is None
+    assert behind["unread_below"] == behind["log_end_offset"] == 89
+    assert report_of("--no-quarantine", "--recovery-point", "0", log_dir / PARTITION, status=1)["unread_below"] is None
 
 
 def test_salvage_reads_all_and_names_what_was_lost_before(log_dir):
@@ -222,7 +222,7 @@ def test_salvage_reads_all_and_names_what_was_lost_before(log_dir):
     report = report_of("--dry-run", "--salvage", partition, status=4)
     assert events(report, "missing") == events(full, "missing") != []
     assert events(report, "recovered") == events(full, "recovered")
-    assert report["unreadBelow"] is None
+    assert report["unread_below"] is None
     marked = report_of("--dry-run", "--salvage", "--clean-start", partition, status=4)
     assert events(marked, "missing") == events(full, "missing")
 
@@ -248,7 +248,7 @@ def test_a_stale_checkpoint_does_not_spoil_the_repair_of_a_base_offset(log_dir, 
     (log_dir / checkpoint).write_text("".join(changed))
     report = report_of("--salvage", "--no-quarantine", log_dir / "multi-0", status=4)  # offsets are missing by the checkpoint
     assert log.read_bytes() == sound
-    assert [event["firstOffset"] for event in events(report, "missing")] == [24]
+    assert [event["first_offset"] for event in events(report, "missing")] == [24]
 
 
 def test_a_clean_start_that_takes_a_log_for_empty_says_so(own_corpus, tmp_path):
@@ -261,8 +261,8 @@ def test_a_clean_start_that_takes_a_log_for_empty_says_so(own_corpus, tmp_path):
     assert "its offset index reaches offset 220, after the end of the log" in told["reason"]
     assert tree(ReadOnlyFiles(), str(partition)) == before
     report = report_of("--no-quarantine", partition, status=4)  # what the index knows and the log lacks was lost before
-    assert report["logEndOffset"] == 9
-    assert events(report, "missing")[0]["endOffset"] == 221
+    assert report["log_end_offset"] == 9
+    assert events(report, "missing")[0]["end_offset"] == 221
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "fifo"])
@@ -335,7 +335,7 @@ def test_the_hole_behind_what_is_cut_is_named_at_once(log_dir):
     holes = []
     for _ in range(2):
         report = report_of("--recovery-point", "0", log_dir / PARTITION, status=4)
-        holes.append([(event["file"], event["firstOffset"], event["endOffset"]) for event in events(report, "missing")])
+        holes.append([(event["file"], event["first_offset"], event["end_offset"]) for event in events(report, "missing")])
     assert holes == [[("00000000000000000051.log", 51, 63)]] * 2
 
 
@@ -350,7 +350,7 @@ def test_a_name_without_an_offset_is_told_once_and_goes_to_the_quarantine(log_di
     (event,) = [event for event in events(report, "removed") if event["file"] == name]
     assert f'java.lang.NumberFormatException: For input string: "{name.partition(".")[0]}"' in event["reason"]
     held = ("error", 42, 63, 21) if name.endswith(".log") else ("warning", None, None, None)
-    assert (event["severity"], *map(event.get, ("firstOffset", "endOffset", "records"))) == held
+    assert (event["severity"], *map(event.get, ("first_offset", "end_offset", "records"))) == held
     assert not (log_dir / PARTITION / name).exists()
     (quarantine,) = log_dir.parent.glob("d1.quarantine-*")
     assert kafkalog("restore", str(quarantine)).status == 0

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 
-import jsonschema
 import pytest
 
 from engine.record.builder import NewRecord, build_batch
 from tests.support.console import ROOT
+from tests.support.json_output import objects_of
 from tests.support.other_process import lock_held
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
-SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
 NOW = "1764000000000"
 
 
@@ -34,9 +32,7 @@ def process(*words, **streams):
 
 def objects(*words):
     done = kafkalog(*map(str, words), "--format", "json")
-    found = [json.loads(line) for line in done.out.splitlines()]
-    for one in found:
-        jsonschema.validate(one, SCHEMA)
+    found = objects_of(done.out)
     return found, done
 
 
@@ -62,7 +58,7 @@ def test_a_full_disk_behind_stderr_ends_nothing(log_dir):
     with open("/dev/full", "w") as full:
         done = process("recover", "--format", "json", "--no-quarantine", log_dir / "u-plain-0", log_dir / "u-tx-0", stderr=full)
     assert done.returncode == 0
-    assert len(done.stdout.splitlines()) == 2
+    assert len(objects_of(done.stdout)) == 2
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
@@ -77,15 +73,15 @@ def test_rebuilding_goes_on_without_an_output(log_dir):
 
 
 def test_errors_that_belong_to_no_partition_are_objects(log_dir, tmp_path):
-    [nowhere], done = objects("recover", tmp_path / "nowhere")
-    assert (nowhere["error"]["code"], nowhere["status"], done.status) == ("unreadable-file", 8, 8)
-    [nothing], done = objects("recover")
-    assert (nothing["error"]["code"], nothing["status"], done.status) == ("usage", 2, 2)
-    [setting], done = objects("roll", "--config", "nonsense=1", log_dir / "u-plain-0")
-    assert (setting["error"]["code"], setting["operation"], done.status) == ("usage", "roll", 2)
+    for words, code, status in (
+        (("recover", tmp_path / "nowhere"), "unreadable-file", 8), (("recover",), "usage", 2),
+        (("roll", "--config", "nonsense=1", log_dir / "u-plain-0"), "usage", 2),
+    ):  # fmt: skip
+        [error], done = objects(*words)
+        assert (error["type"], error["code"], done.status) == ("error", code, status)
     with lock_held(log_dir / ".lock"):
         [locked], done = objects("truncate", "--to", "3", log_dir / "u-plain-0")
-    assert (locked["error"]["code"], done.status) == ("log-dir-locked", 8)
+    assert (locked["code"], done.status) == ("log-dir-locked", 8)
     assert "error[log-dir-locked]" in done.err
 
 
@@ -117,13 +113,15 @@ def test_a_partition_that_fails_half_way_tells_what_was_done_before(log_dir, mon
     monkeypatch.setattr(engine.files.Files, "remove", failing)
     (log_dir / "u-plain-0/00000000000000000500.log.deleted").touch()
     found, done = objects("recover", "--no-quarantine", "--recovery-point", "0", "--mark-clean", log_dir)
+    *found, error = found
     failed = next(one for one in found if one["partition"].endswith("u-plain-0"))
     assert failed["error"]["message"].endswith("Input/output error")
+    assert error == {"type": "error", **failed["error"]}
     assert [(event["action"], event["file"]) for event in failed["events"]] == [
         ("removed", "00000000000000000500.log.deleted"), ("recovered", "00000000000000000000.log"),
     ]  # fmt: skip  # snapshots go once their segment is recovered
-    assert (failed["status"], failed["segments"], done.status) == (8, None, 8)
-    others = [one for one in found if one["logEndOffset"] is not None]
+    assert (failed["exit_status"], failed["segments"], done.status) == (8, None, 8)
+    others = [one for one in found if one["log_end_offset"] is not None]
     assert len(others) == len([path for path in log_dir.iterdir() if path.is_dir()]) - 1
     assert not (log_dir / ".kafka_cleanshutdown").exists()
     text = kafkalog("recover", "--no-quarantine", "--recovery-point", "0", str(log_dir / "u-plain-0"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import struct
 
@@ -18,6 +17,7 @@ from engine.log.logdir.startup import survey
 from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles
 from tests.support.file_work import tree
+from tests.support.json_output import objects_of, reports_of
 from tests.support.lost_batches import cut_out
 from tests.support.run import kafkalog
 from tests.support.small_logs import emptied
@@ -61,7 +61,7 @@ def set_line(checkpoint, topic, offset):
 def verified(*words):
     """{code: [offsets]} of findings that are not harmless; the verdicts; the status."""
     done = kafkalog("verify", "--format", "jsonl", *map(str, words))
-    rows = [json.loads(line) for line in done.out.splitlines()]
+    rows = objects_of(done.out)
     found = {}
     for row in rows:
         if row["type"] == "finding" and row["severity"] != "info":
@@ -74,12 +74,12 @@ def recovered(*words, name=PARTITION):
     both = []
     for more in (("--dry-run",), ()):
         done = kafkalog("recover", "--now", NOW, "--format", "json", "--no-quarantine", *more, *map(str, words))
-        reports = [json.loads(line) for line in done.out.splitlines()]
+        reports = reports_of(done.out)
         report = next(one for one in reports if one["partition"].endswith(name))
-        both.append((report["events"], report["status"]))
+        both.append((report["events"], report["exit_status"]))
     assert both[0] == both[1]
     events, status = both[1]
-    return [(one["firstOffset"], one["endOffset"]) for one in events if one["action"] == "missing"], status
+    return [(one["first_offset"], one["end_offset"]) for one in events if one["action"] == "missing"], status
 
 
 @pytest.mark.parametrize("kind", ["recovery-point", "replication"])
@@ -134,7 +134,7 @@ def test_a_log_start_before_the_first_segment_is_not_called_lost_nor_silently_so
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nsmall_segments 0 3\n")
     drop(tmp_path / PARTITION, 0)
     done = kafkalog("verify", "--format", "jsonl", str(tmp_path / PARTITION))
-    [finding] = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
+    [finding] = [row for row in objects_of(done.out) if row["type"] == "finding"]
     assert (finding["code"], finding["severity"], finding["offset"], done.status) == ("records-in-remote-storage", "info", 3, 0)
     assert "offsets 3 to 21, which were not checked" in finding["what"]
     known = verified("--config", "remote.storage.enable=false", tmp_path / PARTITION)
@@ -332,7 +332,7 @@ def test_a_swap_that_is_not_whole_is_reported_with_what_a_start_would_lose(parti
     log = partition / f"{42:020}.log"
     shutil.copy(log, f"{log}.swap")
     done = kafkalog("verify", "--format", "jsonl", str(partition))
-    [finding] = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
+    [finding] = [row for row in objects_of(done.out) if row["type"] == "finding"]
     assert (finding["code"], finding["severity"], done.status) == ("leftover-file", "info", 0)
     assert f"replaces {log.name}" in finding["what"]
     data = log.read_bytes()
@@ -360,15 +360,15 @@ def test_verify_index_and_recover_say_the_same_of_a_swap(partition, size, policy
     log = partition / f"{42:020}.log"
     (partition / f"{log.name}.swap").write_bytes(log.read_bytes()[:size])
     done = kafkalog("verify", "--format", "jsonl", *policy, str(partition))
-    [finding] = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
+    [finding] = [row for row in objects_of(done.out) if row["type"] == "finding"]
     recovered = kafkalog("recover", "--full", "--dry-run", "--format", "jsonl", *policy, str(partition))
-    rows = [json.loads(line) for line in recovered.out.splitlines()]
+    rows = objects_of(recovered.out)
     found = [event for row in rows for event in row.get("events", [row])]
     events = [event for event in found if event.get("action") == "missing" and event["severity"] == "error"]
     assert (finding["code"], done.status) == (("swap-loses-records", 4) if is_lost else ("leftover-file", 0))
     assert bool(events) == is_lost
     for event in events:
-        assert f"only the replaced segments hold offsets {event['firstOffset']} to {event['endOffset']}, which are lost" in finding["what"]
+        assert f"only the replaced segments hold offsets {event['first_offset']} to {event['end_offset']}, which are lost" in finding["what"]
     assert ("unless the topic is compacted" in finding["what"]) == (is_lost and not policy)
     assert recovered.status == (4 if is_lost else 1)
 
@@ -714,13 +714,13 @@ def test_a_swap_that_lacks_a_batch_in_its_middle_loses_it(rolls, damage, policy,
     (rolls / f"{log.name}.swap").write_bytes(damage(whole))
     before = tree(ReadOnlyFiles(), str(rolls))
     done = kafkalog("verify", "--format", "jsonl", *policy, str(rolls))
-    findings = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
+    findings = [row for row in objects_of(done.out) if row["type"] == "finding"]
     [finding] = [row for row in findings if row["file"].endswith(".swap")]
     assert (finding["code"], done.status) == (("swap-loses-records", 4) if is_lost else ("leftover-file", 0))
     assert ("only the replaced segments hold offsets 95 to 100, which are lost" in finding["what"]) == is_lost
     recovered = kafkalog("recover", "--dry-run", "--format", "jsonl", *policy, str(rolls))
-    found = [event for row in map(json.loads, recovered.out.splitlines()) for event in row.get("events", [row])]
-    missing = [(event["firstOffset"], event["endOffset"]) for event in found if event.get("action") == "missing"]
+    found = [event for row in objects_of(recovered.out) for event in row.get("events", [row])]
+    missing = [(event["first_offset"], event["end_offset"]) for event in found if event.get("action") == "missing"]
     assert missing == ([(95, 100)] if is_lost else [])
     assert recovered.status == (4 if is_lost else 1)
     if is_lost:

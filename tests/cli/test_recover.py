@@ -16,6 +16,7 @@ from engine.errors import UnwritableFile
 from engine.files import ReadOnlyFiles
 from engine.log.quarantine.seam import QuarantiningFiles
 from tests.support.file_work import tree
+from tests.support.json_output import reports_of
 from tests.support.other_process import lock_held
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
@@ -111,9 +112,9 @@ def test_a_dry_run_says_what_the_real_run_does(damaged):
     assert bytes_of(damaged) == before
     done = kafkalog(*arguments)
     assert said.status == done.status == 1
-    foretold, reports = ([json.loads(line) for line in one.out.splitlines()] for one in (said, done))
-    assert {report.pop("dryRun") for report in foretold} == {True}
-    assert {report.pop("dryRun") for report in reports} == {False}
+    foretold, reports = (reports_of(one.out) for one in (said, done))
+    assert {report.pop("dry_run") for report in foretold} == {True}
+    assert {report.pop("dry_run") for report in reports} == {False}
     assert foretold == reports
     assert bytes_of(damaged) != before
     assert (damaged / "d0/.kafka_cleanshutdown").read_bytes() == b""
@@ -152,15 +153,15 @@ def test_recovery_points_are_those_of_the_checkpoint(damaged):
 def test_salvage_keeps_what_lies_behind_the_damage(damaged, own_corpus):
     done = kafkalog("recover", "--salvage", "--no-quarantine", "--format", "json", str(damaged / "d1/u-plain-0"))
     assert done.status == 1
-    (report,) = (json.loads(line) for line in done.out.splitlines())
+    [report] = reports_of(done.out)
     (event,) = (event for event in report["events"] if event["action"] == "salvaged")
-    assert 0 < event["firstOffset"] < event["endOffset"] < report["logEndOffset"] == 199
+    assert 0 < event["first_offset"] < event["end_offset"] < report["log_end_offset"] == 199
     kept = kafkalog("dump-log", "--deep-iteration", "--format", "jsonl", str(damaged / "d1/u-plain-0" / LOG))
     whole = kafkalog("dump-log", "--deep-iteration", "--format", "jsonl",
                      str(own_corpus / "kafka-4.3.1/logs/unclean/d1/u-plain-0" / LOG))
     offsets, all_offsets = ([json.loads(line)["offset"] for line in one.out.splitlines() if b'"type":"record"' in line]
                             for one in (kept, whole))
-    assert offsets == [offset for offset in all_offsets if not event["firstOffset"] <= offset < event["endOffset"]]
+    assert offsets == [offset for offset in all_offsets if not event["first_offset"] <= offset < event["end_offset"]]
     assert kafkalog("verify", str(damaged / "d1/u-plain-0")).status in (0, 4)
 
 
@@ -205,7 +206,7 @@ def test_log_dirs_come_from_server_properties(log_dirs):
     file = log_dirs / "server.properties"
     file.write_text(f"log.dirs={log_dirs}/d0,{log_dirs}/d1\nlog.index.interval.bytes=100\n")
     done = kafkalog("recover", "--dry-run", "--config-file", str(file), "--format", "json")
-    assert len({json.loads(line)["partition"].split("/")[-2] for line in done.out.splitlines()}) == 2
+    assert len({one["partition"].split("/")[-2] for one in reports_of(done.out)}) == 2
     assert kafkalog("recover", "--dry-run").status == 2
     file.write_text("log.segment.bytes=none\n")
     done = kafkalog("recover", "--config-file", str(file), str(log_dirs))
@@ -292,8 +293,8 @@ def test_the_clean_marker_is_removed_with_the_first_repair(clean):
     assert "  would remove .kafka_cleanshutdown - " in said.out.decode()
     marker = clean / ".kafka_cleanshutdown"
     assert marker.exists()
-    [told] = [event for line in kafkalog("recover", "--no-quarantine", "--now", NOW, "--format", "json", str(clean)).out.splitlines()
-              for event in json.loads(line)["events"] if event.get("file") == marker.name]
+    done = kafkalog("recover", "--no-quarantine", "--now", NOW, "--format", "json", str(clean))
+    [told] = [event for one in reports_of(done.out) for event in one["events"] if event.get("file") == marker.name]
     assert (told["action"], told["severity"]) == ("removed", "info")
     assert not marker.exists()
     assert b".kafka_cleanshutdown" not in kafkalog("recover", "--no-quarantine", "--now", NOW, str(clean)).out

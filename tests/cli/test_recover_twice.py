@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
@@ -11,6 +10,7 @@ from engine.files import ReadOnlyFiles
 from tests.support.corpus import corpus_directory
 from tests.support.file_work import tree
 from tests.support.floors import saw_enough
+from tests.support.json_output import reports_of
 from tests.support.run import kafkalog
 
 HARMLESS = ("kept", "recovered", "explained", "missing", "refused")  # nothing is changed by these
@@ -43,7 +43,7 @@ def test_a_second_recover_changes_nothing_and_cuts_nothing(path, how, tmp_path):
     second = kafkalog(*words)
     assert second.status in (0, 4), second.err
     assert tree(ReadOnlyFiles(), str(tmp_path)) == left
-    done = [event for line in second.out.splitlines() for event in json.loads(line).get("events", ())]
+    done = [event for one in reports_of(second.out) for event in one.get("events", ())]
     assert [event for event in done if event["action"] not in HARMLESS] == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from engine.files import Files, ReadOnlyFiles
 from engine.log.quarantine.seam import QuarantiningFiles
 from tests.support.file_work import make_tree, tree
+from tests.support.json_output import objects_of
 from tests.support.other_process import lock_held
 from tests.support.run import kafkalog
 
@@ -72,10 +72,10 @@ def test_a_dry_run_changes_nothing(changed):
     after = tree(ReadOnlyFiles(), str(data))
     done = kafkalog("restore", "--dry-run", "--format", "json", str(kept))
     assert done.status == 0
-    lines = [json.loads(line) for line in done.out.splitlines()]
-    assert lines[0] == {"undone": "removed", "path": f"{data}/new", "bytes": 0}
-    assert lines[-1] == {"command": "recover", "dryRun": True, "steps": 3, "bytes": 4900, "wasComplete": False,
-                         "asBefore": True, "quarantine": None}
+    lines = objects_of(done.out)
+    assert lines[0] == {"type": "undone", "action": "removed", "path": f"{data}/new", "bytes": 0}
+    assert lines[-1] == {"type": "restored", "path": str(kept), "command": "recover", "dry_run": True, "steps": 3, "bytes": 4900, "was_complete": False,
+                         "as_before": True, "quarantine": None}
     assert tree(ReadOnlyFiles(), str(data)) == after
 
 

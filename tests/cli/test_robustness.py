@@ -21,6 +21,7 @@ from engine.kafka07.entries import encode_set
 from engine.record.builder import NewRecord, build_batch
 from engine.record.codecs.codecs import deflate
 from tests.fuzz.mutate import repaired, zigzag
+from tests.support.json_output import all_objects
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
@@ -61,7 +62,7 @@ def dump(path, *options, status, codes):
     """Dump one file in every form; check the exit status and the codes of the findings → text on stdout."""
     done = kafkalog("dump-log", *options, str(path))
     lines = kafkalog("dump-log", "--format", "jsonl", *options, str(path))
-    objects = [json.loads(line) for line in lines.out.splitlines()]
+    objects = all_objects(lines.out)[1:]
     found = {each["code"] for each in objects if each["type"] in {"finding", "error"}}
     assert found == set(codes), found
     assert (done.status, lines.status) == (status, status), done.err
@@ -103,7 +104,7 @@ def test_of_a_batch_beyond_the_limit_no_record_is_given(tmp_path, magic, codec):
 
     path = write(tmp_path, made(0, 3) + made(3, 1000) + made(1003, 2))
     done = kafkalog("dump-log", "--format", "jsonl", "--print-data-log", "--max-decompressed-bytes", "10k", str(path))
-    objects = [json.loads(line) for line in done.out.splitlines()]
+    objects = all_objects(done.out)[1:]
     assert [each["offset"] for each in objects if each["type"] == "record"] == [0, 1, 2, 1003, 1004]
     assert [each["code"] for each in objects if each["type"] == "finding"] == ["over-limit"]
     assert kafkalog("dump-log", "--print-data-log", "--max-decompressed-bytes", "10k", str(path)).out.count(b" payload: ") == 5
@@ -116,7 +117,7 @@ def test_nor_of_an_entry_of_0_7(tmp_path, codec):
     path = write(tmp_path, b"".join(sets), "0.kafka")
     options = "--print-data-log", "--deep-iteration", "--max-decompressed-bytes", "10k"
     done = kafkalog("dump-log", "--format", "jsonl", *options, str(path))
-    objects = [json.loads(line) for line in done.out.splitlines()]
+    objects = all_objects(done.out)[1:]
     assert [each.get("payload") for each in objects if each["type"] == "message-07"] == ["v" * 100] * 5
     assert [each["code"] for each in objects if each["type"] == "finding"] == ["over-limit"]
 
@@ -323,7 +324,7 @@ def test_names_of_any_bytes(tmp_path, name):
     assert "\x1b[31" not in err
     out, err, status = program("dump-log", "--format", "jsonl", str(tmp_path))
     assert status == 4
-    assert {json.loads(line)["schema"] for line in out.splitlines()} == {1}
+    assert all_objects(out)[-1]["exit_status"] == 4
 
 
 # ---- hostile surroundings

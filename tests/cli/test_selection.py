@@ -1,11 +1,11 @@
 """--offset, --time, --key … against the plain dump of the same files."""
 
-import json
 import re
 
 import pytest
 
 from engine.record.builder import NewRecord, build_batch
+from tests.support.json_output import all_objects
 from tests.support.run import kafkalog
 
 SMALL = "clean/d1/small_segments-0"
@@ -288,7 +288,7 @@ def test_a_selection_of_0_7_as_json(log_07):
     directory, lines = log_07
     every = offsets([b"| " + line for line in lines])
     done = kafkalog("dump-log", directory, "--offset", f"{every[2]}:{every[5]}", "--format", "jsonl")
-    objects = [json.loads(line) for line in done.out.splitlines()]
+    objects = all_objects(done.out)[1:]
     assert [each["offset"] for each in objects if each["type"] == "entry-07"] == every[2:5]
 
 
@@ -297,7 +297,7 @@ def test_a_count_of_0_7_looks_into_compressed_sets(own_corpus):
         if directory.name in {"bad-crc-0", "torn-0", "zero-tail-0"}:
             continue
         done = kafkalog("dump-log", str(directory), "--deep-iteration", "--format", "jsonl")
-        objects = [json.loads(line) for line in done.out.splitlines()]
+        objects = all_objects(done.out)[1:]
         entries = [each for each in objects if each["type"] == "entry-07"]
         messages = sum(each["type"] == "message-07" for each in objects) + sum(each["compression"] == "none" for each in entries)
         counted = kafkalog("dump-log", str(directory), "--count").out.splitlines()[-1]

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.support.json_output import objects_of
 from tests.support.run import as_planned, kafkalog
 
 NOW = "1700000000000"
@@ -24,7 +25,7 @@ def partition(tmp_path):
 
 def offsets(partition):
     done = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(partition))
-    return [one["offset"] for one in map(json.loads, done.out.splitlines()) if one["type"] == "record"]
+    return [one["offset"] for one in objects_of(done.out) if one["type"] == "record"]
 
 
 def test_the_batch_that_is_cut_goes_as_a_whole_and_is_named(partition):
@@ -83,10 +84,10 @@ def ahead(partition):
 def checked(partition):
     """What recover and verify call offsets that are missing, and their statuses."""
     recovered = kafkalog("recover", "--dry-run", "--recovery-point", "0", "--now", NOW, "--format", "json", str(partition))
-    [report] = map(json.loads, recovered.out.splitlines())
+    [report] = objects_of(recovered.out)
     verified = kafkalog("verify", "--format", "jsonl", str(partition))
-    found = [one["code"] for one in map(json.loads, verified.out.splitlines()) if one["type"] == "finding"]
-    told = [(one["action"], one["firstOffset"], one["endOffset"]) for one in report["events"] if one["action"] in ("explained", "missing")]
+    found = [one["code"] for one in objects_of(verified.out) if one["type"] == "finding"]
+    told = [(one["action"], one["first_offset"], one["end_offset"]) for one in report["events"] if one["action"] in ("explained", "missing")]
     return told, recovered.status, found, verified.status
 
 

@@ -16,6 +16,7 @@ import pytest
 from engine.files import ReadOnlyFiles
 from engine.files.owner import rights_of
 from tests.support.file_work import tree
+from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 from tests.support.users import GROUP, USER, as_root, public_directory
 
@@ -174,9 +175,9 @@ def test_list_and_prune(log_dir, tmp_path):
     old = f"{log_dir}.quarantine-20231114T231320Z"
     for place in (log_dir, tmp_path):  # beside a log dir, and below a directory
         listed = kafkalog("restore", "--list", "--format", "json", str(place))
-        rows = [json.loads(line) for line in listed.out.splitlines()]
-        assert [(row["command"], row["state"], row["logDirs"]) for row in rows] == [("truncate", "whole", [str(log_dir)])] * 2
-        assert [row["createdMs"] == int(NOW) for row in rows].count(True) == 1
+        rows = objects_of(listed.out)
+        assert [(row["command"], row["state"], row["log_dirs"]) for row in rows] == [("truncate", "whole", [str(log_dir)])] * 2
+        assert [row["created_ms"] == int(NOW) for row in rows].count(True) == 1
         assert all(row["bytes"] == size_of(row["path"]) for row in rows)
     assert f"{old}: truncate of {log_dir}, 2023-11-14 23:13:20 UTC" in kafkalog("restore", "--list", str(tmp_path)).out.decode()
     dry = kafkalog("restore", "--prune", "--older-than", "30d", "--dry-run", str(log_dir))
@@ -203,7 +204,7 @@ def test_list_of_a_partition_shows_what_holds_something_of_it(log_dir, tmp_path)
     def listed(*words, **options):
         done = kafkalog("restore", "--list", "--format", "json", *words, **options)
         assert done.status == 0, done.err
-        return [json.loads(line)["path"] for line in done.out.splitlines()]
+        return [one["path"] for one in objects_of(done.out)]
 
     assert listed(str(log_dir / "t-0")) == [of_t]
     assert listed("data/t-0/", cwd=tmp_path) == [of_t]
@@ -223,7 +224,7 @@ def test_sizes_are_what_is_taken_on_the_disk(log_dir):
     with index.open("r+b") as file:
         file.truncate(50 << 20)
     assert kafkalog("truncate", "--fully", "--to", "5000", "--now", NOW, str(log_dir / "t-0")).status == 0
-    [row] = [json.loads(line) for line in kafkalog("restore", "--list", "--format", "json", str(log_dir)).out.splitlines()]
+    [row] = objects_of(kafkalog("restore", "--list", "--format", "json", str(log_dir)).out)
     assert row["bytes"] < 1 << 20
 
 
@@ -288,7 +289,7 @@ def test_what_was_not_put_back_whole_stays(log_dir, tmp_path):
     stored = max((kept / "files").iterdir(), key=lambda path: path.stat().st_size)
     stored.write_bytes(b"X" + stored.read_bytes()[1:])
     assert kafkalog("restore", "--salvage", str(kept)).status == 4
-    rows = [json.loads(line) for line in kafkalog("restore", "--list", "--format", "json", str(log_dir)).out.splitlines()]
+    rows = objects_of(kafkalog("restore", "--list", "--format", "json", str(log_dir)).out)
     assert [(row["path"], row["state"]) for row in rows] == [
         (str(kept), "incomplete"), (f"{kept}.forced", "whole")], "the second keeps what the first could not replace"
     assert kafkalog("restore", "--prune", "--older-than", "1s", str(kept)).out == b"deleted 0 bytes\n"
@@ -333,7 +334,7 @@ def test_what_could_not_be_put_back_is_told_again(log_dir, tmp_path):
     assert again.status == 4
     assert "already been restored" not in again.out.decode()
     assert "the files are not as before `truncate`" in again.out.decode()
-    assert json.loads(kafkalog("restore", "--format", "json", str(kept)).out.splitlines()[-1])["asBefore"] is False
+    assert objects_of(kafkalog("restore", "--format", "json", str(kept)).out)[-1]["as_before"] is False
 
 
 # ---- log dirs of several brokers
@@ -389,7 +390,7 @@ def at_terminal(answer, *words):
 def test_what_cannot_be_undone_is_asked_for(log_dir):
     before = files_of(log_dir)
     words = ("truncate", "--no-quarantine", "--now", NOW, "--to", "9", log_dir / "t-0")
-    cut = sum(event["bytes"] for event in json.loads(kafkalog(*map(str, words), "--dry-run", "--format", "json").out)["events"]
+    cut = sum(event["bytes"] for event in objects_of(kafkalog(*map(str, words), "--dry-run", "--format", "json").out)[0]["events"]
               if event["action"] in ("truncated", "removed") and "bytes" in event)  # fmt: skip
     said, status = at_terminal(b"n\n", *words)
     assert status == 4
@@ -446,18 +447,19 @@ def test_a_journal_of_any_size_is_listed_in_little_memory(log_dir):
 def test_spark_undo_begins_no_other_log_dir_after_a_signal(monkeypatch):
     from types import SimpleNamespace
 
+    from kafkalog_cli.app import Outcome
     from kafkalog_cli.commands import spark
 
     begun, stop = [], SimpleNamespace(status=0)
 
-    def undo_commits(_files, path, _form):
+    def undo_commits(_files, path, _outcome):
         begun.append(path)
         stop.status = 130
         return 130
 
     monkeypatch.setattr(spark, "INTERRUPTION", stop)
     monkeypatch.setattr(spark, "undo_commit", undo_commits)
-    assert spark.undo(("a/", "b")) == 130
+    assert spark.undo(("a/", "b"), Outcome()) == 130
     assert begun == ["a"]
 
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from engine.record.builder import NewRecord, build_batch
+from tests.support.json_output import all_objects, objects_of
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
-
-DOCS = Path(__file__).parents[2] / "docs"
-VERIFICATION = json.loads((DOCS / "verify-index.schema.json").read_text())
-OTHERS = json.loads((DOCS / "dump.schema.json").read_text())
 
 
 @pytest.fixture
@@ -28,7 +22,7 @@ def partition(own_corpus, tmp_path):
 
 def objects(*words, cwd=None):
     done = kafkalog("verify", "--format", "jsonl", *words, cwd=cwd)
-    return [json.loads(line) for line in done.out.splitlines()], done
+    return all_objects(done.out)[1:], done
 
 
 def test_a_sound_log_dir(own_corpus):
@@ -72,12 +66,8 @@ def test_json_fits_the_schema(partition):
     (partition / "00000000000000000045.timeindex").unlink()
     found, done = objects(str(partition))
     assert [one["type"] for one in found] == ["finding", "verification", "end"]
-    Draft202012Validator(VERIFICATION).validate(found[1])
-    for one in (found[0], found[2]):
-        Draft202012Validator(OTHERS).validate(one)
     assert (found[1]["verdict"], found[2]["exit_status"], done.status) == ("broken", 4, 4)
-    document = kafkalog("verify", "--format", "json", str(partition)).out
-    assert json.loads(document) == {"schema": 1, "objects": found}
+    assert all_objects(kafkalog("verify", "--format", "json", str(partition)).out)[1:] == found
 
 
 def test_paths_of_every_kind(partition):
@@ -168,8 +158,6 @@ def test_rebuild_in_json(partition):
     (partition / "00000000000000000000.index").unlink()
     found, done = objects("--rebuild", "topic-0", cwd=partition.parent)
     assert [one["type"] for one in found] == ["finding", "rebuilt", "verification", "end"]
-    for one in found[1:3]:
-        Draft202012Validator(VERIFICATION).validate(one)
     assert found[1]["files"][0] == "00000000000000000000.index"
     assert (found[2]["verdict"], done.status) == ("sound", 1)
 
@@ -286,7 +274,7 @@ def test_what_real_cleaners_left_is_no_loss_without_anything_beside_it(own_corpu
         shutil.copytree(real, copy)
         logs = sorted(map(str, copy.glob("*.log")))
         said = [
-            {(found["code"], found["file"]) for found in map(json.loads, kafkalog(*run).out.splitlines()) if found.get("code") in GAPS}
+            {(found["code"], found["file"]) for found in objects_of(kafkalog(*run).out) if found.get("code") in GAPS}
             for run in (["dump-log", "--format", "jsonl", *words, *logs], ["verify", "--format", "jsonl", str(copy)])
         ]
         assert said[0] == said[1] or (words and not said[0]), "records in old compressed sets show gaps that their headers do not"

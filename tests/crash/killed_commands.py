@@ -180,13 +180,13 @@ def records_lost(before: Logs, whole: Logs, found: Logs) -> list[str]:
 def acknowledged_end(done: Run) -> int:
     """Up to which offset `append` said that records are on the disk; 0: of none."""
     lines = [json.loads(line) for line in done.stdout.decode().splitlines(keepends=True) if line.endswith("\n")]
-    return max((line["lastOffset"] + 1 for line in lines if "lastOffset" in line), default=0)
+    return max((line["last_offset"] + 1 for line in lines if "last_offset" in line), default=0)
 
 
 COMMON = ["--now", str(NOW), *CONFIG]
 TRUNCATE = ["truncate", "--to", "400", *COMMON, *(f"data/{name}" for name in PARTITIONS)]
 COMPACTED = ["--config", "cleanup.policy=compact", "--force"]
-APPEND = ["append", "--format", "json", "--flush-messages", "20", "--batch-size", "500", "--input", "input", *COMMON, "data/t-0"]
+APPEND = ["append", "--format", "jsonl", "--flush-messages", "20", "--batch-size", "500", "--input", "input", *COMMON, "data/t-0"]
 
 RECOVER = ["recover", *COMMON, "data", "--quarantine"]
 SALVAGE = ["recover", "--salvage", *COMMON, "data", "--quarantine"]

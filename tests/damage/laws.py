@@ -167,9 +167,9 @@ def _loss_is_reported(case: Case) -> Iterator[str]:
             yield f"verify-index: sound, though {case.batches(set(proven))} are missing: {proven[min(proven)]}"
         for label, repair in case.start.repairs.items():
             report = repair.real[case.name]
-            unread = report.get("unreadBelow")
+            unread = report.get("unread_below")
             seen = {base: why for base, why in proven.items() if unread is None or base >= unread or why.startswith("checkpoints")}
-            if seen and report["status"] == 0:
+            if seen and report["exit_status"] == 0:
                 yield f"{label}: status 0, though {case.batches(set(seen))} are missing: {seen[min(seen)]}"
     ends = {base: last for base, last, _ in case.original}
     for label, repair in case.start.repairs.items():
@@ -203,11 +203,11 @@ def _is_stable(case: Case) -> Iterator[str]:
         verdict = repair.verified[case.name]
         missing_named = "missing" in {event["action"] for event in case.recover.real[case.name]["events"]}
         gaps = {"offset-gap"} if label != "recover" or missing_named else set()
-        new = verdict.loud - case.verified.loud - gaps if report["status"] < 4 else set()
+        new = verdict.loud - case.verified.loud - gaps if report["exit_status"] < 4 else set()
         if new:
             yield f"verify-index after {label} has new findings: {', '.join(sorted(new))} ({_example(verdict, new)})"
     report = case.salvage.real[case.name]
-    if report.get("unreadBelow") is None:
+    if report.get("unread_below") is None:
         verdict = case.salvage.verified[case.name]
         errors = verdict.codes("error")
         if errors:
@@ -233,11 +233,11 @@ def _verdicts_agree(case: Case) -> Iterator[str]:
     ]  # fmt: skip
     for label, repair in case.start.repairs.items():
         report = repair.real[case.name]
-        unread = report.get("unreadBelow")
+        unread = report.get("unread_below")
         if label == "recover --salvage" and unread is not None:
             yield f"{label}: it did not read what lies below offset {unread}"
         seen = [found for found in lost if unread is None or _offset_of(found) >= unread]
-        if seen and report["status"] == 0:
+        if seen and report["exit_status"] == 0:
             yield f"{label}: status 0, and verify-index finds {seen[0]['code']} at offset {seen[0].get('offset')}: {seen[0]['what'][:120]}"
 
 
@@ -249,11 +249,11 @@ def _offset_of(found: dict[str, Any]) -> int:
 
 def new_events(first: dict[str, Any], second: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Events of a second run that the first had not, neither itself nor its offsets."""
-    old = {(event["action"], event.get("file"), event.get("firstOffset")) for event in first["events"]}
+    old = {(event["action"], event.get("file"), event.get("first_offset")) for event in first["events"]}
     return [
         event for event in (second or {"events": []})["events"]
-        if event["severity"] != "info" and (event["action"], event.get("file"), event.get("firstOffset")) not in old
-        and not (event.get("endOffset") and reasons(first, event["firstOffset"], event["endOffset"] - 1) is not None)
+        if event["severity"] != "info" and (event["action"], event.get("file"), event.get("first_offset")) not in old
+        and not (event.get("end_offset") and reasons(first, event["first_offset"], event["end_offset"] - 1) is not None)
     ]  # fmt: skip
 
 
@@ -267,7 +267,7 @@ def _no_false_alarm(case: Case) -> Iterator[str]:
     if not case.verified.is_silent:
         yield f"verify-index: {case.verified.verdict} {sorted(case.verified.loud)}"
     for label, repair in case.start.repairs.items():
-        if status := repair.real[case.name]["status"]:
+        if status := repair.real[case.name]["exit_status"]:
             yield f"{label}: status {status}"
 
 
@@ -275,9 +275,9 @@ def reasons(report: dict[str, Any], first: int, last: int) -> list[str] | None:
     """The reasons of events that together name every offset of first … last as gone; None if one of them is left out."""
     named: list[tuple[int, int, str]] = []
     for event in report["events"]:
-        if event["action"] in KEEPS or (begins := event.get("firstOffset")) is None:
+        if event["action"] in KEEPS or (begins := event.get("first_offset")) is None:
             continue
-        end = event.get("endOffset")
+        end = event.get("end_offset")
         if end is None:
             end = REST if event["action"] in ("truncated", "removed") else begins
         named.append((begins, end, event.get("reason", "")))

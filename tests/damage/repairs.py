@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.damage.evidence import Tree, batches_in, compare, copy_log_dirs, lost_producers, now, partition_in, prepare, tree
 from tests.damage.truth import damage_corpus, truth
+from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _verify(top: Path) -> tuple[int, dict[str, Verdict]]:
 
 
 def _objects(done: Done) -> Objects:
-    return [json.loads(line) for line in done.out.splitlines()]
+    return objects_of(done.out)
 
 
 def reports_of(done: Done) -> dict[str, dict[str, Any]]:
@@ -164,8 +164,8 @@ def reports_of(done: Done) -> dict[str, dict[str, Any]]:
 def _other_words(dry: Done, real: Done) -> set[str]:
     """Partitions and log dirs of which the dry run says other things than the run."""
     one, other = (
-        {Path(str(found.get("partition") or found.get("logDir") or found.get("error"))).name:
-            {name: value for name, value in found.items() if name != "dryRun"} for found in _objects(done)}
+        {Path(str(found.get("partition") or found.get("path") or found.get("message"))).name:
+            {name: value for name, value in found.items() if name != "dry_run"} for found in _objects(done)}
         for done in (dry, real)
     )  # fmt: skip
     return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}

@@ -54,6 +54,6 @@ def test_a_second_run_changes_nothing(mode, options, tmp_path):
         if (said := not_allowed(ids.get(where, ""), as_mode, [Violation("f", second_changes("recover", differ, expired))]))
     }  # fmt: skip
     reports = reports_of(first)
-    found = {f"{name} {ids.get(name)}": (report["status"], new) for name, report in reports_of(second).items()
-             if (new := new_events(reports[name], report)) or report["status"] not in (0, 4)}  # fmt: skip
+    found = {f"{name} {ids.get(name)}": (report["exit_status"], new) for name, report in reports_of(second).items()
+             if (new := new_events(reports[name], report)) or report["exit_status"] not in (0, 4)}  # fmt: skip
     assert (changed, found) == ({}, {}), f"seed {SEED}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from random import Random
 
 import pytest
 
@@ -31,10 +32,10 @@ class Shown:
     """A DumpRenderer that remembers."""
 
     def __init__(self):
-        self.entries, self.words = [], []
+        self.shown, self.words = [], []
 
-    def entry(self, entry):
-        self.entries.append(tuple(entry))
+    def entries(self, entries):
+        self.shown += map(tuple, entries)
 
     def empty_index(self, path):
         self.words.append(f"{path} is empty")
@@ -53,7 +54,7 @@ class Dumped:
             dump.offset_index(INDEX, LOG, 0)
         else:
             dump.time_index(TIMES, LOG, INDEX, 0)
-        self.entries, self.words, self.lines = shown.entries, shown.words, list(reports.lines())
+        self.entries, self.words, self.lines = shown.shown, shown.words, list(reports.lines())
         self.codes = [finding.code for finding in self.findings]
 
 
@@ -290,3 +291,22 @@ def test_the_brokers_own_check_of_a_time_index(data, words, codes):
 def test_verifying_a_time_index_shows_nothing():
     done = timed(times((2, 1)), verify_only=True)
     assert (done.entries, done.codes) == ([], ["timeindex-timestamp-mismatch"])
+
+
+def test_runs_of_sound_entries_hide_nothing(monkeypatch):
+    """What is found at a glance is what every entry by itself shows, wherever indexes are wrong."""
+    random = Random(26)
+    ends = [1, 3, 5, 7]
+    for _ in range(400):
+        offsets = [(random.choice(ends), random.choice(AT)) if random.random() < 0.2 else pair for pair in zip(ends, AT, strict=False)]
+        times = [(random.randrange(9), random.choice(ends)) if random.random() < 0.2 else (end, end) for end in ends]
+        contents = {LOG: DATA[: random.choice([len(DATA)] * 3 + [AT[3] + 20])], INDEX: b"".join(struct.pack(">ii", *one) for one in offsets),
+                    TIMES: b"".join(struct.pack(">qi", *one) for one in times)}  # fmt: skip
+        for path in (INDEX, TIMES):
+            at_a_glance = Dumped(contents, path)
+            with monkeypatch.context() as patch:
+                patch.setattr(BatchHeads, "sound_entries", lambda *_: (0, False))
+                patch.setattr("engine.dump.index_files._TimeJudge.sound_entries", lambda _self, _index, _number, _count, previous: (0, previous))
+                one_by_one = Dumped(contents, path)
+            for name in ("entries", "words", "findings", "lines"):
+                assert getattr(at_a_glance, name) == getattr(one_by_one, name)

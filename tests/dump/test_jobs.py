@@ -47,14 +47,16 @@ def shown(jobs, show):
 
 def dumped(out, form, options):
     files = MemoryFiles({LOG: DATA})
-    dump = TextDump(options, out, print) if form == "text" else JsonDump(options, JsonStream(out, array=form == "json"), print)
+    dump = TextDump(options, out, print) if form == "text" else JsonDump(
+        options, JsonStream(out, "dump-log", array=form == "json"), print
+    )  # fmt: skip
     Dump(files, options, dump, print).dump(LOG, parse_file_name(LOG.rpartition("/")[2]))
 
 
 def fetched(out, form):
     partition = partition_of(f"{PARTITION}/x")
     renderer = TextRecords(r"%o %k %h %s\n", partition, out, escape=False) if form == "text" else JsonRecords(
-        JsonStream(out, array=form == "json"), partition
+        JsonStream(out, "fetch", array=form == "json"), partition
     )  # fmt: skip
     for chunk, base in chunks(DATA):
         renderer.run(Run(chunk, chunk.first, chunk.end, base, LOG), None)

@@ -54,7 +54,7 @@ def run(case: Case) -> Result:
     assert name is not None
     with sized(case.buffers):
         out = TextBuffer(lambda text: parts.append(bytes(text)), case.buffers.text)
-        stream = JsonStream(out, array=case.form == "json", ascii=case.options.escape) if case.form != "text" else None
+        stream = JsonStream(out, "dump-log", array=case.form == "json", ascii=case.options.escape) if case.form != "text" else None
         renderer = JsonDump(case.options, stream, findings.append) if stream else TextDump(case.options, out, findings.append)
         selector = Selector(case.selection) if case.selection else None
         dump = Dump(files, case.options, renderer, findings.append, selector)

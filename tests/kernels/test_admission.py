@@ -71,7 +71,8 @@ def stamp(kernel, parts, *, refused=0, largest=ANY_SIZE, next_offset=100, epoch=
         traits.table[Trait.LARGEST, row] = stored if found is None else found
         traits.table[Trait.COUNT, row] = frame.batches.table[BatchField.COUNT, row] if count is None else count
     row, behind = kernel.stamp_batches(
-        memoryview(data), frame.batches.table, 0, frame.rows, traits.table, refused, largest, next_offset, epoch, append_time
+        memoryview(data), frame.batches.table, 0, frame.rows, traits.table, next_offset,
+        kernel.Leader(epoch, append_time, refused, largest),
     )
     return row, behind, data, frame, traits
 
@@ -138,7 +139,8 @@ def test_nothing_outside_the_bytes_is_touched(fields, row, last_row, next_offset
     batches.table[BatchField.VALID, 0] = 1
     batches.table[BatchField.MAGIC, 0] = 2
     answer = kernel.stamp_batches(
-        memoryview(data), batches.table, row, last_row, verdicts_of(kernel, 2).table, 0, ANY_SIZE, next_offset, epoch, -1
+        memoryview(data), batches.table, row, last_row, verdicts_of(kernel, 2).table, next_offset,
+        kernel.Leader(epoch, -1, 0, ANY_SIZE),
     )
     assert answer[0] >= min(row, last_row)
     assert len(data) == 200

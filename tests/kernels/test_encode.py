@@ -88,7 +88,7 @@ def test_entries_are_as_the_format_says(magic, data):
     assert measured == (len(records), len(expected), Status.END)
     store, out = room(len(expected))
     written = encode.encode_legacy(
-        memoryview(buffer), columns.table, 0, len(records), magic, 0, 0, -1, out, 0, ends,
+        memoryview(buffer), columns.table, 0, len(records), encode.LegacyForm(magic, 0, 0, -1), out, 0, ends,
     )  # fmt: skip
     assert written == (len(records), len(expected), Status.END)
     assert bytes(out) == expected
@@ -132,7 +132,7 @@ def test_any_columns_are_a_status(data, columns, base_offset, base_timestamp, fi
     assert total == sum(sizes[:done])
     for done, at, status in (
         encode.encode_records(view, table, first, count, base_offset, base_timestamp, out, 0),
-        encode.encode_legacy(view, table, first, count, magic, 0, base_offset, base_timestamp, out, 0, ends),
+        encode.encode_legacy(view, table, first, count, encode.LegacyForm(magic, 0, base_offset, base_timestamp), out, 0, ends),
     ):
         assert status in known
         assert status == Status.BAD_START or (status == Status.END) == (done == count)

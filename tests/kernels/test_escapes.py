@@ -13,6 +13,7 @@ import unicodedata
 from engine.formats import RecordField
 from engine.kernels import ndjson
 from engine.kernels import text as text_kernel
+from engine.kernels.decoded import Decoded
 from engine.kernels.escapes import terminal_safe, terminal_safe_json
 from engine.kernels.fields import CONTENTS, ESCAPE, OPEN
 from engine.record.builder import NewRecord, stage
@@ -91,7 +92,7 @@ def test_in_the_json_of_values():
     def shown(codes):
         data, columns = stage([NewRecord(0, 0, None, characters(codes).encode())])
         batches = BatchColumns(1).table
-        at, *_ = ndjson.record_objects(out, 0, memoryview(data), batches, 0, 1, columns.table, 0, 1, CONTENTS | ESCAPE, 0)
+        at, *_ = ndjson.record_objects(out, 0, Decoded(memoryview(data), batches, columns.table), 0, 1, 0, 1, CONTENTS | ESCAPE)
         return bytes(out[:at]).decode().partition('"value":"')[2].removesuffix('"}\n')
 
     assert differences(shown, in_json) == []

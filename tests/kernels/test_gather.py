@@ -65,15 +65,15 @@ def test_arrays_hold_what_the_records_hold(records, skipped, first, row):
     ):  # fmt: skip
         size = sum(len(one or b"") for one in wanted)
         out, stops, valid = view(size), ends(row + count + 1), view((row + count + 7) // 8)
-        assert kernel.gather(data, table, field, first, end, out, 0, stops, valid, row) == (size, wanted.count(None))
+        assert kernel.gather(data, table, field, first, end, kernel.Blobs(out, stops, valid), 0, row) == (size, wanted.count(None))
         assert values_of(out, stops, valid, row + count)[row:] == wanted
-        assert not size or kernel.gather(data, table, field, first, end, out[1:], 0, stops, valid, row) == (-1, 0)
+        assert not size or kernel.gather(data, table, field, first, end, kernel.Blobs(out[1:], stops, valid), 0, row) == (-1, 0)
     headers = [header for record in chosen for header in record.headers]
     sizes = [sum(len(header[part] or b"") for header in headers) for part in (0, 1)]
     assert kernel.measure_headers(data, table, first, end) == (len(headers), *sizes)
     lists, lists_valid, valid = ends(row + count + 1), view((row + count + 7) // 8), view((len(headers) + 7) // 8)
     keys, values, key_ends, value_ends = view(sizes[0]), view(sizes[1]), ends(len(headers) + 1), ends(len(headers) + 1)
-    got = kernel.gather_headers(data, table, first, end, lists, lists_valid, row, keys, key_ends, values, value_ends, valid, 0)
+    got = kernel.gather_headers(data, table, first, end, kernel.Headers(lists, lists_valid, keys, key_ends, kernel.Blobs(values, value_ends, valid)), row, 0)
     assert got == (len(headers), sum(not one.headers for one in chosen), sum(value is None for _, value in headers))
     all_valid = b"\xff" * len(valid)
     found = list(zip(*(values_of(*one, len(headers)) for one in ((keys, key_ends, all_valid), (values, value_ends, valid))), strict=True))
@@ -112,7 +112,7 @@ def test_any_columns_are_gathered_or_refused(data, rows, first, end, row, room, 
         table[RecordField.HEADER_COUNT, column] = min(count, 50)  # a count is bounded by the bytes where records are decoded
     store = bytearray([SENTINEL]) * (room + 64)
     for field in (RecordField.KEY_POSITION, RecordField.VALUE_POSITION, RecordField.VALID, -1):
-        at, _ = kernel.gather(data, table, field, first, end, memoryview(store)[:room], 0, ends(room + 1), view((room + 7) // 8), row)
+        at, _ = kernel.gather(data, table, field, first, end, kernel.Blobs(memoryview(store)[:room], ends(room + 1), view((room + 7) // 8)), 0, row)
         assert -1 <= at <= room
         assert set(store[room:]) == {SENTINEL}
     stop, keys, values = kernel.fitting(table, first, end, limit)
@@ -124,7 +124,8 @@ def test_any_columns_are_gathered_or_refused(data, rows, first, end, row, room, 
     count, _, _ = kernel.measure_headers(data, table, first, end)
     assert count >= -1
     key_ends, value_ends, keys = ends(room + 1), ends(room + 1), memoryview(store)[:room]
-    got = kernel.gather_headers(data, table, first, end, ends(room + 1), view(room), row, keys, key_ends, view(room), value_ends, view(room), 0)
+    headers = kernel.Headers(ends(room + 1), view(room), keys, key_ends, kernel.Blobs(view(room), value_ends, view(room)))
+    got = kernel.gather_headers(data, table, first, end, headers, row, 0)
     assert got[0] <= room
     assert set(store[room:]) == {SENTINEL}
 
@@ -159,6 +160,8 @@ def test_no_header_goes_beyond_what_an_end_of_32_bits_reaches(full):
             (key_ends if full == "keys" else value_ends)[0] = INT_MAX - left
             large, small = memoryview(much), view(10)
             keys, values = (large, small) if full == "keys" else (small, large)
-            got = kernel.gather_headers(data, table, 0, 1, ends(2), view(1), 0, keys, key_ends, values, value_ends, view(1), 0)
+            headers = kernel.Headers(ends(2), view(1), keys, key_ends, kernel.Blobs(values, value_ends, view(1)))
+            got = kernel.gather_headers(data, table, 0, 1, headers, 0, 0)
+            del headers
             assert got == ((1, 0, 0) if fits else (-1, 0, 0))
             large.release()

@@ -61,12 +61,15 @@ class Map:
         self.slots = memoryview(bytearray(24 * 2 * (capacity + 1))).cast("Q")
         self.state = memoryview(array("q", (0, capacity, -1)))
 
+    def view(self):
+        return offset_map.OffsetMap(self.slots, *SECRET, self.state)
+
 
 def one_by_one(offset_map, window, row, into, start=0):
     """The other way, for the batches from `row` on → False: the map is full."""
     for chunk in ChunkReader("x.log", lambda _finding: None).chunks(window, row):
         at, _ = offset_map.put_keys(
-            chunk.data, chunk.records.table, chunk.first, chunk.end, start, NOBODY, into.slots, *SECRET, into.state
+            into.view(), chunk.data, chunk.records.table, chunk.first, chunk.end, start, NOBODY
         )
         if at < chunk.end:
             return False
@@ -74,15 +77,14 @@ def one_by_one(offset_map, window, row, into, start=0):
 
 
 def mapped(kernel, window, into, *, start=0, room=1 << 12, rows=100, last=-1, library=None):
-    return kernel.map_batches(
-        window.data, window.batches.table, 0, window.rows, written_checksums(), calls() if library is None else library,
-        memoryview(bytearray(room)), RecordColumns(rows).table, start, NOBODY, into.slots, *SECRET, into.state, last,
-    )  # fmt: skip
+    library = calls() if library is None else library
+    space = kernel.Space(written_checksums(), library, memoryview(bytearray(room)), RecordColumns(rows).table, NOBODY)
+    return kernel.map_batches(into.view(), window.data, window.batches.table, 0, window.rows, space, start, last)
 
 
 def content(offset_map, into, described):
     found = {
-        key: offset_map.find_key(memoryview(key), into.slots, *SECRET)
+        key: offset_map.find_key(into.view(), memoryview(key))
         for _, records, _ in described for key, _ in records if key is not None
     }  # fmt: skip
     return found, list(into.state)
@@ -155,10 +157,9 @@ def test_arguments_that_do_not_fit_each_other():
         {"records": columns[:3]},
     ):  # fmt: skip
         now = {**what, **wrong}
-        assert kernel.map_batches(
-            window.data, now["batches"], now["row"], now["end"], written_checksums(), NO_LIBRARY, room, now["records"], 0, now["nobody"], into.slots,
-            *SECRET, now["state"], -1,
-        ) == (now["row"], 0, -1)  # fmt: skip
+        known = offset_map.OffsetMap(into.slots, *SECRET, now["state"])
+        space = kernel.Space(written_checksums(), NO_LIBRARY, room, now["records"], now["nobody"])
+        assert kernel.map_batches(known, window.data, now["batches"], now["row"], now["end"], space, 0, -1) == (now["row"], 0, -1)
     assert into.state[MapState.ENTRIES] == 0
     assert window.batches.table[BatchField.COUNT, 0] == 1
     assert columns[RecordField.OFFSET, 0] == 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, CODEC_NAMES, RECORD_FIELDS, BatchField, RecordField, Status
 from engine.kernels import ndjson
+from engine.kernels.decoded import Decoded
 from engine.kernels.fields import ARRAY, BATCH_OBJECT_LIMIT, CONTENTS, ESCAPE, META, OPEN
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import BatchColumns
@@ -105,7 +106,7 @@ def plain_batch(batches: memoryview, row: int, base: int) -> dict[str, object]:
         "delete_horizon_ms": values[BatchField.BASE_TIMESTAMP] if attributes & 64 else None,
     }  # fmt: skip
     return {
-        "type": "batch", "schema": 1, "position": base + values[BatchField.POSITION], "size": values[BatchField.SIZE],
+        "type": "batch", "position": base + values[BatchField.POSITION], "size": values[BatchField.SIZE],
         "magic": values[BatchField.MAGIC], "last_offset": values[BatchField.LAST_OFFSET],
         "max_timestamp": values[BatchField.MAX_TIMESTAMP], "timestamp_type": timestamp_type(batches, row),
         "compression": CODEC_NAMES[codec] if codec < 5 else f"unknown({codec})", "crc": values[BatchField.CRC],
@@ -115,7 +116,7 @@ def plain_batch(batches: memoryview, row: int, base: int) -> dict[str, object]:
 
 def plain_record(case: Case, number: int, flags: int) -> dict[str, object]:
     record, row = case.records[number], case.table[RecordField.BATCH, number]
-    plain: dict[str, object] = {"type": "record", "schema": 1, "offset": record.offset}
+    plain: dict[str, object] = {"type": "record", "offset": record.offset}
     if flags & META:
         plain |= {
             "timestamp": record.timestamp, "timestamp_type": timestamp_type(case.batches, row),
@@ -140,7 +141,7 @@ def written(kernel, case: Case, flags: int, base: int, size: int = 1 << 20) -> b
     while status == Status.FULL:
         view = memoryview(store)[: len(store) - 64]
         at, row, record, status = kernel.record_objects(
-            view, at, case.data, case.batches, row, 2, case.table, record, len(case.records), flags, base
+            view, at, Decoded(case.data, case.batches, case.table, base), row, 2, record, len(case.records), flags
         )
         assert 0 <= at <= len(view)
         assert set(store[len(view) :]) == {SENTINEL}
@@ -225,7 +226,7 @@ def test_rows_outside_are_refused(row, last_row, record, last_record):
     _, columns = stage([NewRecord(0, 0, None, None)])
     batches, out = BatchColumns(1).table, memoryview(bytearray(2000))
     answer = ndjson.record_objects(
-        out, 0, memoryview(b""), batches, row, last_row, columns.table, record, last_record, 0, 0
+        out, 0, Decoded(memoryview(b""), batches, columns.table), row, last_row, record, last_record, 0
     )
     assert answer[3] == Status.BAD_START
 
@@ -236,7 +237,7 @@ def test_any_columns_are_a_status(data, batches, records, flags):
     store = bytearray([SENTINEL]) * (8000 + 64)
     out, count = memoryview(store)[:8000], records.capacity
     at, row, record, status = ndjson.record_objects(
-        out, 0, memoryview(data), batches.table, 0, batches.capacity, records.table, 0, count, flags, 0
+        out, 0, Decoded(memoryview(data), batches.table, records.table), 0, batches.capacity, 0, count, flags
     )
     assert status in {Status.END, Status.BAD_START}
     assert 0 <= at <= len(out)
@@ -248,5 +249,5 @@ def test_any_columns_are_a_status(data, batches, records, flags):
 def test_a_record_of_what_is_not_there_is_refused(change):
     data, batches, records = wild_record(change)
     out = memoryview(bytearray(2000))
-    answer = ndjson.record_objects(out, 0, data, batches, 1, 1, records, 0, 1, META | CONTENTS, 0)
+    answer = ndjson.record_objects(out, 0, Decoded(data, batches, records), 1, 1, 0, 1, META | CONTENTS)
     assert answer == (0, 1, 0, Status.BAD_START)

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from engine.formats import BatchField, RecordField, Status
 from engine.kernels import offset_map as kernel
+from engine.kernels.decoded import Decoded
 from engine.record.columns import BatchColumns, RecordColumns
 
 NO_BITS = memoryview(array("Q", [0]))
+NO_STATE = memoryview(array("q", [0, 0, -1]))
 NONE_SKIPPED = memoryview(b"\0")
 SECRET = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 keys = st.none() | st.binary(max_size=40) | st.integers(0, 20).map(lambda number: b"key%d" % number)
@@ -39,7 +41,7 @@ def put(kernel, records, capacity, count, start=0, skipped=NONE_SKIPPED, state=N
     data, table = columns(records)
     state = memoryview(array("q", [0, capacity, -1])) if state is None else state
     map_ = slots(count) if map_ is None else map_
-    stop, status = kernel.put_keys(data, table, 0, len(records), start, skipped, map_, *SECRET, state)
+    stop, status = kernel.put_keys(kernel.OffsetMap(map_, *SECRET, state), data, table, 0, len(records), start, skipped)
     return stop, status, list(state), map_
 
 
@@ -52,7 +54,7 @@ def test_it_remembers_the_last_offset_of_every_key(given_keys, start):
     assert (stop, status) == (len(records), Status.END)
     assert state == [len(model), 150, max(model.values(), default=-1)]
     for key in set(given_keys) - {None} | {b"never put"}:
-        assert kernel.find_key(memoryview(key), map_, *SECRET) == model.get(key, -1)
+        assert kernel.find_key(kernel.OffsetMap(map_, *SECRET, NO_STATE), memoryview(key)) == model.get(key, -1)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=3), min_size=1, max_size=60), st.integers(1, 20))
@@ -76,16 +78,16 @@ def test_every_slot_can_be_taken(count):
     records = [(offset, b"%d" % offset, True) for offset in range(count)]
     stop, status, state, map_ = put(kernel, records, count, count)
     assert (stop, status, state[0]) == (count, Status.END, count)
-    assert [kernel.find_key(memoryview(b"%d" % offset), map_, *SECRET) for offset in range(count)] == list(range(count))
-    assert kernel.find_key(memoryview(b"another"), map_, *SECRET) == -1
+    assert [kernel.find_key(kernel.OffsetMap(map_, *SECRET, NO_STATE), memoryview(b"%d" % offset)) for offset in range(count)] == list(range(count))
+    assert kernel.find_key(kernel.OffsetMap(map_, *SECRET, NO_STATE), memoryview(b"another")) == -1
 
 
 def test_skipped_batches_are_passed_over():
     data, table = columns([(0, b"a", True), (1, b"a", True), (2, b"b", True)], batch_of=lambda index: index)
     state, map_ = memoryview(array("q", [0, 9, -1])), slots(10)
-    assert kernel.put_keys(data, table, 0, 3, 0, memoryview(b"\0\1\1"), map_, *SECRET, state) == (3, Status.END)
-    assert kernel.find_key(memoryview(b"a"), map_, *SECRET) == 0
-    assert kernel.find_key(memoryview(b"b"), map_, *SECRET) == -1
+    assert kernel.put_keys(kernel.OffsetMap(map_, *SECRET, state), data, table, 0, 3, 0, memoryview(b"\0\1\1")) == (3, Status.END)
+    assert kernel.find_key(kernel.OffsetMap(map_, *SECRET, NO_STATE), memoryview(b"a")) == 0
+    assert kernel.find_key(kernel.OffsetMap(map_, *SECRET, NO_STATE), memoryview(b"b")) == -1
 
 
 @given(st.lists(keys, max_size=60, unique=True))
@@ -95,7 +97,7 @@ def test_entries_move_to_a_larger_map(given_keys):
     _, _, state, map_ = put(kernel, records, 80, 80)
     larger = slots(200)
     assert kernel.move_entries(map_, larger) == state[0]
-    assert [kernel.find_key(memoryview(key), larger, *SECRET) for key in given_keys if key is not None] == [
+    assert [kernel.find_key(kernel.OffsetMap(larger, *SECRET, NO_STATE), memoryview(key)) for key in given_keys if key is not None] == [
         offset for offset, key, _ in records if key is not None
     ]
     assert kernel.move_entries(larger, slots(1)) == (-1 if state[0] > 1 else state[0])
@@ -104,16 +106,16 @@ def test_entries_move_to_a_larger_map(given_keys):
 def test_arguments_that_do_not_fit_are_a_status():
     data, table = columns([(0, b"abc", True)])
     state = memoryview(array("q", [0, 5, -1]))
-    assert kernel.put_keys(data, table, 0, 1, 0, memoryview(b"\0"), slots(4), *SECRET, state) == (0, Status.BAD_START)  # capacity
-    assert kernel.put_keys(data, table, 0, 1, -1, memoryview(b"\0"), slots(9), *SECRET, state) == (0, Status.BAD_START)
-    assert kernel.put_keys(data, table, 0, 1, 0, memoryview(b""), slots(9), *SECRET, state) == (0, Status.BAD_START)
-    assert kernel.put_keys(data[:2], table, 0, 1, 0, memoryview(b"\0"), slots(9), *SECRET, state) == (0, Status.BAD_START)
-    assert kernel.put_keys(data, table[:5], 0, 1, 0, memoryview(b"\0"), slots(9), *SECRET, state) == (0, Status.BAD_START)
+    assert kernel.put_keys(kernel.OffsetMap(slots(4), *SECRET, state), data, table, 0, 1, 0, memoryview(b"\0")) == (0, Status.BAD_START)  # capacity
+    assert kernel.put_keys(kernel.OffsetMap(slots(9), *SECRET, state), data, table, 0, 1, -1, memoryview(b"\0")) == (0, Status.BAD_START)
+    assert kernel.put_keys(kernel.OffsetMap(slots(9), *SECRET, state), data, table, 0, 1, 0, memoryview(b"")) == (0, Status.BAD_START)
+    assert kernel.put_keys(kernel.OffsetMap(slots(9), *SECRET, state), data[:2], table, 0, 1, 0, memoryview(b"\0")) == (0, Status.BAD_START)
+    assert kernel.put_keys(kernel.OffsetMap(slots(9), *SECRET, state), data, table[:5], 0, 1, 0, memoryview(b"\0")) == (0, Status.BAD_START)
     table[RecordField.KEY_POSITION, 0] = -1
-    assert kernel.put_keys(data, table, 0, 1, 0, memoryview(b"\0"), slots(9), *SECRET, state) == (0, Status.BAD_START)
+    assert kernel.put_keys(kernel.OffsetMap(slots(9), *SECRET, state), data, table, 0, 1, 0, memoryview(b"\0")) == (0, Status.BAD_START)
     state[1] = 0  # a map without room, of which nothing may be asked
-    assert kernel.put_keys(data, table, 0, 1, 0, memoryview(b"\0"), slots(0), *SECRET, state) == (0, Status.BAD_START)
-    assert kernel.find_key(data, slots(0), *SECRET) == -1
+    assert kernel.put_keys(kernel.OffsetMap(slots(0), *SECRET, state), data, table, 0, 1, 0, memoryview(b"\0")) == (0, Status.BAD_START)
+    assert kernel.find_key(kernel.OffsetMap(slots(0), *SECRET, NO_STATE), data) == -1
     assert kernel.move_entries(slots(3), slots(0)) == -1
 
 
@@ -129,8 +131,10 @@ def test_what_stays(given_records, latest, verdict, horizon, magic, retain_legac
         batches[BatchField.ATTRIBUTES, 0], batches[BatchField.BASE_TIMESTAMP, 0] = 64, horizon
     data, table = columns(records)
     keep, counts = memoryview(bytearray(len(records) or 1)), memoryview(array("q", bytes(40))).cast("B").cast("q", (5, 1))
-    status = kernel.mark_retained(data, batches, table, 0, len(records), memoryview(bytes([verdict])), map_, *SECRET, latest, 51,
-                                  retain_legacy, NO_BITS, 0, keep, counts)
+    status = kernel.mark_retained(
+        kernel.OffsetMap(map_, *SECRET, NO_STATE), Decoded(data, batches, table), 0, len(records),
+        kernel.Retention(latest, 51, retain_legacy, NO_BITS, 0), memoryview(bytes([verdict])), keep, counts,
+    )
     assert status == Status.END
     last = {key: offset for offset, key, _ in records if key is not None and offset <= latest}
     tombstones_stay = retain_legacy if magic == 1 else horizon is None or horizon > 51
@@ -165,8 +169,10 @@ def test_survivors_say_the_same_as_the_map(given_records, start):
     found = []
     for verdict in (0, 3):
         keep, counts = memoryview(bytearray(len(records))), memoryview(array("q", bytes(40))).cast("B").cast("q", (5, 1))
-        assert kernel.mark_retained(data, batches, table, 0, len(records), memoryview(bytes([verdict])), map_, *SECRET, 999, 51,
-                                    False, bits, start, keep, counts) == Status.END
+        assert kernel.mark_retained(
+        kernel.OffsetMap(map_, *SECRET, NO_STATE), Decoded(data, batches, table), 0, len(records),
+        kernel.Retention(999, 51, False, bits, start), memoryview(bytes([verdict])), keep, counts,
+    ) == Status.END
         found.append((bytes(keep), [counts[field, 0] for field in range(5)]))
     assert found[0] == found[1]
     assert found[0][0] == bytes(last[key] == offset for offset, key, _ in records)
@@ -177,18 +183,20 @@ def test_an_offset_outside_the_survivors_is_a_status():
     batches, keep = BatchColumns(8).table, memoryview(bytearray(1))
     counts = memoryview(array("q", bytes(40))).cast("B").cast("q", (5, 1))
     for start in (5, 71):
-        assert kernel.mark_retained(data, batches, table, 0, 1, memoryview(b"\3"), slots(4), *SECRET, 999, 51, False, NO_BITS,
-                                    start, keep, counts) == Status.BAD_START
+        assert kernel.mark_retained(
+        kernel.OffsetMap(slots(4), *SECRET, NO_STATE), Decoded(data, batches, table), 0, 1,
+        kernel.Retention(999, 51, False, NO_BITS, start), memoryview(b"\3"), keep, counts,
+    ) == Status.BAD_START
 
 
 def test_twenty_thousand_keys_do_not_fall_together():
     records = [(offset, b"%d" % offset, True) for offset in range(20_000)]
     _, _, state, map_ = put(kernel, records, 22_000, 22_500)
     assert state[0] == 20_000
-    assert all(kernel.find_key(memoryview(b"%d" % offset), map_, *SECRET) == offset for offset in range(0, 20_000, 997))
+    assert all(kernel.find_key(kernel.OffsetMap(map_, *SECRET, NO_STATE), memoryview(b"%d" % offset)) == offset for offset in range(0, 20_000, 997))
 
 
 def test_another_secret_finds_nothing():
     _, _, _, map_ = put(kernel, [(7, b"key", True)], 9, 10)
-    assert kernel.find_key(memoryview(b"key"), map_, *SECRET) == 7
-    assert kernel.find_key(memoryview(b"key"), map_, SECRET[1], SECRET[0]) == -1
+    assert kernel.find_key(kernel.OffsetMap(map_, *SECRET, NO_STATE), memoryview(b"key")) == 7
+    assert kernel.find_key(kernel.OffsetMap(map_, SECRET[1], SECRET[0], NO_STATE), memoryview(b"key")) == -1

@@ -120,14 +120,14 @@ def test_searching_columns():
 
 
 def tell(kernel, rows, room, capacity=64):
-    """All rows as `tell_producers` tells them, `room` a call → those told, without markers, and which are control batches."""
+    """All rows as `report_producers` tells them, `room` a call → those told, without markers, and which are control batches."""
     batches, told = BatchColumns(capacity), Table(PRODUCER_FIELDS, room)
     for at, row in enumerate(rows):
         for field, value in row.items():
             batches.table[field, at] = value
     found, controls, row = [], [], 0
     while row < len(rows):
-        row, count, is_control = kernel.tell_producers(batches.table, row, len(rows), told.table, 0)
+        row, count, is_control = kernel.report_producers(batches.table, row, len(rows), told.table, 0)
         found += [tuple(told.table[field, one] for field in range(PRODUCER_FIELDS)) for one in range(count)]
         if is_control:
             controls.append(len(found) - 1)
@@ -156,7 +156,7 @@ def test_every_batch_with_a_producer_is_told_and_no_other(rows, room):
 
 def test_arguments_that_do_not_fit_tell_nothing():
     batches, told = BatchColumns(2), Table(PRODUCER_FIELDS, 2)
-    assert kernel.tell_producers(batches.table, -1, 1, told.table, 0) == (1, 0, False)
-    assert kernel.tell_producers(batches.table, 0, 3, told.table, 0) == (3, 0, False)
-    assert kernel.tell_producers(batches.table, 0, 1, told.table, -1) == (1, -1, False)
-    assert kernel.tell_producers(batches.table, 0, 1, Table(3, 2).table, 0) == (1, 0, False)
+    assert kernel.report_producers(batches.table, -1, 1, told.table, 0) == (1, 0, False)
+    assert kernel.report_producers(batches.table, 0, 3, told.table, 0) == (3, 0, False)
+    assert kernel.report_producers(batches.table, 0, 1, told.table, -1) == (1, -1, False)
+    assert kernel.report_producers(batches.table, 0, 1, Table(3, 2).table, 0) == (1, 0, False)

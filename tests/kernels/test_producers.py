@@ -171,28 +171,26 @@ def test_columns_that_do_not_fit_are_refused():
     """Before anything is read or written."""
     def views(*sizes, state=(0, 16), bounds=(0, 0)):
         entries, heads, links, offsets, producers = sizes
-        return {
-            "entries": memoryview(bytearray(entries)), "heads": memoryview(array("i", bytes(4 * heads))),
-            "links": memoryview(array("i", bytes(4 * links))), "state": memoryview(array("q", state)),
-            "offsets": memoryview(array("q", bytes(8 * offsets))), "producers": memoryview(array("q", bytes(8 * producers))),
-            "bounds": memoryview(array("q", bounds)),
-        }  # fmt: skip
+        chains = [memoryview(array("i", bytes(4 * size))) for size in (heads, links)]
+        columns = [memoryview(array("q", bytes(8 * size))) for size in (offsets, producers)]
+        table = kernel.Producers(memoryview(bytearray(entries)), *chains, memoryview(array("q", state)))
+        return table, kernel.OpenTransactions(*columns, memoryview(array("q", bounds)))
 
     rows = RowChunk.of([ProducerRow(7, 0, 0, 0, 2, 5, True, False, None)]).table
     size = PRODUCER_SNAPSHOT_ENTRY.size
     aborted, whole = memoryview(bytearray(99)), views(2 * size, 4, 2, 3, 3)
-    assert kernel.take_batches(rows, 0, *whole.values(), aborted, False)[:2] == (1, Taken.DONE)
+    assert kernel.take_batches(rows, 0, *whole, aborted, False)[:2] == (1, Taken.DONE)
     for misfit in (
         views(2 * size - 1, 4, 2, 3, 3), views(2 * size, 3, 2, 3, 3), views(2 * size, 0, 2, 3, 3), views(2 * size, 4, 2, 3, 2),
         views(2 * size, 4, 2, 3, 3, state=(3, 16)), views(2 * size, 4, 2, 3, 3, state=(-1, 16)),
         views(2 * size, 4, 2, 3, 3, state=(0,)), views(2 * size, 4, 2, 3, 3, bounds=(0, 4)),
         views(2 * size, 4, 2, 3, 3, bounds=(2, 1)), views(2 * size, 4, 2, 3, 3, bounds=(-1, 1)),
     ):  # fmt: skip
-        assert kernel.take_batches(rows, 0, *misfit.values(), aborted, False)[:2] == (0, Taken.BAD_START)
-        assert kernel.load_entries(memoryview(bytes(size)), 0, 0, 0, *misfit.values()) == (0, Taken.BAD_START)
-    assert kernel.take_batches(rows, -1, *whole.values(), aborted, False)[1] == Taken.BAD_START
-    assert kernel.take_batches(memoryview(bytes(8)).cast("q", (1, 1)), 0, *whole.values(), aborted, False)[1] == Taken.BAD_START
-    assert kernel.load_entries(memoryview(bytes(size)), -1, 0, 0, *whole.values())[1] == Taken.BAD_START
+        assert kernel.take_batches(rows, 0, *misfit, aborted, False)[:2] == (0, Taken.BAD_START)
+        assert kernel.load_entries(memoryview(bytes(size)), 0, 0, 0, *misfit) == (0, Taken.BAD_START)
+    assert kernel.take_batches(rows, -1, *whole, aborted, False)[1] == Taken.BAD_START
+    assert kernel.take_batches(memoryview(bytes(8)).cast("q", (1, 1)), 0, *whole, aborted, False)[1] == Taken.BAD_START
+    assert kernel.load_entries(memoryview(bytes(size)), -1, 0, 0, *whole)[1] == Taken.BAD_START
 
 
 def test_the_first_entry_that_is_not_the_same_is_found():

@@ -78,14 +78,14 @@ def call(kernel, data, start=0, end=None, *, state=None, slots=None, epochs=8, r
     slots = memoryview(array("q", bytes(8 * 4 * SLOT_FIELDS))).cast("B").cast("q", (4, SLOT_FIELDS)) if slots is None else slots
     out = memoryview(bytearray(96))
     return kernel.recover_batches(
-        memoryview(data), start, len(data) if end is None else end, 0, state, out, out, Table(3, epochs).table,
-        Table(PRODUCER_FIELDS, rows).table, slots, *TABLES,
+        memoryview(data), start, len(data) if end is None else end, 0,
+        kernel.Recovered(state, out, out, Table(3, epochs).table, Table(PRODUCER_FIELDS, rows).table, slots), *TABLES,
     )  # fmt: skip
 
 
 def test_arguments_that_do_not_fit_are_refused():
     negative = memoryview(array("q", bytes(8 * WALK_FIELDS)))
-    negative[Walk.TOLD_AT] = -1
+    negative[Walk.REPORTED_AT] = -1
     odd = memoryview(array("q", bytes(8 * 3 * SLOT_FIELDS))).cast("B").cast("q", (3, SLOT_FIELDS))
     for options in (
         {"start": -1}, {"start": 3, "end": 2}, {"end": 1000}, {"state": memoryview(array("q", [0]))}, {"state": negative},

@@ -52,13 +52,13 @@ LISTS = st.none() | st.lists(st.tuples(st.binary(max_size=5), FIELD), max_size=3
 def test_rows_become_fields_of_records(values, chosen, start, at):
     chosen = [one for one in chosen if one < len(values)]
     wanted, end = [values[one] for one in chosen], len(chosen)
-    array = (stops(values, start), bits(values, start), start, len(values), words(chosen), 0, end)
+    data, rows = memoryview(b"".join(one or b"" for one in values)), kernel.Chosen(words(chosen), 0, end)
+    blobs = kernel.Blobs(data, stops(values, start), bits(values, start), start, len(values))
     size = sum(len(one or b"") for one in wanted)
-    assert kernel.measure_rows(*array) == size
+    assert kernel.measure_rows(blobs, rows) == size
     out, records = memoryview(bytearray(at + size)), RecordColumns(end + 2)
-    data = memoryview(b"".join(one or b"" for one in values))
-    assert not size or kernel.take_rows(data, *array, out[1:], at, records.table, 1, RecordField.VALUE_POSITION) == -1
-    assert kernel.take_rows(data, *array, out, at, records.table, 1, RecordField.VALUE_POSITION) == at + size
+    assert not size or kernel.take_rows(blobs, rows, out[1:], at, records.table, 1, RecordField.VALUE_POSITION) == -1
+    assert kernel.take_rows(blobs, rows, out, at, records.table, 1, RecordField.VALUE_POSITION) == at + size
     places, sizes = records.field(RecordField.VALUE_POSITION)[1:], records.field(RecordField.VALUE_SIZE)[1:]
     assert [bytes(out[places[one] :][: sizes[one]]) if sizes[one] >= 0 else None for one in range(end)] == wanted
 
@@ -69,21 +69,23 @@ def test_lists_become_headers_of_records(lists, chosen, start):
     chosen = [one for one in chosen if one < len(lists)]
     headers = [header for one in lists for header in one or []]
     keys, values = [key for key, _ in headers], [value for _, value in headers]
-    owners = (stops(lists, start), bits(lists, start), start, len(lists))
-    rows = (len(headers), words(chosen), 0, len(chosen))
+    owners, rows = (stops(lists, start), bits(lists, start), start, len(lists)), kernel.Chosen(words(chosen), 0, len(chosen))
+    data = [memoryview(b"".join(one or b"" for one in part)) for part in (keys, values)]
+    value_blobs = kernel.Blobs(data[1], stops(values, 2), bits(values, 2), 2, len(headers))
+
+    def given(key_bits):
+        return kernel.HeaderLists(*owners, kernel.Blobs(data[0], stops(keys, 1), key_bits, 1, len(headers)), value_blobs)
+
     wanted = [b"".join(wire_field(key) + wire_field(value) for key, value in lists[one] or []) for one in chosen]
-    size = kernel.measure_header_rows(*owners, stops(keys, 1), bits(keys, 1), 1, stops(values, 2), bits(values, 2), 2, *rows)
+    size = kernel.measure_header_rows(given(bits(keys, 1)), rows)
     assert size == sum(map(len, wanted))
     out, records = memoryview(bytearray(size + 10)), RecordColumns(len(chosen) + 1)
-    data = [memoryview(b"".join(one or b"" for one in part)) for part in (keys, values)]
-    end = kernel.take_header_rows(
-        *owners, data[0], stops(keys, 1), 1, data[1], stops(values, 2), bits(values, 2), 2, *rows, out, 0, records.table, 0
-    )
+    end = kernel.take_header_rows(given(bits(keys, 1)), rows, out, 0, records.table, 0)
     assert bytes(out[:end]) == b"".join(wanted)
     assert list(records.field(RecordField.HEADER_COUNT)[: len(chosen)]) == [len(lists[one] or []) for one in chosen]
     assert list(records.field(RecordField.HEADERS_POSITION)[: len(chosen)]) == [sum(map(len, wanted[:at])) for at in range(len(chosen))]
     if headers and chosen and wanted[0]:
-        assert kernel.measure_header_rows(*owners, stops(keys, 1), memoryview(bytes(9)), 1, stops(values, 2), bits(values, 2), 2, *rows) == -2
+        assert kernel.measure_header_rows(given(memoryview(bytes(9))), rows) == -2
 
 
 @given(st.lists(st.none() | st.integers(-20, 20), min_size=1, max_size=6), st.lists(st.integers(0, 5), max_size=6), st.integers(0, 9),
@@ -94,8 +96,8 @@ def test_numbers_become_a_field_up_to_the_first_that_is_refused(values, chosen, 
     records, wanted = RecordColumns(len(chosen) + 1), [-1 if values[one] is None else values[one] // unit for one in chosen]
     array = words([*[0] * start, *(value or 0 for value in values)])
     done, refused = kernel.take_numbers(
-        array, bits(values, start), start, len(values), words(chosen), 0, len(chosen), unit, -1, least, grows, records.table, 1,
-        RecordField.OFFSET,
+        kernel.Numbers(array, bits(values, start), start, len(values)), kernel.Chosen(words(chosen), 0, len(chosen)),
+        kernel.NumberRule(unit, -1, least, grows), records.table, 1, RecordField.OFFSET,
     )  # fmt: skip
     bad = [at for at, one in enumerate(wanted) if one < least or (grows and at and one <= wanted[at - 1])]
     assert (done, refused) == ((bad[0], wanted[bad[0]]) if bad else (len(chosen), 0))
@@ -120,15 +122,17 @@ def test_rows_are_sorted_by_their_codes(codes, groups):
 def test_any_buffers_are_taken_or_refused(data, ends, valid, start, length, chosen, first, end, room, at, column, count):
     data, ends, valid, chosen = memoryview(data), ints(ends), memoryview(valid), words(chosen)
     store = bytearray([SENTINEL]) * (room + 64)
-    out, table, rows = memoryview(store)[:room], RecordColumns(4).table, (chosen, first, end)
-    assert kernel.measure_rows(ends, valid, start, length, *rows) >= -1
+    out, table, rows = memoryview(store)[:room], RecordColumns(4).table, kernel.Chosen(chosen, first, end)
+    blobs = kernel.Blobs(data, ends, valid, start, length)
+    assert kernel.measure_rows(blobs, rows) >= -1
     for field in (RecordField.KEY_POSITION, RecordField.VALID, -1):
-        assert -1 <= kernel.take_rows(data, ends, valid, start, length, *rows, out, at, table, column, field) <= max(room, at)
-    assert kernel.measure_header_rows(ends, valid, start, length, ends, valid, start, ends, valid, 0, count, *rows) >= -2
-    headers = (ends, valid, start, length, data, ends, start, data, ends, valid, 0, count)
-    assert -1 <= kernel.take_header_rows(*headers, *rows, out, at, table, column) <= max(room, at)
+        assert -1 <= kernel.take_rows(blobs, rows, out, at, table, column, field) <= max(room, at)
+    parts = kernel.Blobs(data, ends, valid, start, count), kernel.Blobs(data, ends, valid, 0, count)
+    headers = kernel.HeaderLists(ends, valid, start, length, *parts)
+    assert kernel.measure_header_rows(headers, rows) >= -2
+    assert -1 <= kernel.take_header_rows(headers, rows, out, at, table, column) <= max(room, at)
     for grows in (False, True):
-        done, _ = kernel.take_numbers(chosen, valid, start, length, *rows, 3, -1, at, grows, table, column, RecordField.OFFSET)
+        done, _ = kernel.take_numbers(kernel.Numbers(chosen, valid, start, length), rows, kernel.NumberRule(3, -1, at, grows), table, column, RecordField.OFFSET)
         assert min(-1, end - first) <= done <= max(0, end - first)
     kernel.group_rows(ends, length, words([7] * max(0, count)), words([7] * room))
     kernel.choose_partitions(data, ends, valid, start, length, count, 5, ints([at] * room))

@@ -167,8 +167,8 @@ def test_the_mask_is_what_a_selection_asks_for(records, batches, bounds, produce
     asked = bounds, producer_id, leader_epoch, transactional
     wanted = [fits(record, batches[record[RecordField.BATCH]], *asked) for record in records]
     keep = bytearray(b"\x07" * len(records))
-    words = table, len(records), heads, *bounds, producer_id, leader_epoch, transactional
-    assert kernel.mask_records(*words, memoryview(keep)) == sum(wanted)
+    conditions = kernel.Conditions(bounds[:2], bounds[2:], producer_id, leader_epoch, transactional)
+    assert kernel.mask_records(table, len(records), heads, conditions, memoryview(keep)) == sum(wanted)
     assert list(keep) == wanted
 
 
@@ -186,10 +186,10 @@ def test_what_is_kept_moves_to_the_front_in_order(records, keep):
 
 def test_more_records_than_there_are_are_refused():
     table, heads = RecordColumns(2).table, BatchColumns(1).table
-    bounds = (-(2**63), LONG_MAX) * 2
+    conditions = kernel.Conditions((-(2**63), LONG_MAX), (-(2**63), LONG_MAX), kernel.ANY, kernel.ANY, False)
     for count, room in ((3, 3), (2, 1), (-1, 2)):
         keep = memoryview(bytearray(b"\x07" * room))
-        assert kernel.mask_records(table, count, heads, *bounds, kernel.ANY, kernel.ANY, False, keep) == -1
+        assert kernel.mask_records(table, count, heads, conditions, keep) == -1
         assert kernel.pack_records(table, count, keep) == -1
         assert bytes(keep) == b"\x07" * room
 
@@ -197,10 +197,8 @@ def test_more_records_than_there_are_are_refused():
 @given(wild_tables(BATCH_FIELDS), wild_tables(RECORD_FIELDS), st.integers(-1, 5), st.integers(0, 4), WILD, WILD, st.booleans())
 def test_any_columns_are_masked_or_refused(batches, records, count, room, first_offset, producer_id, transactional):
     keep = memoryview(bytearray(room))
-    answer = kernel.mask_records(
-        records.table, count, batches.table, first_offset, LONG_MAX, -(2**63), LONG_MAX, producer_id, kernel.ANY,
-        transactional, keep,
-    )  # fmt: skip
+    conditions = kernel.Conditions((first_offset, LONG_MAX), (-(2**63), LONG_MAX), producer_id, kernel.ANY, transactional)
+    answer = kernel.mask_records(records.table, count, batches.table, conditions, keep)
     fits = 0 <= count <= min(records.capacity, room)
     fits = fits and all(0 <= row < batches.capacity for row in records.field(RecordField.BATCH)[:count])
     assert answer == (sum(keep) if fits else -1)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BatchField
-from engine.kernels import survivors as kernel
+from engine.kernels import offset_map as kernel
 from engine.kernels.tables import Verdict
 from tests.support.batch_tables import ranges
 
@@ -26,7 +26,7 @@ def test_a_batch_without_a_survivor_is_superseded(survivors, described):
     bits = survivors_of(kernel, survivors, 10, 7)
     batches = ranges(*((base, base + size) for base, size in described))
     verdicts = memoryview(bytearray(len(described)))
-    assert kernel.judge(batches, len(described), verdicts, bits, 10, 420, False)
+    assert kernel.judge_batches(batches, len(described), verdicts, bits, 10, 420, False)
     for verdict, (base, size) in zip(verdicts, described, strict=True):
         if base < 10 or base + size > 420:
             assert verdict == Verdict.ASK
@@ -40,7 +40,7 @@ def test_a_batch_without_a_survivor_is_superseded(survivors, described):
 def test_ends_of_words(offset, size):
     for survivor in (offset - 1, offset, offset + size, offset + size + 1):
         bits, verdicts = survivors_of(kernel, [survivor], 9, 6), memoryview(bytearray(1))
-        assert kernel.judge(ranges((offset, offset + size)), 1, verdicts, bits, 9, 9 + 64 * 6 - 1, False)
+        assert kernel.judge_batches(ranges((offset, offset + size)), 1, verdicts, bits, 9, 9 + 64 * 6 - 1, False)
         assert (verdicts[0] == Verdict.SUPERSEDED) == (not offset <= survivor <= offset + size)
 
 
@@ -52,12 +52,12 @@ def test_batches_that_are_asked_by_their_records():
     batches[BatchField.ATTRIBUTES, 2] = 32
     batches[BatchField.COUNT, 4] = 0
     verdicts = memoryview(bytearray(b"\0\0\0\0\0\1"))
-    assert kernel.judge(batches, 6, verdicts, bits, 0, 100_000, False)
+    assert kernel.judge_batches(batches, 6, verdicts, bits, 0, 100_000, False)
     assert list(verdicts) == [Verdict.ASK, Verdict.ASK, Verdict.ASK, Verdict.ASK_SURVIVORS, Verdict.ASK, Verdict.KEEP_ALL]
-    assert kernel.judge(batches, 3, verdicts, bits, 0, 100_000, True)
+    assert kernel.judge_batches(batches, 3, verdicts, bits, 0, 100_000, True)
     assert list(verdicts[:3]) == [Verdict.ASK, Verdict.SUPERSEDED, Verdict.SUPERSEDED]
-    assert not kernel.judge(batches, 6, verdicts, bits, 0, 200_000, False), "fewer bits than offsets"
-    assert not kernel.judge(batches, 7, verdicts, bits, 0, 1, False)
+    assert not kernel.judge_batches(batches, 6, verdicts, bits, 0, 200_000, False), "fewer bits than offsets"
+    assert not kernel.judge_batches(batches, 7, verdicts, bits, 0, 1, False)
 
 
 def test_survivors_that_do_not_fit():

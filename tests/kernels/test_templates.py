@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, RECORD_FIELDS, BatchField, RecordField, Status
+from engine.kernels.decoded import Decoded
 from engine.kernels.tables import LAST_SHOWN, PIECE_FIELDS, Piece, Shown
-from engine.kernels.templates import put_by_template
+from engine.kernels.templates import Template, put_by_template
 from engine.record.columns import Table
 from tests.kernels.test_ndjson import SENTINEL, cases, field, timestamp_type
 from tests.support.strategies import LONG_MAX, wild_tables
@@ -64,7 +65,7 @@ def written(case, pieces, size=1 << 20):
     while status == Status.FULL:
         view = memoryview(store)[64:-64]
         at, record, status = put_by_template(
-            view, 0, case.data, case.batches, case.table, record, len(case.records), pieces, CONSTANTS
+            view, 0, Decoded(case.data, case.batches, case.table), record, len(case.records), Template(pieces, CONSTANTS)
         )
         assert 0 <= at <= len(view)
         assert set(store[:64] + store[-64:]) == {SENTINEL}
@@ -104,7 +105,7 @@ def test_any_columns_are_a_status(data, batches, records, pieces, kinds, size):
     store = bytearray([SENTINEL]) * (size + 128)
     out = memoryview(store)[64:-64]
     at, record, status = put_by_template(
-        out, 0, memoryview(data), batches.table, records.table, 0, records.capacity, pieces.table, CONSTANTS
+        out, 0, Decoded(memoryview(data), batches.table, records.table), 0, records.capacity, Template(pieces.table, CONSTANTS)
     )
     assert status in {Status.END, Status.FULL, Status.BAD_START}
     assert 0 <= at <= size
@@ -116,7 +117,7 @@ def test_any_columns_are_a_status(data, batches, records, pieces, kinds, size):
 @pytest.mark.parametrize("kind", [Shown.HEADERS, Shown.JSON_HEADERS])
 def test_a_record_of_what_is_not_there_is_refused(change, kind):
     data, batches, records = wild_record(change)
-    answer = put_by_template(bytearray(2000), 0, data, batches, records, 0, 1, table_of([Shown.KEY, kind]), b"")
+    answer = put_by_template(bytearray(2000), 0, Decoded(data, batches, records), 0, 1, Template(table_of([Shown.KEY, kind]), b""))
     assert answer == (0, 0, Status.BAD_START)
 
 
@@ -129,14 +130,14 @@ def test_a_piece_that_does_not_exist_is_refused(kind, start, size):
     data, batches, records = wild_record({})
     pieces = table_of([Shown.KEY, Shown.CONSTANT])
     pieces[Piece.KIND, 1], pieces[Piece.START, 1], pieces[Piece.SIZE, 1] = kind, start, size
-    assert put_by_template(bytearray(2000), 0, data, batches, records, 0, 1, pieces, CONSTANTS) == (0, 0, Status.BAD_START)
+    assert put_by_template(bytearray(2000), 0, Decoded(data, batches, records), 0, 1, Template(pieces, CONSTANTS)) == (0, 0, Status.BAD_START)
 
 
 @pytest.mark.parametrize(("at", "record", "last_record"), [(-1, 0, 1), (2001, 0, 1), (0, -1, 1), (0, 0, 2)])
 def test_what_lies_outside_is_refused(at, record, last_record):
     data, batches, records = wild_record({})
     answer = put_by_template(
-        bytearray(2000), at, data, batches, records, record, last_record, table_of([Shown.KEY]), b""
+        bytearray(2000), at, Decoded(data, batches, records), record, last_record, Template(table_of([Shown.KEY]), b"")
     )
     assert answer == (at, record, Status.BAD_START)
 
@@ -145,4 +146,4 @@ def test_what_lies_outside_is_refused(at, record, last_record):
 def test_tables_of_something_else_are_refused(fields):
     data, batches, _ = wild_record({})
     records, pieces = (Table(count, 1).table for count in fields)
-    assert put_by_template(bytearray(2000), 0, data, batches, records, 0, 1, pieces, b"") == (0, 0, Status.BAD_START)
+    assert put_by_template(bytearray(2000), 0, Decoded(data, batches, records), 0, 1, Template(pieces, b"")) == (0, 0, Status.BAD_START)

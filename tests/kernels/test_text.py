@@ -11,6 +11,7 @@ from engine.java_text import java_utf8
 from engine.kernels import decode as decode_kernel
 from engine.kernels import scan as scan_kernel
 from engine.kernels import text as kernel
+from engine.kernels.decoded import Decoded
 from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import increment_sequence
@@ -155,8 +156,8 @@ def test_numbers_of_every_length(digits):
     (-1, 0, 1, 0, 1), (0, -1, 1, 0, 1), (0, 0, 2, 0, 1), (0, 0, 1, -1, 1), (0, 0, 1, 0, 2),
 ])  # fmt: skip
 def test_what_lies_outside_is_refused(at, row, last_row, record, last_record):
-    answer = kernel.print_records(bytearray(2000), at, memoryview(b""), BatchColumns(1).table, row, last_row,
-                                  RecordColumns(1).table, record, last_record, META, 0)  # fmt: skip
+    answer = kernel.print_records(bytearray(2000), at, Decoded(memoryview(b""), BatchColumns(1).table, RecordColumns(1).table),
+                                  row, last_row, record, last_record, META)  # fmt: skip
     assert answer == (at, row, record, Status.BAD_START)
 
 
@@ -167,7 +168,7 @@ def test_any_columns_are_a_status(data, batches_of_any, records, flags, size):
     store = bytearray([SENTINEL]) * (size + 64)
     out, count = memoryview(store)[:size], records.capacity
     at, row, record, status = kernel.print_records(
-        out, 0, memoryview(data), batches_of_any.table, 0, batches_of_any.capacity, records.table, 0, count, flags, 0,
+        out, 0, Decoded(memoryview(data), batches_of_any.table, records.table), 0, batches_of_any.capacity, 0, count, flags,
     )  # fmt: skip
     assert status in {Status.END, Status.FULL, Status.BAD_START}
     assert 0 <= at <= size
@@ -180,7 +181,7 @@ def test_any_columns_are_a_status(data, batches_of_any, records, flags, size):
 def test_a_record_of_what_is_not_there_is_refused(change):
     data, batches, records = wild_record(change)
     out = memoryview(bytearray(2000))
-    answer = kernel.print_records(out, 0, data, batches, 1, 1, records, 0, 1, META | CONTENTS, 0)
+    answer = kernel.print_records(out, 0, Decoded(data, batches, records), 1, 1, 0, 1, META | CONTENTS)
     assert answer == (0, 1, 0, Status.BAD_START)
 
 
@@ -188,5 +189,5 @@ def test_a_size_below_nothing_is_a_null():
     """As entries of the old formats may have it."""
     records, out = RecordColumns(1), memoryview(bytearray(500))
     records.field(RecordField.KEY_SIZE)[0] = records.field(RecordField.VALUE_SIZE)[0] = -(2**63)
-    answer = kernel.print_records(out, 0, memoryview(b""), BatchColumns(1).table, 1, 1, records.table, 0, 1, CONTENTS, 0)
+    answer = kernel.print_records(out, 0, Decoded(memoryview(b""), BatchColumns(1).table, records.table), 1, 1, 0, 1, CONTENTS)
     assert (answer[3], bytes(out[: answer[0]])) == (Status.END, b"\n")

@@ -122,21 +122,25 @@ def test_aborted_transactions_take_little_memory_each(step):
 
 
 
+def known(memory):
+    return kernel.Transactions(*memory)
+
+
 def empty(places=8):
     return [memoryview(array("q", bytes(8 * size))) for size in (TXN_WORDS * places, TXN_FIELDS, 0, 0, 4)]
 
 
 def test_it_says_where_there_is_no_room():
     memory = empty()
-    answers = [kernel.decide(*memory, producer, producer, TxnBatch.DATA) for producer in range(6)]
+    answers = [kernel.decide(known(memory), producer, producer, TxnBatch.DATA) for producer in range(6)]
     assert answers == [0, 0, 0, 0, -1, -1]
-    assert kernel.decide(*memory[:2], memory[2], memoryview(array("q", (1,))), memory[4], 1, 9, TxnBatch.DATA) == -2, "a column too long"
+    assert kernel.decide(known([*memory[:3], memoryview(array("q", (1,))), memory[4]]), 1, 9, TxnBatch.DATA) == -2, "a column too long"
     larger = memoryview(array("q", bytes(8 * TXN_WORDS * 16)))
-    assert kernel.decide(*memory, 1, 9, TxnBatch.COMMIT) == -1, "room for one more is asked for first"
+    assert kernel.decide(known(memory), 1, 9, TxnBatch.COMMIT) == -1, "room for one more is asked for first"
     assert kernel.move_producers(memory[0], larger) == 4
     assert kernel.move_producers(larger, memory[0]) == -1
     memory[0], memory[1][TxnState.PRODUCERS] = larger, 4
-    assert [kernel.decide(*memory, producer, 9, TxnBatch.COMMIT) for producer in (0, 1, 1, 7)] == [0, 0, 1, 1]
+    assert [kernel.decide(known(memory), producer, 9, TxnBatch.COMMIT) for producer in (0, 1, 1, 7)] == [0, 0, 1, 1]
     again = memoryview(array("q", bytes(8 * TXN_WORDS * 16)))
     assert kernel.move_producers(larger, again) == 2, "two have nothing under way any more"
 
@@ -145,10 +149,10 @@ def test_arguments_that_do_not_fit_each_other():
     window = window_of(batch_of(TxnBatch.DATA, 0, 1))
     memory, goes = empty(), memoryview(bytearray(1))
     table = window.batches.table
-    assert kernel.decide_rows(window.data, table, -1, 1, *memory, goes)[1] == Status.BAD_START
-    assert kernel.decide_rows(window.data, table, 0, 2, *memory, goes)[1] == Status.BAD_START
-    assert kernel.decide_rows(window.data, table, 0, 1, memory[0][:3], *memory[1:], goes)[1] == Status.BAD_START
-    assert kernel.decide_rows(window.data, table, 0, 1, memory[0], memory[1][:1], *memory[2:], goes)[1] == Status.BAD_START
+    assert kernel.decide_rows(window.data, table, -1, 1, known(memory), goes)[1] == Status.BAD_START
+    assert kernel.decide_rows(window.data, table, 0, 2, known(memory), goes)[1] == Status.BAD_START
+    assert kernel.decide_rows(window.data, table, 0, 1, known([memory[0][:3], *memory[1:]]), goes)[1] == Status.BAD_START
+    assert kernel.decide_rows(window.data, table, 0, 1, known([memory[0], memory[1][:1], *memory[2:]]), goes)[1] == Status.BAD_START
 
 
 @pytest.mark.parametrize("at", range(61, 78))
@@ -159,7 +163,7 @@ def test_only_sound_markers_are_known_by_their_bytes(at):
         data[at] = byte
         window = window_of(bytes(data))
         memory, goes = empty(), memoryview(bytearray(1))
-        row, status = kernel.decide_rows(window.data, window.batches.table, 0, 1, *memory, goes)
+        row, status = kernel.decide_rows(window.data, window.batches.table, 0, 1, known(memory), goes)
         assert (row, status) in ((1, Status.END), (0, Status.BAD_RECORD))
         if status == Status.END:
             found = []
@@ -171,8 +175,8 @@ def test_only_sound_markers_are_known_by_their_bytes(at):
 def test_producers_are_packed_where_there_is_room():
     memory = empty(16)
     for producer in (5, 6, 7):
-        assert kernel.decide(*memory, producer, 1, TxnBatch.DATA) == 0
-    assert kernel.decide(*memory, 6, 2, TxnBatch.COMMIT) == 0
+        assert kernel.decide(known(memory), producer, 1, TxnBatch.DATA) == 0
+    assert kernel.decide(known(memory), 6, 2, TxnBatch.COMMIT) == 0
     room, numbers = (memoryview(array("q", bytes(8 * size))) for size in (2 * TXN_WORDS, 1))
     assert kernel.pack_producers(memory[0], room, numbers) == (2, 0)
     assert sorted(room[::TXN_WORDS]) == [5, 7]

@@ -47,20 +47,21 @@ def test_which_batches_stay_empty(known, described, round_end):
         expected = expected or is_last
     rows = sorted((number, *what) for number, what in known.items())
     columns = [memoryview(array(code, [row[at] for row in rows])) for at, code in enumerate("qqh")]
-    assert kernel.stays_empty(batches, 0, *columns, round_end) == expected
+    last_records = kernel.LastRecords(*columns, round_end)
+    assert kernel.stays_empty(batches, 0, last_records) == expected
     for verdict in Verdict:
         gone = 7 if verdict == Verdict.KEEP_NONE and not expected else 0
-        assert kernel.count_gone(batches, 1, memoryview(bytes([verdict])), *columns, round_end) == gone
+        assert kernel.count_gone(batches, 1, memoryview(bytes([verdict])), last_records) == gone
 
 
 def test_rows_that_are_not_there_are_not_judged():
     batches = BatchColumns(2).table
-    nobody = [memoryview(array(code)) for code in "qqh"]
+    nobody = kernel.LastRecords(*(memoryview(array(code)) for code in "qqh"), 0)
     capacity = batches.shape[1]
-    assert not kernel.stays_empty(batches, -1, *nobody, 0)
-    assert not kernel.stays_empty(batches, capacity, *nobody, 0)
+    assert not kernel.stays_empty(batches, -1, nobody)
+    assert not kernel.stays_empty(batches, capacity, nobody)
     for rows, verdicts in ((-1, 9), (capacity + 1, capacity + 1), (2, 1)):
-        assert kernel.count_gone(batches, rows, memoryview(bytes(verdicts)), *nobody, 0) == -1
+        assert kernel.count_gone(batches, rows, memoryview(bytes(verdicts)), nobody) == -1
 
 
 def test_arguments_of_verdicts_that_do_not_fit_each_other():

@@ -90,7 +90,7 @@ def test_offset_entries(batches, data, cuts, capacity):
     packed = memoryview(b"".join(struct.pack(">ii", *entry) for entry in entries))
 
     found, state = walk(
-        kernel, lambda table, *rest: kernel.check_offset_entries(packed, 0, table, *rest), batches, cuts, capacity
+        kernel, lambda table, *rest: kernel.check_offset_entries(kernel.Entries(packed, 0), table, *rest), batches, cuts, capacity
     )
 
     expected, decided = [], -1
@@ -126,7 +126,7 @@ def test_time_entries(batches, data, cuts, capacity):
     packed = memoryview(b"".join(struct.pack(">qi", *entry) for entry in entries))
 
     found, state = walk(
-        kernel, lambda table, row, last, _base, *rest: kernel.check_time_entries(packed, 0, table, row, last, *rest),
+        kernel, lambda table, row, last, _base, *rest: kernel.check_time_entries(kernel.Entries(packed, 0), table, row, last, *rest),
         batches, cuts, capacity,
     )
 
@@ -208,7 +208,7 @@ def test_arguments_outside_their_buffers_are_refused():
     doubtful, state = Table(DOUBT_FIELDS, 1).table, memoryview(array("q", [0] * 5))
     empty = memoryview(b"")
     for row, last, short in ((-1, 1, state), (0, 2, state), (0, 1, memoryview(array("q", [0])))):
-        assert kernel.check_offset_entries(empty, 0, table, row, last, 0, short, doubtful, 0)[2] == Status.BAD_START
-        assert kernel.check_time_entries(empty, 0, table, row, last, short, doubtful, 0)[2] == Status.BAD_START
+        assert kernel.check_offset_entries(kernel.Entries(empty, 0), table, row, last, 0, short, doubtful, 0)[2] == Status.BAD_START
+        assert kernel.check_time_entries(kernel.Entries(empty, 0), table, row, last, short, doubtful, 0)[2] == Status.BAD_START
     assert kernel.next_turn(table, -1, 1, 0, 0) == 1
     assert kernel.next_hole(table, 0, 2, 0) == 2

@@ -22,6 +22,6 @@ def test_many_producers_are_found_among_more_than_one_run():
     model = {producer_id: (random.choice([-1, number]), number % 100) for number, producer_id in enumerate(ids)}
     records = LastRecords((entry(producer_id, *known) for producer_id, known in model.items()), 123_456)
     records = pickle.loads(pickle.dumps(records))  # tasks of other processes have them
-    assert records.columns[3] == 123_456
-    found = zip(*(column.tolist() for column in records.columns[:3]), strict=True)
+    assert records.round_end == 123_456
+    found = zip(*(column.tolist() for column in (records.ids, records.offsets, records.epochs)), strict=True)
     assert list(found) == [(producer_id, *known) for producer_id, known in sorted(model.items())]

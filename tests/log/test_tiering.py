@@ -1,11 +1,10 @@
 """Logs of topics with remote storage: no command makes a broker forget what is there.
 
-What a broker of 4.3.1 answered for the same log dirs is in offsets.jsonl; it keeps every line of log-start-offset-checkpoint.
+What a broker of 4.3.1 answered for the same log dirs is in truth/offsets.jsonl; it keeps every line of log-start-offset-checkpoint.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import stat
 
@@ -15,7 +14,8 @@ from engine.config.topic import LogConfig
 from engine.files import ReadOnlyFiles
 from engine.log.logdir.tiered import remote_log_start
 from engine.log.tiering import Starts, Tiering, tiering_of
-from tests.support.corpus import tiered_directory
+from tests.support.corpus import tiered_answers, tiered_directory
+from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 
 NOW = "1732300000000"
@@ -41,7 +41,7 @@ def copied(name, tmp_path, *, is_clean=True):
 
 
 def answers(top):
-    return [json.loads(line) for line in (top / "offsets.jsonl").read_text().splitlines()]
+    return tiered_answers(top)
 
 
 def directory_of(top, answer):
@@ -91,10 +91,10 @@ def test_starts_epochs_and_snapshots_stay(words, log_dirs, is_clean, named, tmp_
 def test_reports_have_the_offsets_of_the_broker(named, tmp_path):
     top = copied(named, tmp_path, is_clean=False)
     done = kafkalog("recover", "--format", "json", str(top / "d0"), str(top / "d1"))
-    reports = {one.get("partition"): one for one in map(json.loads, done.out.splitlines())}
+    reports = {one.get("partition"): one for one in objects_of(done.out)}
     for answer in answers(top):
         report = reports[str(directory_of(top, answer))]
-        assert (report["logStartOffset"], report["logEndOffset"]) == (answer["earliest"], answer["latest"]), answer
+        assert (report["log_start_offset"], report["log_end_offset"]) == (answer["earliest"], answer["latest"]), answer
 
 
 @pytest.mark.parametrize("topic", ["cold-0", "expired-time-0", "plain-0", "a.b-1_c-0-1"])
@@ -193,7 +193,7 @@ def test_a_time_may_be_that_of_a_remote_record():
     directory = str(tiered_directory() / "clean/d0/plain-0")
     done = kafkalog("fetch", "--time", "1700683101764", "--format", "jsonl", directory)
     assert done.status == 4
-    assert "records-in-remote-storage" in [json.loads(line).get("code") for line in done.out.splitlines()]
+    assert "records-in-remote-storage" in [one.get("code") for one in objects_of(done.out)]
 
 
 def test_what_settings_say():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
-import jsonschema
 import pytest
 
 from engine.config.topic import LogConfig
@@ -15,12 +12,11 @@ from engine.log.cleaner.checkpoint import Bound, cleanable_offsets
 from engine.log.loading.loader import open_log
 from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
-from tests.support.console import ROOT
+from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 
 NOW = 1_764_000_000_000
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
-SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
 
 
 def put(offset, timestamp, *, producer=-1, sequence=0, epoch=0, count=1, **settings):
@@ -49,11 +45,10 @@ def explained(directory, *options, now=NOW):
     words = ("compact", "--explain", "--config", "cleanup.policy=compact", "--now", str(now), *map(str, options), str(directory))
     text, done = kafkalog(*words), kafkalog(*words, "--format", "json")
     assert done.status == text.status, done.err
-    [report] = map(json.loads, done.out.splitlines())
-    jsonschema.validate(report, SCHEMA)
+    [report] = objects_of(done.out)
     for event in report["events"]:
         assert event["severity"] != "info" or event["action"] in ("recovered", "kept") or event["reason"] in text.out.decode()
-    return [event for event in report["events"] if "producerId" in event], text.out.decode()
+    return [event for event in report["events"] if "producer_id" in event], text.out.decode()
 
 
 def test_an_open_transaction_is_named_with_its_age(tmp_path):
@@ -63,13 +58,13 @@ def test_an_open_transaction_is_named_with_its_age(tmp_path):
         (3, put(3, began), put(4, last, producer=4711, epoch=3, sequence=2)), (5, put(5, NOW)),
     )  # fmt: skip
     [event], text = explained(directory)
-    assert (event["producerId"], event["ageMs"], event["firstOffset"]) == (4711, NOW - began, 1)
+    assert (event["producer_id"], event["age_ms"], event["first_offset"]) == (4711, NOW - began, 1)
     assert event["reason"] == (
         "producer 4711, epoch 3, has a transaction open since offset 1, for 1 d 2 h 3 min (93780007 ms); its last write was 2500 ms ago"
     )
     assert "dirty from offset 0, uncleanable from 1: open transaction" in text
     [later], _ = explained(directory, now=NOW + HOUR)
-    assert later["ageMs"] == NOW - began + HOUR, "--now is the clock"
+    assert later["age_ms"] == NOW - began + HOUR, "--now is the clock"
 
 
 def test_all_that_hold_it_back_are_named_the_oldest_first(tmp_path):
@@ -78,7 +73,7 @@ def test_all_that_hold_it_back_are_named_the_oldest_first(tmp_path):
         (3, marker(3, 8), put(4, NOW - 6 * HOUR, producer=7)), (5, put(5, NOW - 5 * HOUR, producer=6)),
     )  # fmt: skip
     events, _ = explained(directory)
-    assert [(event["producerId"], event["firstOffset"], event["ageMs"]) for event in events] == [
+    assert [(event["producer_id"], event["first_offset"], event["age_ms"]) for event in events] == [
         (9, 1, 8 * HOUR), (7, 4, 6 * HOUR),
     ], "one that is in the active segment keeps nothing from being cleaned, one that has ended neither"  # fmt: skip
 
@@ -88,7 +83,7 @@ def test_of_very_many_the_oldest_are_named_and_the_others_counted(tmp_path):
         tmp_path, (0, put(0, NOW - HOUR), *(put(n, NOW - HOUR + n, producer=n) for n in range(1, 31))), (31, put(31, NOW)),
     )  # fmt: skip
     events, text = explained(directory)
-    assert [event["producerId"] for event in events] == list(range(1, 11))
+    assert [event["producer_id"] for event in events] == list(range(1, 11))
     assert "20 more transactions are open, the last one since offset 30" in text
 
 
@@ -100,13 +95,13 @@ def test_timestamps_that_tell_no_age(timestamp, said, tmp_path):
     directory = written(tmp_path, (0, put(0, NOW - HOUR), put(1, timestamp, producer=9)), (2, put(2, NOW)))
     [event], _ = explained(directory)
     assert event["reason"] == f"producer 9, epoch 0, has a transaction open since offset 1, {said}"
-    assert event.get("ageMs") == (None if timestamp < 0 else NOW - timestamp)
+    assert event.get("age_ms") == (None if timestamp < 0 else NOW - timestamp)
 
 
 def test_with_append_time_the_broker_says_when_it_began(tmp_path):
     first = put(1, NOW - DAY, producer=9, timestamp_type=LOG_APPEND_TIME, log_append_time=NOW - HOUR)
     [event], _ = explained(written(tmp_path, (0, put(0, NOW - HOUR), first), (2, put(2, NOW))))
-    assert event["ageMs"] == HOUR
+    assert event["age_ms"] == HOUR
 
 
 def test_a_transaction_whose_first_record_was_deleted(tmp_path):
@@ -116,7 +111,7 @@ def test_a_transaction_whose_first_record_was_deleted(tmp_path):
     for path in directory.glob(f"{0:020}.*"):
         path.unlink()
     events, _ = explained(directory, "--clean-start", "--log-start-offset", "3")
-    assert [(event["firstOffset"], event.get("ageMs")) for event in events] == [(0, None)]
+    assert [(event["first_offset"], event.get("age_ms")) for event in events] == [(0, None)]
     assert "since an unknown time: its first record was deleted or has no timestamp" in events[0]["reason"]
 
 

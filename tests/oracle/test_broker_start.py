@@ -5,7 +5,6 @@ A few rows in the suite; all of them with KAFKALOG_BROKER=all (`make oracle`): e
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -15,6 +14,7 @@ from engine.files import Files, ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.startup import foresee, survey
 from tests.oracle.broker import Broker, copy
+from tests.support.json_output import reports_of
 from tests.support.log_dir_damage import DAMAGES, clean_pair
 from tests.support.run import kafkalog
 
@@ -31,9 +31,9 @@ def recovered(top):
     log_dirs = sorted(str(path) for path in top.glob("d*"))  # one by one: one of them may have lost its meta.properties
     done = kafkalog("recover", "--mark-clean", "--no-quarantine", "--format", "json", *log_dirs)
     assert done.status in (0, 1), done.err
-    reports = [json.loads(line) for line in done.out.splitlines()]
-    return {report["partition"].rpartition("/")[2]: report["logEndOffset"]
-            for report in reports if report["logEndOffset"] is not None}  # fmt: skip
+    reports = reports_of(done.out)
+    return {report["partition"].rpartition("/")[2]: report["log_end_offset"]
+            for report in reports if report["log_end_offset"] is not None}  # fmt: skip
 
 
 def serves(broker, offsets):

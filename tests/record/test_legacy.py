@@ -398,7 +398,7 @@ def test_any_damage_is_a_status(data):
     count, _, stop, status = kernel.measure_messages(view, start, end)
     assert start <= stop <= end
     assert (status == Status.END) == (stop == end)
-    filled, at, status = kernel.decode_messages(view, start, end, 0, 1, 0, False, 0, records.table, 0, IEEE_TABLES)
+    filled, at, status = kernel.decode_messages(view, start, end, kernel.Origin(0, 1), records.table, 0, IEEE_TABLES)
     assert start <= at <= stop
     assert filled <= min(count, 3)
     for column in range(filled):
@@ -413,9 +413,9 @@ def test_arguments_outside_the_buffer():
     data, records = memoryview(message(0)), RecordColumns(2)
     for start, end in ((-1, 5), (5, 4), (0, len(data) + 1)):
         assert kernel.measure_messages(data, start, end)[3] == Status.BAD_START
-        decoded = kernel.decode_messages(data, start, end, 0, 0, 0, False, 0, records.table, 0, IEEE_TABLES)
+        decoded = kernel.decode_messages(data, start, end, kernel.Origin(0, 0), records.table, 0, IEEE_TABLES)
         assert decoded[2] == Status.BAD_START
     small = memoryview(bytearray(8 * (RECORD_FIELDS - 1))).cast("q", (RECORD_FIELDS - 1, 1))
-    assert kernel.decode_messages(data, 0, len(data), 0, 0, 0, False, 0, small, 0, IEEE_TABLES)[2] == Status.BAD_START
-    full = kernel.decode_messages(data, 0, len(data), 0, 0, 0, False, 0, records.table, 2, IEEE_TABLES)
+    assert kernel.decode_messages(data, 0, len(data), kernel.Origin(0, 0), small, 0, IEEE_TABLES)[2] == Status.BAD_START
+    full = kernel.decode_messages(data, 0, len(data), kernel.Origin(0, 0), records.table, 2, IEEE_TABLES)
     assert full == (2, 0, Status.FULL)

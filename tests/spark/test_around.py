@@ -16,7 +16,7 @@ from kafkalog_spark.table.options import Bounds, read_options
 from kafkalog_spark.table.planning import plan
 from kafkalog_spark.table.reading import read_split
 from kafkalog_spark.tasks import options_of
-from tests.support.corpus import tiered_directory
+from tests.support.corpus import tiered_answers, tiered_directory
 from tests.support.lost_batches import cut_out
 from tests.support.open_transactions import PREPARE_COMMIT, of_cluster, transaction_state, with_open_transactions
 from tests.support.permissions import without_permission
@@ -69,8 +69,7 @@ def test_a_metadata_log_that_can_not_be_read_ends_no_job(top, caplog):
 def tiered():
     """A tiered partition whose first records are not here → (log dir, topic, log start offset, first local offset)."""
     top = tiered_directory() / "clean"
-    answers = [json.loads(line) for line in (top / "offsets.jsonl").read_text().splitlines()]
-    one = next(one for one in answers if one["earliest"] < one["earliest_local"] and one["partition"] == 0)
+    one = next(one for one in tiered_answers(top) if one["earliest"] < one["earliest_local"] and one["partition"] == 0)
     directory = next(top.glob(f"d?/{one['topic']}-0"))
     return directory.parent, one["topic"], one["earliest"], one["earliest_local"]
 

@@ -10,6 +10,7 @@ import pytest
 from engine.discovery.sink_commits import MANIFEST
 from engine.files import Files
 from kafkalog_spark.sink.staging import read_manifest
+from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 from tests.support.sink_runs import SinkRun, batch, read
 
@@ -85,9 +86,9 @@ def test_a_dry_run_changes_nothing(root, tmp_path):
     before = tree(tmp_path)
     done = kafkalog("restore", "--dry-run", "--format", "json", f"{root}/{MANIFEST}")
     assert done.status == 0, done.err
-    lines = [json.loads(line) for line in done.out.splitlines()]
-    assert [line.get("undone") for line in lines] == ["removed", "truncated", None]
-    assert (lines[-1]["dryRun"], lines[-1]["undoneCommit"]) == (True, "second")
+    lines = objects_of(done.out)
+    assert [line.get("action") for line in lines] == ["removed", "truncated", None]
+    assert (lines[-1]["dry_run"], lines[-1]["commit"]) == (True, "second")
     assert tree(tmp_path) == before
 
 

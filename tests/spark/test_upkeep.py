@@ -19,6 +19,7 @@ from engine.log.operations.recover import RecoverOptions, Recovery
 from engine.log.quarantine.manifest import read_manifest
 from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.report import Action, Report
+from kafkalog_cli.app import Outcome
 from kafkalog_cli.commands import spark as command
 from kafkalog_cli.render_report import exit_status
 from kafkalog_spark.errors import LogDirError
@@ -35,9 +36,8 @@ from tests.support.run import kafkalog
 
 def status_of(rows):
     """The exit status of `kafkalog spark` for the rows of a job."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "_shown", lambda *_: rows)
-        return command._events(SimpleNamespace(toLocalIterator=list), SimpleNamespace(form="json"))
+    filled = [{name: row.get(name) for name in upkeep.EVENT_TYPES} for row in rows]
+    return command._events(SimpleNamespace(toLocalIterator=lambda: filled), SimpleNamespace(outcome=Outcome()))
 
 
 def test_a_log_of_which_much_is_told_fills_no_driver(torn):

@@ -30,8 +30,20 @@ def own_corpus_directory() -> Path:
 
 
 def tiered_directory() -> Path:
-    """Log dirs of brokers with tiered storage. Never write to it: copy first."""
+    """Log dirs of brokers with tiered storage, their stores and the truth about them. Never write to it: copy first."""
     return _unpacked(TIERED, "tiered")
+
+
+def tiered_corpus() -> Path:
+    """The same for sweeps: KAFKALOG_TIERED_CORPUS, else the project's own."""
+    given = os.environ.get("KAFKALOG_TIERED_CORPUS")
+    return Path(given).resolve() if given else tiered_directory()
+
+
+def tiered_answers(top: Path) -> list[dict]:
+    """The offsets that a broker answered for each partition: {topic, partition, earliest, latest, …}."""
+    rows = [json.loads(line) for line in (top / "truth/offsets.jsonl").read_text().splitlines()]
+    return [{name: value["offset"] if isinstance(value, dict) else value for name, value in row.items()} for row in rows]
 
 
 def _unpacked(packed: Path, name: str) -> Path:

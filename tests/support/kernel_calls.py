@@ -8,6 +8,7 @@ from crc32c import crc32c
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, BATCH_HEADER, RECORD_FIELDS, BatchField, RecordField, Status
+from engine.kernels.decoded import Decoded as KernelDecoded
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.windows import _TABLES, check_large_batches
 
@@ -85,7 +86,7 @@ def text(
     row = record = 0
     for _ in range(MOST_CALLS):
         printed, row, record, status = kernel.print_records(
-            out, 0, memoryview(data), batches.table, row, rows, records.table, record, count, flags, base,
+            out, 0, KernelDecoded(memoryview(data), batches.table, records.table, base), row, rows, record, count, flags,
         )  # fmt: skip
         assert 0 <= printed <= len(out)
         store += out[:printed]

@@ -36,6 +36,11 @@ def kafkalog(*words: str, cwd: str | os.PathLike[str] | None = None) -> Done:
     finally:
         sys.stdout, sys.stderr = streams
         os.chdir(before)
+    if printed[0] and not {"json", "jsonl"}.isdisjoint(words):
+        from tests.support.json_output import all_objects
+
+        end = all_objects(printed[0])[-1]
+        assert end["exit_status"] == status, (words, end, status)
     return Done(printed[0], printed[1].decode("utf-8", "replace"), status)
 
 

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from engine.formats import BATCH_HEADER, NO_TIMESTAMP, BatchField, Codec, Status
-from engine.kernels.admission import judge_records, stamp_batches
+from engine.kernels.admission import Leader, judge_records, stamp_batches
 from engine.kernels.decode import decode_records
 from engine.kernels.tables import TRAITS, Flaw, Trait
 from engine.log.append.analysis import ProducerChanges, append_as_leader, check_producer, producer_row
@@ -94,10 +94,8 @@ class BulkAppender:
         limit = self._fitting(segment, row, min(rows, row + self._most), log.now if is_append_time else None)
         heads = self._heads_of_producers(view, row, limit)
         refused = Flaw.BROKEN | (Flaw.NULL_KEY if config.compact else 0) | (0 if is_append_time else Flaw.TIMESTAMP)
-        end, _ = stamp_batches(
-            view, table, row, limit, self._traits.table, refused, config.max_message_size, first, self._leader_epoch,
-            log.now if is_append_time else NO_TIMESTAMP,
-        )  # fmt: skip
+        leader = Leader(self._leader_epoch, log.now if is_append_time else NO_TIMESTAMP, refused, config.max_message_size)
+        end, _ = stamp_batches(view, table, row, limit, self._traits.table, first, leader)
         if end == row:
             return row
         for changed in range(row, end):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, INT_MAX, LONG_MAX, MAGIC_V2, NO_TIMESTAMP, BatchField, RecordField
 from engine.kernels.blocks import TABLE
-from engine.kernels.settling import settle
+from engine.kernels.retained import CountedWindow, Writer, write_retained
+from engine.kernels.retained import Marked as MarkedRecords
 from engine.kernels.tables import COUNTS, Count
 from engine.kernels.verdicts import count_gone, judge_transactions, leave_out, stays_empty, total
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
@@ -138,28 +139,28 @@ class FilterPass:
             raise AssertionError("batches, flags and counts do not match")
         self._round.later.judge(window.batches, window.rows, verdicts)
         left: int = leave_out(table, window.rows, verdicts, counts)
-        self._passed_over = count_gone(table, window.rows, verdicts, *self._last_records)
+        self._passed_over = count_gone(table, window.rows, verdicts, self._last_records)
         return left > 0
 
     def _filter(self, window: Window, *, is_read: bool) -> None:
         """Hand on what stays of the window, in order. `is_read`: do records of some of its batches have to be looked at?"""
-        settled = 0
+        written = 0
         for chunk in self._walk.chunks(window) if is_read else ():
-            first = bisect_left(chunk.records.field(RecordField.BATCH), settled, chunk.first, chunk.end)
-            rest = chunk._replace(first=first)  # the rest of a batch that was settled already is not marked again
+            first = bisect_left(chunk.records.field(RecordField.BATCH), written, chunk.first, chunk.end)
+            rest = chunk._replace(first=first)  # the rest of a batch that was handed on already is not marked again
             keep = self._mark(window, rest)
             last = chunk.last_row - 1
-            if last < settled:
+            if last < written:
                 continue
             whole = chunk.last_row if self._is_whole(chunk, last) else last
-            self._settle(window, settled, whole, rest, keep)
-            settled = whole
+            self._write(window, written, whole, rest, keep)
+            written = whole
             if whole == last:
-                self._settle_large(window, last)
-                settled = last + 1
-        if settled < window.rows:
-            nothing = Chunk(window.data, window.batches, settled, window.rows, self._walk.records, 0, 0, control=False)
-            self._settle(window, settled, window.rows, nothing, self._keep)
+                self._write_large(window, last)
+                written = last + 1
+        if written < window.rows:
+            nothing = Chunk(window.data, window.batches, written, window.rows, self._walk.records, 0, 0, control=False)
+            self._write(window, written, window.rows, nothing, self._keep)
 
     def _mark(self, window: Window, chunk: Chunk) -> memoryview:
         keep = self._keep[: chunk.end - chunk.first]
@@ -175,35 +176,36 @@ class FilterPass:
             return bool(self._counts.table[Count.READ, row] >= table[BatchField.COUNT, row])
         return chunk.end < chunk.records.capacity or not table[BatchField.ATTRIBUTES, row] & CODEC_MASK
 
-    def _settle(self, window: Window, row: int, end: int, chunk: Chunk, keep: memoryview) -> None:
+    def _write(self, window: Window, row: int, end: int, chunk: Chunk, keep: memoryview) -> None:
         """Hand on what stays of the batches row … end − 1, all of whose records are in `chunk`."""
         batches, batch_of, out, space = window.batches, chunk.records.field(RecordField.BATCH), self._out, self._round.space
         first = chunk.first
         while row < end:
             first = bisect_left(batch_of, row, first, chunk.end)
-            row, filled, last_row = settle(
-                window.data, batches.table, self._counts.table, row, end, *self._last_records,
-                chunk.data, chunk.records.table, first, chunk.end, keep[first - chunk.first :], self._new_horizon,
-                _FRAME_HEADER, calls_for(batches.table, row, end), CASTAGNOLI_TABLES, space.body, space.matches,
-                out.buffer, out.filled,
-            )  # fmt: skip
+            counted = CountedWindow(window.data, batches.table, self._counts.table)
+            records = MarkedRecords(chunk.data, chunk.records.table, first, chunk.end, keep[first - chunk.first :],
+                                    self._new_horizon)  # fmt: skip
+            writer = Writer(_FRAME_HEADER, calls_for(batches.table, row, end), CASTAGNOLI_TABLES, space.body, space.matches)
+            row, filled, last_row = write_retained(
+                counted, row, end, self._last_records, records, writer, out.buffer, out.filled
+            )
             if last_row >= 0:
                 out.note(filled, batches.table[BatchField.LAST_OFFSET, last_row])
             if row < end:
                 first = bisect_left(batch_of, row, first, chunk.end)
                 behind = bisect_left(batch_of, row + 1, first, chunk.end)
                 mine = Marked(chunk, first, behind, keep[first - chunk.first :])
-                self._settle_alone(window, row, (mine,), whole=mine)
+                self._write_alone(window, row, (mine,), whole=mine)
                 row += 1
 
-    def _settle_large(self, window: Window, row: int) -> None:
+    def _write_large(self, window: Window, row: int) -> None:
         """Hand on what stays of a batch with more records than the columns take: it is read twice, piece by piece."""
         for field in range(COUNTS):
             self._counts.field(field)[row] = 0
         marks = bytearray()
         for chunk in self._walk.chunks_of(window, row):
             marks += self._mark(window, chunk)
-        self._settle_alone(window, row, self._marked_again(window, row, memoryview(marks)))
+        self._write_alone(window, row, self._marked_again(window, row, memoryview(marks)))
 
     def _marked_again(self, window: Window, row: int, marks: memoryview) -> Iterator[Marked]:
         at = 0
@@ -211,7 +213,7 @@ class FilterPass:
             yield Marked(chunk, chunk.first, chunk.end, marks[at : at + chunk.end - chunk.first])
             at += chunk.end - chunk.first
 
-    def _settle_alone(self, window: Window, row: int, marked: Iterable[Marked], whole: Marked | None = None) -> None:
+    def _write_alone(self, window: Window, row: int, marked: Iterable[Marked], whole: Marked | None = None) -> None:
         """Hand on one batch: as it is, written anew, as an empty header, or not at all. Mirrors filterTo.
 
         whole  all that is `marked`, where it is in one piece
@@ -219,7 +221,7 @@ class FilterPass:
         batches, counts = window.batches, self._counts.table
         table, kept = batches.table, counts[Count.KEPT, row]
         if not kept:
-            if not stays_empty(table, row, *self._last_records):
+            if not stays_empty(table, row, self._last_records):
                 return
             what: bytes | memoryview = empty_in_place(batches, row)
         else:

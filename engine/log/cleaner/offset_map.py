@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import UsageError
 from engine.files import zeros
 from engine.formats import Status
-from engine.kernels.mapping import map_batches
-from engine.kernels.offset_map import find_key, mark_retained, move_entries, put_keys
-from engine.kernels.survivors import judge, note_survivors
+from engine.kernels.decoded import Decoded
+from engine.kernels.mapping import Space, map_batches
+from engine.kernels.offset_map import (
+    OffsetMap,
+    Retention,
+    find_key,
+    judge_batches,
+    mark_retained,
+    move_entries,
+    note_survivors,
+    put_keys,
+)
 from engine.kernels.tables import SLOT_WORDS, MapState
 from engine.record.codecs.libzstd import calls_for
 from engine.record.codecs.lz4 import written_checksums
@@ -98,10 +107,8 @@ class SkimpyOffsetMap:
         """
         at = chunk.first
         while True:
-            at, status = put_keys(
-                chunk.data, chunk.records.table, at, chunk.end, start_offset, memoryview(skipped), self._slots,
-                *self._secret, memoryview(self._state),
-            )  # fmt: skip
+            table = chunk.records.table
+            at, status = put_keys(self._view(), chunk.data, table, at, chunk.end, start_offset, memoryview(skipped))
             if status == Status.BAD_START:
                 raise AssertionError("columns, flags and offsets do not match")
             if status == Status.END or len(self) >= self.capacity:
@@ -117,15 +124,13 @@ class SkimpyOffsetMap:
         Returns the first batch that was not read, how many records were, and their last offset or OUT_OF_ORDER.
         """
         table = window.batches.table
-        row, read, last = map_batches(
-            window.data, table, 0, window.rows, written_checksums(), calls_for(table, 0, window.rows), room, records.table,
-            start_offset, NOBODY, self._slots, *self._secret, memoryview(self._state), last,
-        )  # fmt: skip
+        space = Space(written_checksums(), calls_for(table, 0, window.rows), room, records.table, NOBODY)
+        row, read, last = map_batches(self._view(), window.data, table, 0, window.rows, space, start_offset, last)
         return int(row), int(read), int(last)
 
     def get(self, key: bytes) -> int:
         """The last offset of `key`, −1 where it was never put."""
-        return int(find_key(memoryview(key), self._slots, *self._secret))
+        return int(find_key(self._view(), memoryview(key)))
 
     def survivors(self, start: int) -> Survivors:
         """The offsets that were put from `start` on, a bit each; none where that takes too much.
@@ -143,12 +148,15 @@ class SkimpyOffsetMap:
         survivors: Survivors, keep: memoryview, counts: memoryview,
     ) -> None:  # fmt: skip
         """Decide for each record of the chunk whether compaction keeps it (see kernels.offset_map.mark_retained)."""
-        status = mark_retained(
-            chunk.data, batches.table, chunk.records.table, chunk.first, chunk.end, verdicts, self._slots,
-            *self._secret, self.latest_offset, now, retain_legacy_deletes, survivors.bits, survivors.start, keep, counts,
-        )  # fmt: skip
+        decoded = Decoded(chunk.data, batches.table, chunk.records.table)
+        retention = Retention(self.latest_offset, now, retain_legacy_deletes, survivors.bits, survivors.start)
+        status = mark_retained(self._view(), decoded, chunk.first, chunk.end, retention, verdicts, keep, counts)
         if status != Status.END:
             raise AssertionError("columns, verdicts and counts do not match")
+
+    def _view(self) -> OffsetMap:
+        """The same for kernels."""
+        return OffsetMap(self._slots, *self._secret, memoryview(self._state))
 
     def _grow(self) -> None:
         size = len(self._slots) // SLOT_WORDS
@@ -178,7 +186,7 @@ class LaterOffsets(NamedTuple):
     def judge(self, batches: BatchColumns, rows: int, verdicts: memoryview) -> None:
         """Decide those of the first `rows` batches whose records need not be read: ASK becomes SUPERSEDED or ASK_SURVIVORS."""
         bits, start, latest = self.survivors.bits, self.survivors.start, self.survivors.latest
-        if not judge(batches.table, rows, verdicts, bits, start, latest, self.alike):
+        if not judge_batches(batches.table, rows, verdicts, bits, start, latest, self.alike):
             raise AssertionError("batches, verdicts and survivors do not match")
 
     def mark(

@@ -13,8 +13,9 @@ from operator import gt
 from typing import TYPE_CHECKING
 
 from engine.formats import AbortedTxn, BatchField, ControlType, Status
+from engine.kernels import verdicts
 from engine.kernels.tables import TXN_FIELDS, TXN_WORDS, TxnBatch, TxnFlag, TxnState
-from engine.kernels.transactions import decide, decide_rows, move_producers, pack_producers
+from engine.kernels.transactions import Transactions, decide, decide_rows, move_producers, pack_producers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -88,7 +89,7 @@ class CleanedTransactionMetadata:
         goes, status = memoryview(bytearray(window.rows)), int(Status.FULL)
         table = window.batches.table
         while status != Status.END:
-            row, status = decide_rows(window.data, table, row, window.rows, *self._memory(), goes)
+            row, status = decide_rows(window.data, table, row, window.rows, self._memory(), goes)
             if status == Status.BAD_RECORD:
                 producer_id, last_offset = table[BatchField.PRODUCER_ID, row], table[BatchField.LAST_OFFSET, row]
                 goes[row] = self.on_control_batch_read(producer_id, last_offset, kind_of(window, row))
@@ -100,13 +101,13 @@ class CleanedTransactionMetadata:
         self._hand_on()
         return goes
 
-    def _memory(self) -> tuple[memoryview, ...]:
-        """What kernels take."""
+    def _memory(self) -> Transactions:
+        """The same for kernels."""
         firsts, owners = self._aborted[_FIRST], self._aborted[_OWNER]
-        return tuple(memoryview(one) for one in (self._slots, self._state, firsts, owners, self._kept))
+        return Transactions(*(memoryview(one) for one in (self._slots, self._state, firsts, owners, self._kept)))
 
     def _decide(self, producer_id: int, last_offset: int, kind: TxnBatch) -> bool:
-        while (answer := decide(*self._memory(), producer_id, last_offset, kind)) == -1:
+        while (answer := decide(self._memory(), producer_id, last_offset, kind)) == -1:
             self._make_room()
         if answer < 0:
             raise AssertionError("transactions do not match")
@@ -207,9 +208,9 @@ class LastRecords:
             self.epochs.append(epoch)
 
     @property
-    def columns(self) -> tuple[memoryview, memoryview, memoryview, int]:
-        """What kernels want of it, see kernels.verdicts.stays_empty."""
-        return memoryview(self.ids), memoryview(self.offsets), memoryview(self.epochs), self.round_end
+    def columns(self) -> verdicts.LastRecords:
+        """The same for kernels."""
+        return verdicts.LastRecords(memoryview(self.ids), memoryview(self.offsets), memoryview(self.epochs), self.round_end)
 
 
 def _runs(producers: Iterator[ProducerStateEntry]) -> Iterator[tuple[array[int], array[int], array[int]]]:

@@ -1,10 +1,9 @@
 """What an interrupted deletion, compaction or split left in a partition directory: finished or undone, by names alone.
 
-`.deleted` goes, also where it alone holds offsets between two segments: that is reported as a loss, and whoever salvages
-puts it back. `.cleaned` was not whole yet and goes. `.swap` is whole and takes the place of all that it covers,
+`.deleted` is deleted. `.cleaned` was not whole yet and is deleted. `.swap` is whole and takes the place of all that it covers,
 unless a `.cleaned` of a lower offset shows that a split had not come to its end. What we write aside ourselves goes, too.
-Mirrors the first three passes of LogLoader.load. What a `.swap` replaces is read first: batches that only the old segments
-hold are reported. Whoever salvages keeps those segments instead, or both, for their batches to be put in order.
+Mirrors the first three passes of LogLoader.load. All logs that go are read first: batches that nothing else holds are reported
+as a loss. Whoever salvages keeps their files instead, as segments, for their batches to be put in order.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from engine.discovery.names import ASIDE, CLEANED, DELETED, LOG_SWAP, SWAP, FileKind, is_log_file_name, log_file_name, offset_of
 from engine.findings import Severity
+from engine.log.loading.only_copies import read_doomed
 from engine.log.loading.replacement import find_unfinished, free_base_offset, plan_replacement, read_runs
 from engine.log.report import Action
-from engine.log.segment.batch_search import end_by_headers
 from engine.log.segment.sound_runs import sound_batches
 from engine.log.tiering import nothing_known
 
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
 
     from engine.config.topic import LogConfig
     from engine.files import Files
-    from engine.log.loading.replacement import Replacement, Unfinished
+    from engine.log.loading.only_copies import Doomed
+    from engine.log.loading.replacement import Offsets, Replacement, Unfinished
     from engine.log.report import Report
     from engine.log.segment.sound_runs import Batch, Run
     from engine.log.tiering import Policy
 
 _KRAFT_DELETED = ".checkpoint" + DELETED  # snapshots of the metadata log: not ours to remove
 _TXN_INDEX = FileKind.TRANSACTION_INDEX.value
-_LOG_DELETED = FileKind.LOG.value + DELETED
 
 
 def _is_held(batch: Batch, runs: list[Run]) -> bool:
@@ -85,67 +84,46 @@ class Leftovers:
 
     def _remove_temporary(self, names: list[str]) -> Unfinished:
         """Remove `.deleted`, `.cleaned` and the `.swap` of unfinished splits."""
-        only_copies = self._only_copies(names)
+        found = find_unfinished(names)
+        doomed = read_doomed(self._files, self._directory, names, found, log_start_offset=self._log_start_offset,
+                             is_compacted=lambda: self._config.compact or self._policy().compacted)
+        kept = {name for name, one in doomed.items() if one.alone and self._keep_whole}
         for name in names:
-            if name in only_copies and self._keep_whole:
-                self._put_back(name)
-            elif name.endswith(DELETED) and not name.endswith(_KRAFT_DELETED):
-                self._remove(name, "its deletion was not finished")
-                if name in only_copies:
-                    self._note_only_copy(name, only_copies[name])
+            if name.endswith(DELETED) and not name.endswith(_KRAFT_DELETED) and name not in kept:
+                self._remove(name, "its deletion was not finished", doomed.get(name))
             elif name.endswith(ASIDE):
                 self._remove(name, "a leftover file of a kafkalog command that was stopped")
             elif name.endswith((CLEANED, SWAP)) and offset_of(name) is None:
                 self._report.add(Action.KEPT, name, "its name contains no offset: a broker does not start with this file here",
                                  severity=Severity.WARNING)
-        found = find_unfinished(names)
         for name in found.invalid:
-            self._remove(name, f"part of a split that was not finished: {found.lowest}{CLEANED} was still being written")
+            if name not in kept:
+                reason = f"part of a split that was not finished: {found.lowest}{CLEANED} was still being written"
+                self._remove(name, reason, doomed.get(name))
         for name in found.cleaned:
-            self._remove(name, "a compaction or split that was not finished")
+            if name not in kept:
+                self._remove(name, "a compaction or split that was not finished", doomed.get(name))
+        for name in sorted(kept):
+            self._keep(doomed[name])
         return found
 
-    def _only_copies(self, names: list[str]) -> dict[str, tuple[int, int]]:
-        """The `.log.deleted` files that hold what no other file holds, with their offsets [first, end).
-
-        Brokers delete the oldest segments, the newest, or those that another one replaces. So it is between two segments that
-        there is none of these, unless the cleaner took the records with the last offsets of what it replaced.
-        """
-        deleted = {base: name for name in names if name.endswith(_LOG_DELETED) and (base := offset_of(name)) is not None}
-        if not deleted or self._config.compact:
-            return {}
-        logs = {base: name for name in names if (is_log_file_name(name) or name.endswith(LOG_SWAP))
-                and (base := offset_of(name)) is not None}
-        found: dict[str, tuple[int, int]] = {}
-        for base, name in deleted.items():
-            before = [other for other in logs if other <= base]
-            following = min((other for other in (*logs, *deleted) if other > base), default=None)
-            if not before or following is None or base > max(logs) or following <= self._log_start_offset:
-                continue  # not between two segments, or not of the log
-            if base in logs or max(before) in deleted or not self._files.info(self._path(name)).size:
-                continue  # a file that has the name of one that is deleted took the place of more than that
-            holders = {max(before), *(other for other in before if logs[other].endswith(LOG_SWAP))}
-            if all(self._end_of(logs[other], other) <= base for other in holders):
-                found[name] = base, following
-        return found
-
-    def _path(self, name: str) -> str:
-        return f"{self._directory}/{name}"
-
-    def _end_of(self, name: str, base: int) -> int:
-        with self._files.open(self._path(name)) as file:
-            return end_by_headers(file, 0, base)
-
-    def _note_only_copy(self, name: str, offsets: tuple[int, int]) -> None:
+    def _note_only_copy(self, name: str, offsets: Offsets) -> None:
+        is_old = name.endswith(DELETED)
+        unless = "; if the topic is compacted, use --config cleanup.policy=compact to delete it" if is_old else ""
         self._report.add(Action.MISSING, log_file_name(offsets[0]), f"only {name} has these offsets, and a broker deletes it: "
-                         "--salvage restores it instead; if the topic is compacted, use --config cleanup.policy=compact to "
-                         "delete it", offsets=offsets, severity=Severity.ERROR)
+                         f"--salvage restores it instead{unless}", offsets=offsets, severity=Severity.ERROR)
 
-    def _put_back(self, name: str) -> None:
-        to = name.removesuffix(DELETED)
-        self._files.rename(self._path(name), self._path(to))
-        self._report.add(Action.RENAMED, name, "no other file has its offsets: restored as the segment", to=to,
-                         severity=Severity.WARNING)
+    def _keep(self, doomed: Doomed) -> None:
+        """Make it a segment. Where that name is taken it gets another one, and its batches are put in order afterwards."""
+        taken = {int(name[:20]) for name in self._files.plain(self._directory) if is_log_file_name(name)}
+        base = doomed.base_offset
+        if base in taken:
+            base = free_base_offset(doomed.runs[0].first_offset, taken)
+        to = log_file_name(base)
+        self._files.rename(f"{self._directory}/{doomed.name}", f"{self._directory}/{to}")
+        offsets = doomed.alone[0][0], doomed.alone[-1][1]
+        self._report.add(Action.RENAMED, doomed.name, "no other file has its offsets: restored as the segment", to=to,
+                         offsets=offsets, severity=Severity.WARNING)
         self._changed = True
 
     def _are_superfluous(self, log_swaps: list[str]) -> bool:
@@ -227,11 +205,16 @@ class Leftovers:
                              severity=Severity.WARNING)
             self._changed = True
 
-    def _remove(self, name: str, reason: str) -> None:
+    def _remove(self, name: str, reason: str, doomed: Doomed | None = None) -> None:
         path = f"{self._directory}/{name}"
         size = self._files.info(path).size
         self._files.remove(path)
-        self._report.add(Action.REMOVED, name, reason, size=size, severity=Severity.WARNING)
+        runs = [] if doomed is None else doomed.runs
+        offsets = (min(run.first_offset for run in runs), max(run.end_offset for run in runs)) if runs else (None, None)
+        records = sum(run.records for run in runs) if runs else None
+        self._report.add(Action.REMOVED, name, reason, offsets=offsets, records=records, size=size, severity=Severity.WARNING)
+        for alone in () if doomed is None else doomed.alone:
+            self._note_only_copy(name, alone)
         self._changed = True
 
     def _sync(self) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from engine.config.topic import LogConfig
-    from engine.files import Files, ReadOnlyFiles
+    from engine.files import Files, OpenFile, ReadOnlyFiles
     from engine.log.segment.sound_runs import Run
 
     Offsets = tuple[int, int]  # [first, end)
@@ -118,11 +118,11 @@ def plan_replacement(
     is_compaction = is_compacted is True and all(swap.is_whole for swap in swaps)
     lost: dict[str, list[Offsets]] = {}
     if not is_compaction:
-        held = _joined(sorted(one for swap in swaps for one in _offsets(files, directory, swap.name)))
-        old = {name: _without(_offsets(files, directory, name), held) for name in replaced if is_log_file_name(name)}
+        held = joined(sorted(one for swap in swaps for one in offsets_in(files, directory, swap.name)))
+        old = {name: without(offsets_in(files, directory, name), held) for name in replaced if is_log_file_name(name)}
         if is_compacted is not False and any(old.values()):
             taken_by_cleaner = _taken_by_cleaner(files, directory, names, replaced, swaps)
-            old = {name: _without(offsets, taken_by_cleaner) for name, offsets in old.items()}
+            old = {name: without(offsets, taken_by_cleaner) for name, offsets in old.items()}
         lost = {name: offsets for name, offsets in old.items() if offsets}
     return Replacement(swaps, first, end, replaced, lost, is_compaction)
 
@@ -152,17 +152,20 @@ def _read_swap(files: Files, directory: str, name: str, config: LogConfig) -> Sw
     except CorruptRecord:
         end = segment.scan().next_offset or base
     segment.close_handlers()
-    fault = None
     with files.open(f"{directory}/{name}") as file:
-        walk = LogWalk(file)
-        for window in walk:
-            table = window.batches.table
-            for row in range(window.rows):
-                if fault is None and not table[BatchField.VALID, row]:
-                    fault = f"a batch with a wrong checksum at byte {window.base + table[BatchField.POSITION, row]}"
-        if walk.stop is not Stop.END and fault is None:
-            fault = f"it ends inside a batch, which begins at byte {walk.position}"
+        fault = fault_of(file)
     return Swap(name, base, end, read_runs(files, directory, name), fault, was_empty)
+
+
+def fault_of(file: OpenFile) -> str | None:
+    """Why a .log is not as it was written; None: its batches are sound up to its end."""
+    walk = LogWalk(file)
+    for window in walk:
+        table = window.batches.table
+        for row in range(window.rows):
+            if not table[BatchField.VALID, row]:
+                return f"a batch with a wrong checksum at byte {window.base + table[BatchField.POSITION, row]}"
+    return None if walk.stop is Stop.END else f"it ends inside a batch, which begins at byte {walk.position}"
 
 
 def _taken_by_cleaner(
@@ -175,7 +178,7 @@ def _taken_by_cleaner(
     """
     runs = sorted((run.first_offset, run.end_offset) for swap in swaps for run in swap.runs)
     if not runs or any(swap.fault is not None for swap in swaps):
-        return _joined(runs)
+        return joined(runs)
     after = OverlayFiles(files, 0)
     for name in replaced:
         after.remove(f"{directory}/{name}")
@@ -189,29 +192,29 @@ def _taken_by_cleaner(
             for window in LogWalk(file):
                 check.feed(window)
     check.finish()
-    return _without([(runs[0][0], max(end for _, end in runs))], check.losses)
+    return without([(runs[0][0], max(end for _, end in runs))], check.losses)
 
 
-def _offsets(files: ReadOnlyFiles, directory: str, name: str) -> list[Offsets]:
+def offsets_in(files: ReadOnlyFiles, directory: str, name: str) -> list[Offsets]:
     """Those of the sound batches of the log with that name."""
     with files.open(f"{directory}/{name}") as file:
-        return _joined((batch.first_offset, batch.end_offset) for batch in sound_batches(file, lambda _: None))
+        return joined((batch.first_offset, batch.end_offset) for batch in sound_batches(file, lambda _: None))
 
 
-def _joined(ranges: Iterable[Offsets]) -> list[Offsets]:
+def joined(ranges: Iterable[Offsets]) -> list[Offsets]:
     """`ranges`, where those that follow each other without a gap are one."""
-    joined: list[Offsets] = []
+    found: list[Offsets] = []
     for first, end in ranges:
-        if joined and joined[-1][0] <= first <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        if found and found[-1][0] <= first <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
         else:
-            joined.append((first, end))
-    return joined
+            found.append((first, end))
+    return found
 
 
-def _without(ranges: list[Offsets], held: list[Offsets]) -> list[Offsets]:
+def without(ranges: list[Offsets], held: list[Offsets]) -> list[Offsets]:
     """What of `ranges` is in none of `held`, which is in order."""
-    return _joined(left for one in sorted(ranges) for left in _rest(one, held))
+    return joined(left for one in sorted(ranges) for left in _rest(one, held))
 
 
 def _rest(one: Offsets, held: list[Offsets]) -> Iterator[Offsets]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from engine.discovery.names import parent_of
 from engine.formats import INT_MAX
-from engine.kernels.placement import tell_producers
+from engine.kernels.placement import report_producers
 from engine.log.errors import CorruptRecord, no_such_size, whole_recovery
-from engine.log.segment.producer_rows import RowChunk, ToldRows
+from engine.log.segment.producer_rows import ReportedRows, RowChunk
 from engine.log.segment.recovery_walk import read_marker
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
@@ -119,18 +119,18 @@ def producer_chunks(segment: ReadableSegment, start: int, end: int) -> Iterator[
     Raises CorruptRecord at a size that no batch can have, and at a marker that cannot be read.
     """
     walk = LogWalk(segment.log_file, start, end)
-    records, told, count = RecordColumns(8), ToldRows(_ROWS), 0
+    records, reported, count = RecordColumns(8), ReportedRows(_ROWS), 0
     for window in walk:
         table, row = window.batches.table, 0
         while row < window.rows:
-            row, count, is_control = tell_producers(table, row, window.rows, told.table, count)
+            row, count, is_control = report_producers(table, row, window.rows, reported.table, count)
             if is_control:
-                told.note_marker(count - 1, _marker(segment, window, row - 1, records))
+                reported.note_marker(count - 1, _marker(segment, window, row - 1, records))
             if count == _ROWS:
-                yield RowChunk.told(told, count)
+                yield RowChunk.reported(reported, count)
                 count = 0
     if count:
-        yield RowChunk.told(told, count)
+        yield RowChunk.reported(reported, count)
     if walk.stop is Stop.BAD_SIZE:
         raise no_such_size(segment.log_path, walk.position)
 

@@ -156,21 +156,21 @@ class ProducerStateManager:
         `update_map_end_offset` is the caller's. Raises InvalidTxnState for a plain batch within a transaction.
         Mirrors LogSegment.updateProducerState.
         """
-        self._take(chunks, on_aborted, tells_all=False)
+        self._take(chunks, on_aborted, reports_all=False)
 
     def load_batches(self, chunks: Iterable[RowChunk]) -> None:
         """Take in batches behind a snapshot, in log order: of each producer the last one is known then, see `recall`.
 
         Raises InvalidTxnState, IllegalArgument. Mirrors UnifiedLog.loadProducersFromRecords.
         """
-        self._take(chunks, self._note_ended, tells_all=not self.for_snapshots)
+        self._take(chunks, self._note_ended, reports_all=not self.for_snapshots)
 
-    def _take(self, chunks: Iterable[RowChunk], on_ended: Callable[[memoryview], object], *, tells_all: bool) -> None:
+    def _take(self, chunks: Iterable[RowChunk], on_ended: Callable[[memoryview], object], *, reports_all: bool) -> None:
         ended = memoryview(bytearray(_ENDED_AT_ONCE * ABORTED_TXN.size))
         for chunk in chunks:
             at = 0
             while at < chunk.count:
-                at, is_refused, size = self.producers.take_rows(chunk.table, at, self.ongoing, ended, tells_all=tells_all)
+                at, is_refused, size = self.producers.take_rows(chunk.table, at, self.ongoing, ended, reports_all=reports_all)
                 if size:
                     on_ended(ended[:size])
                 if is_refused:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from engine.formats import PRODUCER_SNAPSHOT_ENTRY, ProducerSnapshotEntry
 from engine.kernels.producers import (
+    OpenTransactions,
+    Producers,
     add_producer,
     find_producer,
     gather_entries,
@@ -126,18 +128,19 @@ class ProducerTable:
         """Take the entries of a snapshot, and their open transactions, but for those that have expired."""
         view, at, status = memoryview(data), 0, int(Taken.NO_ROOM)
         while status == Taken.NO_ROOM:
-            at, status = load_entries(view, at, now, expiration_ms, *self._views, *ongoing.columns)
+            at, status = load_entries(view, at, now, expiration_ms, Producers(*self._views), OpenTransactions(*ongoing.columns))
             self._answer(status, ongoing)
 
     def take_rows(
-        self, rows: memoryview, at: int, ongoing: Transactions, ended: memoryview, *, tells_all: bool
+        self, rows: memoryview, at: int, ongoing: Transactions, ended: memoryview, *, reports_all: bool
     ) -> tuple[int, bool, int]:
         """Take in batches, as kernels.producers.take_batches → (row not taken, is it refused, bytes of `ended`).
 
         Ends before the last column too where `ended` is full. Of the batches of producers only the last are remembered.
         """
         self._batches.clear()
-        at, status, size = take_batches(rows, at, *self._views, *ongoing.columns, ended, tells_all)
+        at, status, size = take_batches(rows, at, Producers(*self._views), OpenTransactions(*ongoing.columns), ended,
+                                        reports_all)  # fmt: skip
         self._answer(status, ongoing)
         return at, status == Taken.REFUSED, size
 

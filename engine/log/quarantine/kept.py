@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +14,17 @@ from engine.discovery.sink_commits import STAGING, half_commit, undoable_since
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, argument
 from engine.files import ROOT, acting_as, is_root, look, owner_of
 from engine.formats import LONG_MAX
-from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, QuarantineDamaged, read_summary
+from engine.log.quarantine.manifest import (
+    LOCK,
+    MANIFEST,
+    PROGRESS,
+    STORED,
+    STORED_NAME,
+    QuarantineDamaged,
+    keeps_nothing,
+    kept_names,
+    read_summary,
+)
 from engine.log.quarantine.steps import read_progress
 
 if TYPE_CHECKING:
@@ -24,9 +33,7 @@ if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
 
 SINK = "a write of Spark's sink"  # the command whose commit a staging directory keeps
-_LOCK = "lock"  # file in a quarantine: held by who restores from it or deletes it
-_OURS = frozenset((MANIFEST, PROGRESS, STORED, _LOCK))
-_STORED_NAME = re.compile(r"[0-9]{6,}-.+", re.DOTALL)
+_OURS = frozenset((MANIFEST, PROGRESS, STORED, LOCK))
 _CHUNK = 1 << 20  # bytes at a time
 _DEPTH = 4  # directories between one that was named and the quarantines in it
 
@@ -40,6 +47,8 @@ class State(Enum):
     RESTORED = "restored"
     INCOMPLETE = "restored in part: the files that it still keeps may be the only copy"
     DAMAGED = "damaged"
+    HEADLESS = "its manifest is lost: restore cannot undo it, but the files that it keeps may be the only copy"
+    EMPTY = "keeps nothing: its command was stopped before it changed anything"
     COMMITTED = "can be undone, as long as nothing is written to its partitions"
     HALF_COMMITTED = "the commit was stopped or is still running: restore undoes it"
 
@@ -59,11 +68,10 @@ class Kept(NamedTuple):
     size: int
     state: State
 
-
     @property
     def is_undone(self) -> bool:
         """Is there nothing left to undo?"""
-        return self.state is State.RESTORED
+        return self.state in (State.RESTORED, State.EMPTY)
 
 
 class NotPruned(KafkalogError):
@@ -139,8 +147,20 @@ def made_after(files: ReadOnlyFiles, directory: str) -> list[Kept]:
     found = find_kept(files, [one for one in sorted(log_dirs) if files.exists(one)], skip)
     found += [kept for place in around for kept in _below(files, place, 0, skip)]
     later = {kept.path: kept for kept in found if when_made(files, kept.path) > when and not kept.is_undone
-             and kept.state is not State.DAMAGED and log_dirs & log_dirs_of(files, kept.path)}
+             and kept.state not in (State.DAMAGED, State.HEADLESS) and log_dirs & log_dirs_of(files, kept.path)}
     return sorted(later.values(), key=lambda kept: when_made(files, kept.path), reverse=True)
+
+
+def left_unfinished(files: ReadOnlyFiles, log_dir: str, directory: str) -> list[Kept]:
+    """The quarantines beside `log_dir`, and beside `directory`, of commands that were stopped there: the newest first."""
+    def skip(_error: UnreadableFile) -> None:
+        """Leave the place out."""
+
+    real = files.resolve(log_dir)
+    places = {*_beside(files, real, skip), *_directories(files, parent_of(files.absolute(directory)), skip)}
+    found = [kept for place in sorted(places) if is_quarantine(files, place) for kept in _below(files, place, 0, skip)
+             if kept.path != directory and kept.state is State.UNFINISHED and real in log_dirs_of(files, kept.path)]
+    return sorted(found, key=lambda kept: when_made(files, kept.path), reverse=True)
 
 
 def _beside(files: ReadOnlyFiles, log_dir: str, missed: Callable[[UnreadableFile], object]) -> list[str]:
@@ -159,7 +179,7 @@ def as_partition(files: ReadOnlyFiles, path: str) -> str | None:
 
 def _concerns(files: ReadOnlyFiles, kept: Kept, log_dir: str, partition: str) -> bool:
     """May what is kept have been taken out of a partition of `log_dir`? A commit concerns the whole log dir."""
-    if kept.state in (State.HALF_COMMITTED, State.DAMAGED):
+    if kept.state in (State.HALF_COMMITTED, State.DAMAGED, State.HEADLESS):
         return True
     if log_dir not in [files.resolve(one) if files.exists(one) else one for one in kept.log_dirs]:
         return False
@@ -188,7 +208,7 @@ def _directories(files: ReadOnlyFiles, directory: str, missed: Callable[[Unreada
 
 def _below(files: ReadOnlyFiles, directory: str, depth: int, missed: Callable[[UnreadableFile], object]) -> Iterator[Kept]:
     try:
-        is_one, kept = is_quarantine(files, directory), None
+        is_one, kept = is_quarantine(files, directory) or _is_headless(files, directory), None
         if is_one:
             kept = describe(files, directory)
         elif half_commit(files, directory) is not None:
@@ -207,12 +227,22 @@ def _below(files: ReadOnlyFiles, directory: str, depth: int, missed: Callable[[U
                 yield from _below(files, path, depth - 1, missed)
 
 
+def _is_headless(files: ReadOnlyFiles, directory: str) -> bool:
+    """Is it a quarantine without a manifest?"""
+    return set(files.list(directory)) <= _OURS and bool(kept_names(files, directory))
+
+
 def describe(files: ReadOnlyFiles, directory: str) -> Kept | None:
     """The quarantine in `directory`; None: its manifest is none of ours. Raises UnreadableFile."""
     size = _size(files, directory)
+    if not is_quarantine(files, directory):
+        return Kept(directory, "", None, (), size, State.HEADLESS)
     try:
         summary = read_summary(files, directory)
     except QuarantineDamaged:
+        if keeps_nothing(files, directory):
+            made_ms = files.info(f"{directory}/{MANIFEST}").modified_ns // 1_000_000
+            return Kept(directory, "", made_ms, (), size, State.EMPTY)
         is_ours = set(files.list(directory)) <= _OURS and files.exists(f"{directory}/{STORED}")
         return Kept(directory, "", None, (), size, State.DAMAGED) if is_ours else None
     progress = read_progress(files, directory)
@@ -245,7 +275,7 @@ def _size(files: ReadOnlyFiles, directory: str) -> int:
 def in_use(files: Files, directory: str) -> Iterator[None]:
     """Keep others from restoring from the quarantine and from deleting it. Raises LogDirLocked, UnwritableFile."""
     try:
-        lock = files.lock(f"{directory}/{_LOCK}")
+        lock = files.lock(f"{directory}/{LOCK}")
     except LogDirLocked as error:
         what = f"{directory}: another kafkalog process is restoring from it or deleting it"
         raise LogDirLocked(what, do="wait until it has finished") from error
@@ -290,7 +320,7 @@ def prune(files: Files, directory: str, before_ms: int) -> int:
             for name in files.list(stored):
                 files.remove(f"{stored}/{name}")
             files.remove_directory(stored)
-        for name in (PROGRESS, _LOCK):
+        for name in (PROGRESS, LOCK):
             files.remove(f"{directory}/{name}")
         files.sync_directory(directory)
         files.remove(f"{directory}/{MANIFEST}")
@@ -354,7 +384,7 @@ def _foreign_stored(files: ReadOnlyFiles, stored: str) -> list[str]:
             found.append(f"{STORED}/{name} is {special[name]}")
         elif name not in plain:
             found.append(f"{STORED}/{name} is a directory")
-        elif _STORED_NAME.fullmatch(name) is None:
+        elif STORED_NAME.fullmatch(name) is None:
             found.append(f"{STORED}/{name} is not a file name of a quarantine")
     return found
 

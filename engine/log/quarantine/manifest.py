@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.jsonl"
 STORED = "files"  # directory in the quarantine: what was taken away
 PROGRESS = "restored"  # file in the quarantine: what was undone, see `restore`; before that nothing but spaces
+LOCK = "lock"  # file in a quarantine: held by who restores from it or deletes it
+STORED_NAME = re.compile(r"[0-9]{6,}-.+", re.DOTALL)  # of a file in STORED
 VERSION = 1
 MAX_MANIFEST_SIZE = 1 << 30  # bytes
 MAX_KEPT_SIZE = INT_MAX  # bytes of a file that is read to keep it: Kafka's have no more; a larger one is renamed, never copied
@@ -205,12 +207,13 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
     salvage  lines that cannot be read are `faults` and not an error
     """
     path = f"{directory}/{MANIFEST}"
-    if files.info(directory).is_directory and _keeps_nothing(files, directory):
-        what = f"{directory}: it keeps nothing: its command was stopped before it changed anything, or had put everything back"
-        raise UnreadableFile(what, do=f"rm -r {argument(directory)}", path=directory)
     if not files.exists(path) and files.info(directory).is_directory:
+        _refuse_without_header(files, directory)
         what = f"{directory}: not a quarantine: it contains no {MANIFEST}"
-        raise UnreadableFile(what, do="kafkalog restore --list DIR shows the quarantines in DIR, and beside it", path=directory)
+        do = "kafkalog restore --list DIR shows the quarantines in DIR, and beside it"
+        if not files.list(directory):
+            do += "; a command leaves an empty one if it is stopped before it changed anything"
+        raise UnreadableFile(what, do=do, path=directory)
     lines = files.read(path, MAX_MANIFEST_SIZE).split(b"\n")
     faults = [f"line {len(lines)} is cut off"] if lines[-1] else []
     lines.pop()  # behind the last line end
@@ -218,7 +221,8 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
         faults = [f"line {len(lines)} is incomplete"]  # a sector of it never reached the disk
         lines.pop()
     if not lines:
-        raise QuarantineDamaged(f"{path}: no header: nothing was changed yet, or the manifest was lost")
+        _refuse_without_header(files, directory)
+        raise QuarantineDamaged(f"{path}: no header: not a manifest of kafkalog, or it was lost")
     command, created_ms, log_dirs = _header(_object(lines[0], path, 1), path)
     entries: list[Entry | None] = []
     before: dict[str, dict[str, Stamp]] = {}
@@ -246,13 +250,38 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
     return Manifest(command, created_ms, log_dirs, tuple(entries), before, left, tuple(faults))
 
 
-def _keeps_nothing(files: ReadOnlyFiles, directory: str) -> bool:
-    """Has a quarantine no line of a manifest, and no file? It has its first line before anything is changed."""
-    sizes = {name: files.info(f"{directory}/{name}").size for name in files.plain(directory)}
+def _refuse_without_header(files: ReadOnlyFiles, directory: str) -> None:
+    """Raise for a quarantine whose manifest has no line; it has its first one before anything is changed.
+
+    Raises UnreadableFile if it keeps nothing, QuarantineDamaged if its manifest was lost. Returns if it is not a quarantine.
+    """
+    if keeps_nothing(files, directory):
+        what = f"{directory}: it keeps nothing: its command was stopped before it changed anything, or had put everything back"
+        raise UnreadableFile(what, do=f"rm -r {argument(directory)}", path=directory)
+    kept = kept_names(files, directory)
+    if kept:
+        stored = f"{directory}/{STORED}"
+        what = f"{directory}: the manifest is lost: it keeps {len(kept)} files, and nothing says where they were"
+        do = f"ls -l {argument(stored)}    # each name ends with the partition and the old file name: copy back what you need"
+        raise QuarantineDamaged(what, do=do)
+
+
+def keeps_nothing(files: ReadOnlyFiles, directory: str) -> bool:
+    """Has a quarantine no line of a manifest, and no file?"""
+    names, stored, path = set(files.list(directory)), f"{directory}/{STORED}", f"{directory}/{MANIFEST}"
+    if not names or names - {MANIFEST, PROGRESS, STORED, LOCK} or (STORED in names and files.list(stored)):
+        return False
+    if MANIFEST not in names:
+        return True
+    with files.open(path) as file:
+        return file.size() < _MAX_HEADER_SIZE and b"\n" not in file.read(0, _MAX_HEADER_SIZE)
+
+
+def kept_names(files: ReadOnlyFiles, directory: str) -> list[str]:
+    """The files that the quarantine `directory` keeps, by their names there; none where it holds anything that is not ours."""
     stored = f"{directory}/{STORED}"
-    others = set(files.list(directory)) - {MANIFEST, PROGRESS, STORED}
-    is_ours = not others and (PROGRESS in sizes or files.exists(stored))
-    return is_ours and not sizes.get(MANIFEST) and not (files.exists(stored) and files.list(stored))
+    names = files.list(stored) if files.exists(stored) and files.info(stored).is_directory else []
+    return names if all(map(STORED_NAME.fullmatch, names)) else []
 
 
 def read_summary(files: ReadOnlyFiles, directory: str) -> Summary:

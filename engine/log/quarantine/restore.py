@@ -11,6 +11,7 @@ from engine.discovery.names import file_name, parent_of
 from engine.errors import KafkalogError, UnwritableFile, argument
 from engine.files import acting_as_root, is_full, look
 from engine.formats import LONG_MAX
+from engine.log.quarantine.kept import made_after
 from engine.log.quarantine.manifest import MANIFEST, MAX_KEPT_SIZE, PROGRESS, STORED, Do, Entry, Manifest, QuarantineDamaged
 from engine.log.quarantine.places import FORCED, read_trusted
 from engine.log.quarantine.seam import QuarantiningFiles
@@ -134,6 +135,8 @@ def restore(
     since = _changed_since(files, directory, manifest, order, before)
     if since and not force:
         raise _changed(directory, manifest, since)
+    if since is None and not force:
+        _refuse_later(files, directory, manifest)
     unproven = _unproven(manifest.entries, {one.path for one in since or ()})
     seam = files
     if keep and (skipped or (force and (before.is_begun or since != []))):
@@ -294,6 +297,17 @@ def _changed(directory: str, manifest: Manifest, since: list[Difference]) -> Cha
     more += ", …" if len(since) > _NAMED else ""
     what = f"{first.path}: {first.what} after {manifest.command} ended: this would be lost{more}"
     return ChangedSince(what, do=_FORCE.format(argument(directory)))
+
+
+def _refuse_later(files: Files, directory: str, manifest: Manifest) -> None:
+    """Raise ChangedSince if others changed something after a command that did not note how it left its files."""
+    real = files.resolve(directory)
+    later = [kept for kept in made_after(files, directory) if not f"{real}-".startswith(f"{kept.path}{FORCED}-")
+             and not f"{kept.path}-".startswith(f"{real}{FORCED}-")]  # those keep what was in the way of restoring this one
+    if later and any(entry is not None for entry in manifest.entries):
+        path, command = later[0].path, later[0].command
+        what = f"{directory}: {manifest.command} was stopped, and {path} keeps what {command} changed after it"
+        raise ChangedSince(f"{what}: both states would be mixed", do=_FORCE.format(argument(directory)))
 
 
 def _aside(files: Files, directory: str) -> str:

@@ -108,7 +108,8 @@ class QuarantiningFiles(FilesAbove):
         is_rehearsal: bool = False,
     ) -> None:  # fmt: skip
         if below.exists(directory):
-            raise UsageError(f"{directory}: already exists; a quarantine needs a new directory")
+            do = f"choose another name; kafkalog restore --list {argument(directory)} shows whether it keeps anything"
+            raise UsageError(f"{directory}: already exists; a quarantine needs a new directory", do=do)
         super().__init__(below)
         self.directory = below.absolute(directory)
         self._about = (command, now, tuple(below.absolute(path) for path in log_dirs))
@@ -140,6 +141,11 @@ class QuarantiningFiles(FilesAbove):
         """
         self._is_begun = True
         self._is_placed = self._below.make_own_directory(self.directory)
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """The log dirs whose files are changed."""
+        return self._about[2]
 
     @property
     def is_used(self) -> bool:

@@ -44,7 +44,7 @@ class ProducerRow(NamedTuple):
     marker: TxnMarker | None  # of a control batch; None where it is empty, or no end of a transaction
 
 
-class ToldRows(Table):
+class ReportedRows(Table):
     """Rows as kernels tell them, see kernels.walk.ProducerField: so many at a time."""
 
     __slots__ = ()
@@ -71,7 +71,7 @@ class RowChunk:
         self.count, self._fields = count, fields
 
     @classmethod
-    def told(cls, rows: ToldRows, count: int) -> RowChunk:
+    def reported(cls, rows: ReportedRows, count: int) -> RowChunk:
         """The first `count` of `rows`, which are going to be overwritten."""
         fields = array("q")
         for field in range(PRODUCER_FIELDS):

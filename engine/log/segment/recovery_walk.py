@@ -29,10 +29,10 @@ from engine.formats import (
 )
 from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
 from engine.kernels.decode import decode_records
-from engine.kernels.recovery import flush_producers, new_slots, recover_batches
+from engine.kernels.recovery import Recovered, flush_producers, new_slots, recover_batches
 from engine.kernels.walk import WALK_FIELDS, Flag, Placing, Walk, Walked
 from engine.log.epochs.runs import EpochRun, EpochRuns
-from engine.log.segment.producer_rows import RowChunk, ToldRows, TxnMarker
+from engine.log.segment.producer_rows import ReportedRows, RowChunk, TxnMarker
 from engine.record.codecs.codecs import InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns, Table
 from engine.record.control import MARKERS, ControlRecordInvalid, control_type, end_txn_marker
@@ -91,7 +91,7 @@ class RecoveryWalk:
         self.refused_offset = 0
         self._offsets = memoryview(bytearray(_ENTRIES * OFFSET_INDEX_ENTRY.size))
         self._times = memoryview(bytearray(_ENTRIES * TIME_INDEX_ENTRY.size))
-        self._epochs, self._rows = Table(3, _ROWS), ToldRows(_ROWS)
+        self._epochs, self._rows = Table(3, _ROWS), ReportedRows(_ROWS)
         self._slots = new_slots()
         self._marker_batch, self._marker_records = BatchColumns(1), RecordColumns(8)
         self._is_over = False
@@ -155,7 +155,8 @@ class RecoveryWalk:
         """One call of the kernel; index entries and epochs are taken, rows are not."""
         state = self.state
         at, status = recover_batches(
-            data, at, end, flags, state, self._offsets, self._times, self._epochs.table, self._rows.table, self._slots, *_TABLES
+            data, at, end, flags,
+            Recovered(state, self._offsets, self._times, self._epochs.table, self._rows.table, self._slots), *_TABLES,
         )
         self.offset_entries += self._offsets[: state[Placing.OFFSETS_AT]]
         self.time_entries += self._times[: state[Placing.TIMES_AT]]
@@ -166,10 +167,10 @@ class RecoveryWalk:
         return at, int(status)
 
     def _take_rows(self) -> Iterator[RowChunk]:
-        count = self.state[Walk.TOLD_AT]
+        count = self.state[Walk.REPORTED_AT]
         if count:
-            self.state[Walk.TOLD_AT] = 0
-            yield RowChunk.told(self._rows, count)
+            self.state[Walk.REPORTED_AT] = 0
+            yield RowChunk.reported(self._rows, count)
 
     def _refuse(self, data: memoryview, at: int, status: int) -> None:
         if status == Walked.BAD_SIZE:
@@ -210,9 +211,9 @@ class RecoveryWalk:
 
     def _note_marker(self, marker: TxnMarker | None, *, is_bad: bool) -> None:
         """Complete the row that the kernel told last; a bad marker's is none."""
-        last = self.state[Walk.TOLD_AT] - 1
+        last = self.state[Walk.REPORTED_AT] - 1
         if is_bad:
-            self.state[Walk.TOLD_AT] = last
+            self.state[Walk.REPORTED_AT] = last
         else:
             self._rows.note_marker(last, marker)
 

@@ -98,7 +98,7 @@ class OffsetCheck(_Check):
         row, status = 0, Status.FULL
         while status == Status.FULL:
             row, self._used, status = kernel.check_offset_entries(
-                self._entries, self.index.base_offset, window.batches.table, row, window.rows, window.base,
+                kernel.Entries(self._entries, self.index.base_offset), window.batches.table, row, window.rows, window.base,
                 self._state, self._doubtful.table, self._used,
             )
             if status == Status.FULL:
@@ -172,7 +172,7 @@ class TimeCheck(_Check):
         row, status = 0, Status.FULL
         while status == Status.FULL:
             row, self._used, status = kernel.check_time_entries(
-                self._entries, self.index.base_offset, window.batches.table, row, window.rows,
+                kernel.Entries(self._entries, self.index.base_offset), window.batches.table, row, window.rows,
                 self._state, self._doubtful.table, self._used,
             )
             if status == Status.FULL:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.config.topic import LogConfig
-from engine.discovery.names import CLEANED, SWAP, FileKind, is_log_file_name
+from engine.discovery.names import CLEANED, DELETED, SWAP, FileKind, is_log_file_name
 from engine.findings import Finding, Where
+from engine.log.loading.only_copies import read_doomed
 from engine.log.loading.replacement import find_unfinished, plan_replacement
 from engine.overlay import OverlayFiles
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import ReadOnlyFiles
-    from engine.log.loading.replacement import Replacement
+    from engine.log.loading.replacement import Offsets, Replacement
     from engine.log.tiering import Policy
 
     Report = Callable[[Finding], None]
@@ -26,17 +27,27 @@ _MOST_RANGES = 10  # of lost offsets that a finding names
 _LOG, _TXN_INDEX = FileKind.LOG.value, FileKind.TRANSACTION_INDEX.value
 
 
-def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report: Report) -> None:
-    """Report `.cleaned` and `.swap` files in the partition `directory`. Raises UnreadableFile."""
+def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report: Report, log_start_offset: int = 0) -> None:
+    """Report `.cleaned` and `.swap` files in the partition `directory`, and `.log.deleted` that the log needs.
+
+    Raises UnreadableFile.
+    """
     directory = directory.rstrip("/") or "/"
     names = files.plain(directory)
     found = find_unfinished(names)
+    doomed = read_doomed(files, directory, names, found, log_start_offset=log_start_offset,
+                         is_compacted=lambda: policy().compacted)
+    alone = {name: one.alone for name, one in doomed.items() if one.alone}
+    for name, offsets in alone.items():
+        what = f"only this file holds offsets {_in_words(offsets)}, and a broker deletes it when it starts"
+        unless = ", as it should if the topic is compacted" if name.endswith(DELETED) and policy().compacted is None else ""
+        report(Finding("leftover-only-copy", Where(f"{directory}/{name}"), what + unless))
     for name in sorted(found.cleaned):
-        if name.endswith(_LOG + CLEANED):
+        if name.endswith(_LOG + CLEANED) and name not in alone:
             what = "a compaction or split was interrupted: a broker deletes this file when it starts"
             report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
     for name in sorted(found.invalid):
-        if name.endswith(_LOG + SWAP):
+        if name.endswith(_LOG + SWAP) and name not in alone:
             what = (f"part of a split that was interrupted (offset {found.lowest} was still being written): a broker deletes "
                     "it when it starts")
             report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
@@ -47,15 +58,18 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report
         _report_transaction_indexes(files, directory, names, plan, report)
 
 
+def _in_words(ranges: list[Offsets]) -> str:
+    more = f" and {len(ranges) - _MOST_RANGES} more ranges" if len(ranges) > _MOST_RANGES else ""
+    return ", ".join(f"{first} to {end}" for first, end in ranges[:_MOST_RANGES]) + more
+
+
 def _report_swaps(directory: str, plan: Replacement, policy: Policy, report: Report) -> None:
     replaced = ", ".join(name for name in plan.replaced if is_log_file_name(name)) or "no segment"
     does = f"a broker that starts replaces {replaced} with {plan.what}"
     if plan.lost:
         lost = sorted(offsets for each in plan.lost.values() for offsets in each)
-        ranges = ", ".join(f"{first} to {end}" for first, end in lost[:_MOST_RANGES])
-        more = f" and {len(lost) - _MOST_RANGES} more ranges" if len(lost) > _MOST_RANGES else ""
         unknown = ", unless the topic is compacted" if policy().compacted is None else ""
-        gone = f"; only the replaced segments hold offsets {ranges}{more}, which are lost{unknown}"
+        gone = f"; only the replaced segments hold offsets {_in_words(lost)}, which are lost{unknown}"
     else:
         gone = ""
     for swap in plan.swaps:

@@ -15,6 +15,7 @@ from engine.checkpoint.offsets import known_offsets
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.discovery.names import (
     CLEANED,
+    DELETED,
     SWAP,
     FileKind,
     PartitionKind,
@@ -182,10 +183,10 @@ class _Partition:
 
     def _check_leftovers(self) -> None:
         """What a start does with files of an interrupted compaction or split. Few partitions have one."""
-        if any(name.endswith((CLEANED, SWAP)) for name in self._files.list(self._prefix)):
+        if any(name.endswith((CLEANED, DELETED, SWAP)) for name in self._files.list(self._prefix)):
             from engine.log.verify.leftovers import check_leftovers  # it takes a while to load
 
-            check_leftovers(self._files, self._prefix, self._policy, self._report)
+            check_leftovers(self._files, self._prefix, self._policy, self._report, self._start_offset or 0)
 
     def _log_07(self, path: str) -> None:
         """A log of Kafka 0.7: there is nothing beside it, so only its own checksums can be compared."""

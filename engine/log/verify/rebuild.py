@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 # findings: indexes are made of what is there, epochs of those that no others contradict
-_NO_OBSTACLES = (*LOSSES, "log-missing", "name-invalid", "epoch-order", "swap-loses-records")
+_NO_OBSTACLES = (*LOSSES, "log-missing", "name-invalid", "epoch-order", "swap-loses-records", "leftover-only-copy")
 
 
 class _KnownEpochs:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What stays of the batches of a chunk, one behind the other, in one call: whole ones copied, others rewritten.
+"""What compaction retains of the batches of a window, in one call: whole ones are copied, others rewritten.
 
 Only what needs no second look is done here: batches without codec, or with LZ4 or zstd as Kafka writes them. All others are
 left to engine.log.cleaner, which makes the same bytes of these.
@@ -14,7 +14,7 @@ from cython.cimports.engine.kernels.encode import put_record
 from cython.cimports.engine.kernels.libzstd import compress
 from cython.cimports.engine.kernels.numbers import copy_bytes, put_int
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_legacy
-from cython.cimports.engine.kernels.verdicts import kind_of
+from cython.cimports.engine.kernels.verdicts import LastRecords, kind_of
 
 _BLOCK_WORST = cython.declare(cython.Py_ssize_t, 16)  # bytes that a block may have beyond what it holds and a 255th of that
 _FRAMING = cython.declare(cython.Py_ssize_t, 8)  # the size of a block, and the end mark
@@ -22,64 +22,111 @@ _KEPT_FLAGS = cython.declare(cython.longlong, fields.CODEC_MASK | fields.TIMESTA
                              | fields.CONTROL_FLAG)
 
 
+@cython.final
+@cython.cclass
+class CountedWindow:
+    """A window whose records are counted: `window`, the bytes that POSITION and SIZE of `batches` count in, and by batch
+    `counts`, see tables.Count."""
+
+    window: cython.const[cython.uchar][::1]
+    batches: cython.longlong[:, ::1]
+    counts: cython.longlong[:, ::1]
+
+    def __init__(self, window: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1],
+                  counts: cython.longlong[:, ::1]):
+        self.window, self.batches, self.counts = window, batches, counts
+
+
+@cython.final
+@cython.cclass
+class Marked:
+    """Records of which some are retained: rows first … end − 1 of `records`, whose contents are in `data`.
+
+    They are of the batches to write, in order, and perhaps of some before them.
+    keep            by record from `first` on: not 0 where it is retained
+    delete_horizon  ms, for batches that keep tombstones and have none yet
+    """
+
+    data: cython.const[cython.uchar][::1]
+    records: cython.longlong[:, ::1]
+    first: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    keep: cython.const[cython.uchar][::1]
+    delete_horizon: cython.longlong
+
+    def __init__(self, data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
+                  end: cython.Py_ssize_t, keep: cython.const[cython.uchar][::1], delete_horizon: cython.longlong):
+        self.data, self.records, self.first, self.end = data, records, first, end
+        self.keep, self.delete_horizon = keep, delete_horizon
+
+
+@cython.final
+@cython.cclass
+class Writer:
+    """What rewriting a batch needs.
+
+    frame_head   of an LZ4 frame, up to its first block        library  see libzstd; none: it stops at zstd
+    castagnoli   tables of `checksum.make_tables`              body, table  working space, table as blocks.TABLE says
+    """
+
+    frame_head: cython.const[cython.uchar][::1]
+    library: cython.const[cython.ulonglong][::1]
+    castagnoli: cython.const[cython.uint][::1]
+    body: cython.uchar[::1]
+    table: cython.ushort[::1]
+
+    def __init__(self, frame_head: cython.const[cython.uchar][::1], library: cython.const[cython.ulonglong][::1],
+                  castagnoli: cython.const[cython.uint][::1], body: cython.uchar[::1], table: cython.ushort[::1]):
+        self.frame_head, self.library, self.castagnoli = frame_head, library, castagnoli
+        self.body, self.table = body, table
+
+
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t))
-def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], counts: cython.longlong[:, ::1],
-           row: cython.Py_ssize_t, end: cython.Py_ssize_t, ids: cython.const[cython.longlong][::1],
-           offsets: cython.const[cython.longlong][::1], epochs: cython.const[cython.short][::1], round_end: cython.longlong,
-           data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
-           behind: cython.Py_ssize_t, keep: cython.const[cython.uchar][::1], delete_horizon: cython.longlong,
-           frame_head: cython.const[cython.uchar][::1], library: cython.const[cython.ulonglong][::1],
-           castagnoli: cython.const[cython.uint][::1], body: cython.uchar[::1], table: cython.ushort[::1],
-           out: cython.uchar[::1], at: cython.Py_ssize_t):
-    """Write what stays of the batches row … end − 1 to `out` → (the batch where it stopped, position behind, last written).
+def write_retained(counted: CountedWindow, row: cython.Py_ssize_t, end: cython.Py_ssize_t, last_records: LastRecords,
+                   marked: Marked, writer: Writer, out: cython.uchar[::1], at: cython.Py_ssize_t):
+    """Write what is retained of the batches row … end − 1 to `out` → (the batch where it stopped, position behind, last one).
 
-    window      the bytes that POSITION and SIZE of `batches` count in
-    counts      by batch, see tables.Count
-    ids, offsets, epochs, round_end   see verdicts.stays_empty
-    data, records   rows first … behind − 1: records of these batches, in order, and perhaps of some before them
-    keep        by record from `first` on: not 0 where it stays
-    delete_horizon  ms, for batches that keep tombstones and have none yet
-    frame_head  of an LZ4 frame, up to its first block        library  see libzstd; none: it stops at zstd
-    body, table  working space, table as blocks.TABLE says
-    out, at     what is there before `at` stays
-    It stops before a batch that needs another look, or for which `out` or `body` has no room; `end`: all is done. The third
-    is the last batch of which something was written, −1: none.
+    out, at   what is there before `at` stays
+    It stops before a batch that needs another look, or for which `out` or the writer's `body` has no room; `end`: all is done.
+    The last one is the last batch of which something was written, −1: none.
     """
+    batches: cython.longlong[:, ::1] = counted.batches
+    counts: cython.longlong[:, ::1] = counted.counts
     last: cython.Py_ssize_t = -1
-    here: cython.Py_ssize_t = first
+    here: cython.Py_ssize_t = marked.first
     position: cython.Py_ssize_t
     size: cython.Py_ssize_t
     done: cython.Py_ssize_t
     kind: cython.int
     if row < 0 or end > batches.shape[1] or end > counts.shape[1] or at < 0 or at > out.shape[0]: return row, at, -1
-    if counts.shape[0] < tables.COUNTS or castagnoli.shape[0] < 4096: return row, at, -1
-    if first < 0 or behind > records.shape[1] or behind - first > keep.shape[0] or records.shape[0] < fields.R_FIELDS:
+    if counts.shape[0] < tables.COUNTS or writer.castagnoli.shape[0] < 4096: return row, at, -1
+    if marked.first < 0 or marked.end > marked.records.shape[1] or marked.end - marked.first > marked.keep.shape[0]:
         return row, at, -1
+    if marked.records.shape[0] < fields.R_FIELDS: return row, at, -1
     with cython.nogil:
         while row < end:
-            kind = kind_of(batches, counts, row, ids, offsets, epochs, round_end)
+            kind = kind_of(batches, counts, row, last_records)
             if kind != tables.DROP:
                 position = batches[fields.B_POSITION, row]
                 size = batches[fields.B_SIZE, row]
-                if position < 0 or size < 0 or size > window.shape[0] - position: return row, at, last
+                if position < 0 or size < 0 or size > counted.window.shape[0] - position: return row, at, last
                 if size < fields.V2_SIZE and not is_legacy(batches, row): return row, at, last
                 if kind == tables.EMPTY:
-                    done = _empty(window, batches, row, castagnoli, out, at)
+                    done = _write_header(counted, row, writer, out, at)
                     if done < 0: return row, at, last
                     at = done
-                elif kind == tables.ALONE:
-                    while here < behind and records[fields.R_BATCH, here] < row:
+                elif kind == tables.REWRITE:
+                    while here < marked.end and marked.records[fields.R_BATCH, here] < row:
                         here += 1
-                    done = _anew(window, batches, counts, row, data, records, here, behind, keep[here - first:],
-                                 delete_horizon, frame_head, library, castagnoli, body, table, out, at)
+                    done = _rewrite_batch(counted, row, marked, here, writer, out, at)
                     if done < 0: return row, at, last
                     at = done
                 elif size > out.shape[0] - at:
                     return row, at, last
                 else:
-                    at = copy_bytes(out, at, window, position, size)
+                    at = copy_bytes(out, at, counted.window, position, size)
                 last = row
             row += 1
         return row, at, last
@@ -88,31 +135,33 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _empty(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
-           castagnoli: cython.const[cython.uint][::1], out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Write a batch's header without records, codec and delete horizon → position behind it; −1: see `settle`."""
+def _write_header(counted: CountedWindow, row: cython.Py_ssize_t, writer: Writer, out: cython.uchar[::1],
+                  at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Write a batch's header without records, codec and delete horizon → position behind it; −1: see `write_retained`."""
+    batches: cython.longlong[:, ::1] = counted.batches
     if is_legacy(batches, row) or batches[fields.B_MAGIC, row] > fields.MAGIC_V2: return -1
     if out.shape[0] - at < fields.V2_SIZE: return -1
-    copy_bytes(out, at, window, batches[fields.B_POSITION, row], fields.V2_SIZE)
+    copy_bytes(out, at, counted.window, batches[fields.B_POSITION, row], fields.V2_SIZE)
     return _finish(out, at, at + fields.V2_SIZE, batches[fields.B_ATTRIBUTES, row] & _KEPT_FLAGS & ~fields.CODEC_MASK,
-                   fields.NO_TIMESTAMP, batches[fields.B_MAX_TIMESTAMP, row], 0, castagnoli)
+                   fields.NO_TIMESTAMP, batches[fields.B_MAX_TIMESTAMP, row], 0, writer.castagnoli)
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _anew(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], counts: cython.longlong[:, ::1],
-          row: cython.Py_ssize_t, data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
-          first: cython.Py_ssize_t, behind: cython.Py_ssize_t, keep: cython.const[cython.uchar][::1],
-          delete_horizon: cython.longlong, frame_head: cython.const[cython.uchar][::1],
-          library: cython.const[cython.ulonglong][::1], castagnoli: cython.const[cython.uint][::1],
-          body: cython.uchar[::1], table: cython.ushort[::1], out: cython.uchar[::1],
-          at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Write one batch with the records that stay, in format 2 → position behind it; −1: see `settle`."""
+def _rewrite_batch(counted: CountedWindow, row: cython.Py_ssize_t, marked: Marked, first: cython.Py_ssize_t, writer: Writer,
+                   out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Write one batch with the records that are retained, in format 2 → position behind it; −1: see `write_retained`.
+
+    first  its first record, if it has any
+    """
+    batches: cython.longlong[:, ::1] = counted.batches
+    records: cython.longlong[:, ::1] = marked.records
+    kept: cython.longlong = counted.counts[tables.C_KEPT, row]
     attributes: cython.longlong = batches[fields.B_ATTRIBUTES, row]
     codec: cython.longlong = attributes & fields.CODEC_MASK
     legacy: cython.bint = is_legacy(batches, row)
-    horizon: cython.longlong = _horizon(batches, counts, row, delete_horizon)
+    horizon: cython.longlong = _horizon(batches, counted.counts, row, marked.delete_horizon)
     largest: cython.longlong = -1
     base: cython.longlong = horizon
     base_offset: cython.longlong = batches[fields.B_BASE_OFFSET, row]
@@ -120,35 +169,35 @@ def _anew(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
     taken: cython.longlong = 0
     index: cython.Py_ssize_t = first
     here: cython.Py_ssize_t
-    if batches[fields.B_MAGIC, row] > fields.MAGIC_V2 or counts[tables.C_KEPT, row] < 1: return -1
+    if batches[fields.B_MAGIC, row] > fields.MAGIC_V2 or kept < 1: return -1
     if codec != 0 and codec != fields.LZ4 and codec != fields.ZSTD: return -1
     if out.shape[0] - at < fields.V2_SIZE: return -1
     here = 0 if codec else at + fields.V2_SIZE
-    while index < behind and records[fields.R_BATCH, index] == row:
-        if keep[index - first]:
+    while index < marked.end and records[fields.R_BATCH, index] == row:
+        if marked.keep[index - marked.first]:
             last_offset = records[fields.R_OFFSET, index]
             if taken == 0 and horizon == fields.NO_TIMESTAMP: base = records[fields.R_TIMESTAMP, index]
             if taken == 0 and legacy: base_offset = last_offset
-            here = put_record(data, records, index, base_offset, base, body if codec else out, here)
+            here = put_record(marked.data, records, index, base_offset, base, writer.body if codec else out, here)
             if here < 0: return -1
             if records[fields.R_TIMESTAMP, index] > largest: largest = records[fields.R_TIMESTAMP, index]
             taken += 1
         index += 1
-    if taken != counts[tables.C_KEPT, row]: return -1
+    if taken != kept: return -1
     if codec == fields.LZ4:
-        here = _lz4_frame(body, here, frame_head, table, out, at + fields.V2_SIZE)
+        here = _lz4_frame(writer, here, out, at + fields.V2_SIZE)
     elif codec == fields.ZSTD:
-        here = compress(library, body, here, out, at + fields.V2_SIZE)
+        here = compress(writer.library, writer.body, here, out, at + fields.V2_SIZE)
     if here < 0: return -1
     if legacy:
         attributes &= fields.CODEC_MASK if batches[fields.B_MAGIC, row] == 0 else fields.LEGACY_ATTRIBUTES
         _head(out, at, base_offset, last_offset)
     else:
         attributes &= _KEPT_FLAGS
-        copy_bytes(out, at, window, batches[fields.B_POSITION, row], fields.V2_SIZE)
+        copy_bytes(out, at, counted.window, batches[fields.B_POSITION, row], fields.V2_SIZE)
     if attributes & fields.TIMESTAMP_TYPE_FLAG: largest = batches[fields.B_MAX_TIMESTAMP, row]
     if horizon >= 0: attributes |= fields.DELETE_HORIZON_FLAG
-    return _finish(out, at, here, attributes, base, largest, taken, castagnoli)
+    return _finish(out, at, here, attributes, base, largest, taken, writer.castagnoli)
 
 
 @cython.cfunc
@@ -198,9 +247,13 @@ def _head(out: cython.uchar[::1], at: cython.Py_ssize_t, base_offset: cython.lon
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _lz4_frame(body: cython.uchar[::1], size: cython.Py_ssize_t, head: cython.const[cython.uchar][::1],
-               table: cython.ushort[::1], out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """body[:size] as one LZ4 frame at `at` → position behind it; −1: no room. Mirrors Lz4BlockOutputStream."""
+def _lz4_frame(writer: Writer, size: cython.Py_ssize_t, out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """The first `size` bytes of the body as one LZ4 frame at `at` → position behind it; −1: no room.
+
+    Mirrors Lz4BlockOutputStream.
+    """
+    head: cython.const[cython.uchar][::1] = writer.frame_head
+    body: cython.uchar[::1] = writer.body
     start: cython.Py_ssize_t = 0
     length: cython.Py_ssize_t
     packed: cython.Py_ssize_t
@@ -209,7 +262,7 @@ def _lz4_frame(body: cython.uchar[::1], size: cython.Py_ssize_t, head: cython.co
     while start < size:
         length = min(size - start, fields.LZ4_FRAME_BLOCK)
         if out.shape[0] - at < length + length // 255 + _BLOCK_WORST + _FRAMING: return -1
-        packed = lz4_part(body[start:start + length], out[at + 4:], table)
+        packed = lz4_part(body[start:start + length], out[at + 4:], writer.table)
         if packed < 0: return -1
         if packed < length:
             _put_little(out, at, packed)

@@ -1,4 +1,4 @@
-"""What `settle` writes is what the cleaner's other way writes; what it leaves alone it does not touch."""
+"""What `write_retained` writes is what the cleaner's other way writes; what it leaves alone it does not touch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BatchField, Codec, RecordField
-from engine.kernels import settling as kernel
+from engine.kernels import retained as kernel
 from engine.kernels.blocks import TABLE
 from engine.kernels.checksum import CASTAGNOLI, make_tables
 from engine.kernels.tables import COUNTS, Count
@@ -65,14 +65,13 @@ class Prepared:
                 self.counts[Count.KEPT, row] += 1
                 self.counts[Count.TOMBSTONES, row] += table[RecordField.VALUE_SIZE, index] < 0
 
-    def settle(self, kernel, row, out, at, *, body=1 << 16, last_records=NO_PRODUCERS, library=None,
-               castagnoli=TABLES):
-        return kernel.settle(
-            self.window.data, self.window.batches.table, self.counts, row, self.window.rows, *last_records,
-            self.chunk.data, self.chunk.records.table, self.chunk.first, self.chunk.end, memoryview(bytes(self.keep)), HORIZON,
-            HEAD, calls() if library is None else library, castagnoli, memoryview(bytearray(body)),
-            memoryview(array("H", bytes(2 * TABLE))), out, at,
-        )  # fmt: skip
+    def write(self, row, out, at, *, body=1 << 16, last_records=NO_PRODUCERS, library=None, castagnoli=TABLES):
+        counted = kernel.CountedWindow(self.window.data, self.window.batches.table, self.counts)
+        keep = memoryview(bytes(self.keep))
+        marked = kernel.Marked(self.chunk.data, self.chunk.records.table, self.chunk.first, self.chunk.end, keep, HORIZON)
+        space = memoryview(bytearray(body)), memoryview(array("H", bytes(2 * TABLE)))
+        writer = kernel.Writer(HEAD, calls() if library is None else library, castagnoli, *space)
+        return kernel.write_retained(counted, row, self.window.rows, last_records, marked, writer, out, at)
 
     def original(self, row):
         """A batch as it is."""
@@ -104,7 +103,7 @@ def test_it_writes_what_the_other_way_writes(described, codec):
     prepared = Prepared(described, codec)
     out = memoryview(bytearray(1 << 16))
     rows = prepared.window.rows
-    row, end, last = prepared.settle(kernel, 0, out, 3)
+    row, end, last = prepared.write(0, out, 3)
     assert row == rows
     assert last == max((one for one in range(rows) if prepared.counts[Count.KEPT, one]), default=-1)
     assert bytes(out[3:end]) == b"".join(prepared.expected(one) for one in range(rows))
@@ -116,7 +115,7 @@ def test_it_writes_what_the_other_way_writes(described, codec):
 def test_plain_messages_of_old_formats_become_batches(described, magic):
     prepared = Prepared(described, Codec.NONE, magic=magic)
     out, wanted, kept = memoryview(bytearray(1 << 16)), b"", []
-    row, behind, last = prepared.settle(kernel, 0, out, 0)
+    row, behind, last = prepared.write(0, out, 0)
     for one in range(row):
         wanted += prepared.expected(one)
         if prepared.counts[Count.KEPT, one]:
@@ -131,7 +130,7 @@ def test_plain_messages_of_old_formats_become_batches(described, magic):
 def test_a_set_of_an_old_format_becomes_a_batch(described, magic):
     prepared = Prepared(described, Codec.LZ4, magic=magic)
     out = memoryview(bytearray(1 << 16))
-    row, behind, _ = prepared.settle(kernel, 0, out, 0)
+    row, behind, _ = prepared.write(0, out, 0)
     assert row == 1
     assert bytes(out[:behind]) == prepared.expected(0)
 
@@ -141,7 +140,7 @@ def test_markers_get_a_horizon_or_are_copied():
     prepared = Prepared([marker, marker], Codec.NONE, attributes=32)
     prepared.counts[Count.TOMBSTONES, 1] = 1
     out = memoryview(bytearray(999))
-    row, behind, _ = prepared.settle(kernel, 0, out, 0)
+    row, behind, _ = prepared.write(0, out, 0)
     assert row == 2
     assert bytes(out[:behind]) == b"".join(prepared.expected(one) for one in range(row))
 
@@ -151,16 +150,16 @@ def test_markers_get_a_horizon_or_are_copied():
 def test_without_room_it_stops_before_the_batch(described, codec, room):
     prepared = Prepared(described, codec)
     beyond = memoryview(bytearray(b"\xaa" * (room + 64)))
-    row, at, _ = prepared.settle(kernel, 0, beyond[:room], 0)
+    row, at, _ = prepared.write(0, beyond[:room], 0)
     assert bytes(beyond[room:]) == b"\xaa" * 64
     assert bytes(beyond[:at]) == b"".join(prepared.expected(one) for one in range(row))
-    assert prepared.settle(kernel, row, beyond[:room], at)[:2] == (row, at)  # it stays there
+    assert prepared.write(row, beyond[:room], at)[:2] == (row, at)  # it stays there
 
 
 def test_what_needs_another_look_is_left_alone():
     half = [[(1, 5, b"a", b"v", False), (1, 6, b"b", b"v", True)], False, -1]
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.ZSTD):
-        assert Prepared([half], codec).settle(kernel, 0, memoryview(bytearray(999)), 0, library=NO_LIBRARY) == (0, 0, -1)
+        assert Prepared([half], codec).write(0, memoryview(bytearray(999)), 0, library=NO_LIBRARY) == (0, 0, -1)
 
 
 @pytest.mark.parametrize("append_time", [False, True])
@@ -170,12 +169,12 @@ def test_of_a_batch_that_stays_empty_the_header_is_written(append_time, codec, m
     gone = Prepared([[[(1, 5, b"a", b"v", False)], append_time, 77]], codec, magic=magic)
     round_end = LastRecords([], gone.window.batches.table[BatchField.LAST_OFFSET, 0]).columns
     out = memoryview(bytearray(999))
-    assert gone.settle(kernel, 0, out, 0) == (1, 0, -1)
+    assert gone.write(0, out, 0) == (1, 0, -1)
     if magic < 2:
-        assert gone.settle(kernel, 0, out, 0, last_records=round_end) == (0, 0, -1)
+        assert gone.write(0, out, 0, last_records=round_end) == (0, 0, -1)
         return
-    assert gone.settle(kernel, 0, out[:63], 3, last_records=round_end) == (0, 3, -1), "there is no room for it"
-    assert gone.settle(kernel, 0, out, 3, last_records=round_end) == (1, 64, 0)
+    assert gone.write(0, out[:63], 3, last_records=round_end) == (0, 3, -1), "there is no room for it"
+    assert gone.write(0, out, 3, last_records=round_end) == (1, 64, 0)
     assert bytes(out[3:64]) == empty_in_place(gone.window.batches, 0)
     assert bytes(out[:3]) + bytes(out[64:67]) == bytes(6)
 
@@ -183,20 +182,20 @@ def test_of_a_batch_that_stays_empty_the_header_is_written(append_time, codec, m
 def test_a_body_that_has_no_room_is_left_alone():
     half = [[(1, 5, b"a", bytes(50), True), (1, 6, b"b", b"v", False)], False, -1]
     for codec in (Codec.LZ4, Codec.ZSTD):
-        assert Prepared([half], codec).settle(kernel, 0, memoryview(bytearray(999)), 0, body=20) == (0, 0, -1)
+        assert Prepared([half], codec).write(0, memoryview(bytearray(999)), 0, body=20) == (0, 0, -1)
 
 
 def test_arguments_that_do_not_fit_each_other_do_nothing():
     prepared = Prepared([[[(1, 5, b"a", b"v", True)], False, -1]], Codec.NONE)
     out = memoryview(bytearray(999))
     for row, at in ((-1, 0), (0, -1), (0, 1000)):
-        assert prepared.settle(kernel, row, out, at) == (row, at, -1)
+        assert prepared.write(row, out, at) == (row, at, -1)
     counts, prepared.counts = prepared.counts, Table(1, 8).table
-    assert prepared.settle(kernel, 0, out, 0) == (0, 0, -1)
+    assert prepared.write(0, out, 0) == (0, 0, -1)
     prepared.counts = counts
-    assert prepared.settle(kernel, 0, out, 0, castagnoli=TABLES[:4095]) == (0, 0, -1)
+    assert prepared.write(0, out, 0, castagnoli=TABLES[:4095]) == (0, 0, -1)
     prepared.keep.clear()
-    assert prepared.settle(kernel, 0, out, 0) == (0, 0, -1)
+    assert prepared.write(0, out, 0) == (0, 0, -1)
     prepared.keep.append(1)
     prepared.window.batches.table[BatchField.SIZE, 0] = len(prepared.window.data) + 1
-    assert prepared.settle(kernel, 0, out, 0) == (0, 0, -1)
+    assert prepared.write(0, out, 0) == (0, 0, -1)

@@ -1,0 +1,102 @@
+"""What only files hold that a start deletes: `.log.deleted`, `.log.cleaned`, and the `.log.swap` of a split that did not end.
+
+Their batches decide, not their names: all of each such file is read, and the segments that may hold the same offsets.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.discovery.names import CLEANED, DELETED, LOG_SWAP, FileKind, is_log_file_name, offset_of
+from engine.formats import LONG_MAX
+from engine.log.continuity.check import ContinuityCheck
+from engine.log.loading.replacement import fault_of, joined, offsets_in, read_runs, without
+from engine.record.windows import LogWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from engine.files import ReadOnlyFiles
+    from engine.log.loading.replacement import Offsets, Unfinished
+    from engine.log.segment.sound_runs import Run
+
+_LOG_DELETED, _LOG_CLEANED = FileKind.LOG.value + DELETED, FileKind.LOG.value + CLEANED
+
+
+class Doomed(NamedTuple):
+    """A .log that a start deletes. `alone`: the offsets of its sound batches that the log loses with it."""
+
+    name: str
+    base_offset: int
+    runs: list[Run]
+    alone: list[Offsets]
+
+
+def read_doomed(
+    files: ReadOnlyFiles, directory: str, names: Iterable[str], unfinished: Unfinished, *, log_start_offset: int,
+    is_compacted: Callable[[], bool | None],
+) -> dict[str, Doomed]:
+    """By name, the files among `names` in `directory` that a start deletes and that are not empty. Raises UnreadableFile.
+
+    is_compacted  is the topic compacted? None: nobody says it. Asked only where it matters
+
+    Brokers delete the oldest segments, the newest, and those that another one replaces. So a `.log.deleted` is a loss between
+    two segments only, and not where the cleaner may have taken its records. Of what others write nothing is deleted before
+    they are whole: offsets that only they hold were lost elsewhere.
+    """
+    found = {name: base for name in names if _is_doomed(name, unfinished) and (base := offset_of(name)) is not None
+             and files.info(f"{directory}/{name}").size}
+    if not found:
+        return {}
+    kept = {name: base for name in names if (is_log_file_name(name) or name in unfinished.log_swaps)
+            and (base := offset_of(name)) is not None}
+    of_log: list[Offsets] = [(max(log_start_offset, min(kept.values(), default=0)), max(kept.values(), default=0))]
+    read: dict[str, list[Offsets]] = {}
+    taken: list[Offsets] | None = None
+    doomed: dict[str, Doomed] = {}
+    for name in sorted(found, key=lambda name: (not name.endswith(DELETED), found[name])):  # first what was whole
+        runs = read_runs(files, directory, name)
+        alone = joined(sorted((run.first_offset, run.end_offset) for run in runs))
+        alone = without(alone, [(0, log_start_offset)])
+        if name.endswith(DELETED):
+            alone = [] if is_compacted() else without(alone, without([(0, LONG_MAX)], of_log))
+        if alone:
+            near = _that_may_hold(kept, alone)
+            read |= {one: offsets_in(files, directory, one) for one in near - read.keys()}
+            others = (one.alone for one in doomed.values())
+            alone = without(alone, joined(sorted(chain(*(read[one] for one in near), *others))))
+        if alone and name.endswith(DELETED) and is_compacted() is None:
+            taken = _spans_of_cleaner(files, directory, kept, {*found.values()}) if taken is None else taken
+            alone = without(alone, taken)
+        doomed[name] = Doomed(name, found[name], runs, alone)
+    return doomed
+
+
+def _is_doomed(name: str, unfinished: Unfinished) -> bool:
+    return name.endswith((_LOG_DELETED, _LOG_CLEANED)) or (name.endswith(LOG_SWAP) and name in unfinished.invalid)
+
+
+def _that_may_hold(kept: dict[str, int], offsets: list[Offsets]) -> set[str]:
+    """The names in `kept` of the files that may hold some of `offsets`, as these names tell."""
+    bases = sorted({*kept.values()})
+    ends = dict(zip(bases, (*bases[1:], LONG_MAX), strict=True))
+    swaps = {name for name in kept if not is_log_file_name(name)}  # each ends where it ends
+    near = {name for name, base in kept.items() for first, end in offsets if base < end and first < ends[base]}
+    return near | {name for name in swaps if kept[name] < offsets[-1][1]}
+
+
+def _spans_of_cleaner(files: ReadOnlyFiles, directory: str, kept: dict[str, int], deleted: set[int]) -> list[Offsets]:
+    """The offsets that segments with the name of a deleted one may have lost to the cleaner, up to the next segment."""
+    check = ContinuityCheck(files, directory, lambda _: None)
+    bases, spans = sorted({*kept.values()}), list[tuple[int, int]]()
+    for name in sorted(kept, key=lambda name: (kept[name], name)):
+        path, base = f"{directory}/{name}", kept[name]
+        with files.open(path) as file:
+            check.begin_segment(base, path)
+            for window in LogWalk(file):
+                check.feed(window)
+            if base in deleted and base != bases[-1] and fault_of(file) is None:
+                spans.append((base, bases[bases.index(base) + 1]))
+    check.finish()
+    return without(joined(spans), joined(sorted(check.losses)))

@@ -1,0 +1,111 @@
+"""Reads `__remote_log_metadata` out of log dirs: every record of every partition of it, as a broker's consumer does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.errors import UsageError
+from engine.findings import Finding
+from engine.formats import RecordField
+from engine.log.fetch.reading import FetchIsolation
+from engine.log.fetch.records import FetchColumns, RecordFetcher
+from engine.log.fetch.replicas import read_best_replica
+from engine.log.fetch.view import PartitionView
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
+from engine.remote.metadata import RemoteLogMetadata
+from engine.remote.records import decode_record
+from engine.schema.wire import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from engine.files import ReadOnlyFiles
+    from engine.log.fetch.records import Run
+    from engine.remote.metadata import PartitionMetadata
+    from engine.remote.records import Record
+
+    Report = Callable[[Finding], None]
+
+
+class Event(NamedTuple):
+    """A record of the topic.
+
+    metadata_partition, offset  where it is
+    is_taken  False: a broker drops it, as it does not follow from what was before
+    """
+
+    metadata_partition: int
+    offset: int
+    record: Record
+    partition: PartitionMetadata
+    is_taken: bool
+
+
+class MetadataLogs:
+    """The logs of `__remote_log_metadata` in the log dirs behind `paths`; of several copies the one that a leader would have.
+
+    report   takes damage, and records that cannot be decoded: a broker's consumer ends at each of these
+    Raises UsageError where no log dir has one, UnreadableFile.
+    """
+
+    def __init__(self, files: ReadOnlyFiles, paths: Iterable[str], report: Report) -> None:
+        self._files, self._report = files, report
+        replicas: dict[int, list[str]] = {}
+        named = list(paths)
+        for log_dir in find_log_dirs(files, named):
+            for place in log_dir.partitions():
+                if place.name.topic == REMOTE_LOG_METADATA_TOPIC:
+                    replicas.setdefault(place.name.partition, []).append(place.path)
+        if not replicas:
+            what = f"no log of {REMOTE_LOG_METADATA_TOPIC} in {', '.join(named)}"
+            do = "name the log dirs of the brokers that hold it: each one with replicas of the topic has some of its partitions"
+            raise UsageError(what, do)
+        self.directories = {
+            number: read_best_replica(files, replicas[number], report) for number in sorted(replicas)
+        }
+
+    def read(self) -> RemoteLogMetadata:
+        """What all records say. Raises UnreadableFile, FileChangedWhileReading."""
+        metadata = RemoteLogMetadata()
+        of = metadata.of
+        for number, _, record in self._records():
+            of(record, number).apply(record)
+        return metadata
+
+    def events(self, metadata: RemoteLogMetadata) -> Iterator[Event]:
+        """The same record by record; `metadata` takes them."""
+        for number, offset, record in self._records():
+            partition = metadata.of(record, number)
+            yield Event(number, offset, record, partition, partition.apply(record))
+
+    def _records(self) -> Iterator[tuple[int, int, Record]]:
+        """(partition of the topic, offset, record), partition by partition."""
+        columns = FetchColumns()
+        for number, directory in self.directories.items():
+            view = PartitionView(self._files, directory, self._report)
+            try:
+                fetcher = RecordFetcher(
+                    view, view.log_start_offset, FetchIsolation.HIGH_WATERMARK, self._report, only_sound=True, columns=columns
+                )
+                for run in fetcher.runs():
+                    for offset, record in self._decoded(run):
+                        yield number, offset, record
+            finally:
+                view.close()
+
+    def _decoded(self, run: Run) -> Iterator[tuple[int, Record]]:
+        data, records = run.chunk.data, run.chunk.records
+        offsets, sizes = records.field(RecordField.OFFSET), records.field(RecordField.VALUE_SIZE)
+        positions = records.field(RecordField.VALUE_POSITION)
+        for column in range(run.first, run.end):
+            at, size = positions[column], sizes[column]
+            try:
+                record = decode_record(None if size < 0 else bytes(data[at : at + size]))
+            except SchemaError as error:
+                where = run.chunk.where(column, run.path, run.base)
+                self._report(Finding("remote-metadata-undecodable", where, f"the record cannot be decoded: {error}"))
+            else:
+                yield offsets[column], record
+
+

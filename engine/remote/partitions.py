@@ -1,0 +1,58 @@
+"""The partitions of log dirs with what is known of their remote segments: what commands go over."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from engine.log.fetch.replicas import best_replica
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.startup import survey_all
+from engine.log.logdir.topics import Topics
+from engine.log.tiering import is_never_tiered
+from engine.remote.metadata_log import MetadataLogs
+from engine.remote.tiered_log import TieredLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
+    from engine.log.logdir.settings import Settings
+    from engine.remote.metadata import RemoteLogMetadata
+
+    Report = Callable[[Finding], None]
+
+
+def is_wanted(topic: str, patterns: Sequence[str]) -> bool:
+    """Is the topic one of those that are named? None named: all are."""
+    return not patterns or any(fnmatchcase(topic, pattern) for pattern in patterns)
+
+
+class TieredPartitions:
+    """The partitions in the log dirs behind `paths`, except those of internal topics.
+
+    topics       names or patterns; none: all
+    directories  of each (topic, partition) the copy that a leader would have, in order
+    Raises UnreadableFile, UsageError as `MetadataLogs` does.
+    """
+
+    def __init__(
+        self, files: ReadOnlyFiles, paths: Iterable[str], settings: Settings, topics: Sequence[str], report: Report
+    ) -> None:
+        self._files, self._report = files, report
+        named = list(paths)
+        log_dirs = find_log_dirs(files, named)
+        self.metadata: RemoteLogMetadata = MetadataLogs(files, named, report).read()
+        copies: dict[tuple[str, int], list[str]] = {}
+        for log_dir in log_dirs:
+            for place in log_dir.partitions():
+                if is_wanted(place.name.topic, topics) and not is_never_tiered(place.name.topic):
+                    copies.setdefault(place.key, []).append(place.path)
+        self.directories = {key: best_replica(files, copies[key]) for key in sorted(copies)}
+        self._topics = Topics(files, survey_all(files, log_dirs), settings)
+
+    def open(self, directory: str) -> TieredLog:
+        """The log in one of the directories. Raises UnreadableFile, CorruptRecord."""
+        config, tiering = self._topics.config(directory), self._topics.tiering(directory)
+        return TieredLog(self._files, directory, config, tiering, self.metadata, self._report)

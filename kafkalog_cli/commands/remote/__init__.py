@@ -1,0 +1,30 @@
+"""kafkalog remote: commands for tiered storage."""
+
+from __future__ import annotations
+
+import click
+
+from kafkalog_cli.groups import LazyGroup, show_short_help
+from kafkalog_cli.help import Example
+from kafkalog_cli.options import version_option
+
+_TABLE = {
+    "list": ("kafkalog_cli.commands.remote.list_segments", "List the remote segments of partitions, or their history."),
+    "offsets": ("kafkalog_cli.commands.remote.offsets", "Show where logs begin and end, and what is not copied yet, and why."),
+}
+_EXAMPLES = (
+    Example("What is remote:", "kafkalog remote list /var/lib/kafka/data"),
+    Example("What is not copied yet, and why:", "kafkalog remote offsets /var/lib/kafka/data"),
+)
+
+
+@click.group("remote", cls=LazyGroup, table=_TABLE, examples=_EXAMPLES, invoke_without_command=True)
+@version_option
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Look at tiered storage (KIP-405): what is remote, and how far logs are copied.
+
+    What brokers know of remote segments is in the topic __remote_log_metadata. Its logs are read in the log dirs that are
+    named: name those of all brokers, or of those that hold the partitions of that topic. Nothing is changed.
+    """
+    show_short_help(ctx)

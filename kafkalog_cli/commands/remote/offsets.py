@@ -1,0 +1,91 @@
+"""kafkalog remote offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from engine.amounts import count_of, size_text
+from kafkalog_cli.help import DocumentedCommand, Example
+from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
+
+if TYPE_CHECKING:
+    from engine.remote.offsets import Lag, LogOffsets
+    from engine.remote.tiered_log import TieredLog
+    from kafkalog_cli.remote_output import Output
+
+_EXAMPLES = (
+    Example("Every partition with remote storage:", "kafkalog remote offsets /var/lib/kafka/data"),
+    Example("One topic as JSON:", "kafkalog remote offsets --topic orders --format jsonl /var/lib/kafka/data"),
+)
+_HEADINGS = ("partition", "first", "first local", "last remote", "last stable", "end", "lag")
+
+
+@click.command("remote-offsets", cls=DocumentedCommand, examples=_EXAMPLES, sections=(WHICH, OUTPUT),
+               main_options=("--topic", "--format"))
+@remote_options
+def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | None, form: str) -> int:
+    """Show where logs begin and end, and what is not copied yet, and why.
+
+    The offsets are those that a leader answers: first offset, first local one, last one in remote storage, last stable one and
+    the log end. Closed segments that are not in remote storage are the lag: remote.log.copy.disable is set, an open
+    transaction keeps them, or the next task of the leader copies them.
+
+    PATHS are log dirs, of all brokers that hold partitions of __remote_log_metadata. The text leaves out partitions without
+    remote storage; JSON has them all.
+    """
+    named, settings = log_dirs_and_settings(paths, config_file)
+
+    def work(output: Output) -> None:
+        from engine.errors import KafkalogError
+        from engine.files import ReadOnlyFiles
+        from engine.remote.offsets import copy_lag, log_offsets
+        from engine.remote.partitions import TieredPartitions
+
+        partitions = TieredPartitions(ReadOnlyFiles(), named, settings, topics, output.outcome.finding)
+        rows, waits = [], []
+        for directory in partitions.directories.values():
+            try:
+                with partitions.open(directory) as log:
+                    offsets, lag = log_offsets(log), copy_lag(log)
+                    if output.stream is not None:
+                        output.stream.put("remote-offsets", _fields(log, offsets, lag))
+                    elif log.is_tiered:
+                        rows.append(_row(log, offsets, lag))
+                        waits += _wait(log, lag)
+            except KafkalogError as error:
+                output.flush()
+                output.outcome.error(error)
+        if rows:
+            output.table(_HEADINGS, rows, ("partition",))
+        for line in waits:
+            output.line(line)
+
+    return show(form, work)
+
+
+def _row(log: TieredLog, offsets: LogOffsets, lag: Lag) -> tuple[str, ...]:
+    remote = log.highest_remote_offset
+    numbers = (
+        offsets.earliest.offset, offsets.earliest_local.offset, "-" if remote < 0 else remote, offsets.last_stable.offset,
+        offsets.latest.offset, lag.segments,
+    )  # fmt: skip
+    return (f"{log.topic}-{log.partition}", *map(str, numbers))
+
+
+def _wait(log: TieredLog, lag: Lag) -> list[str]:
+    if lag.reason is None:
+        return []
+    segments = f"{count_of(lag.segments, 'segment')}, {size_text(lag.size)}"
+    return [f"{log.topic}-{log.partition}: {segments} not copied: {lag.reason.value}"]
+
+
+def _fields(log: TieredLog, offsets: LogOffsets, lag: Lag) -> dict[str, object]:
+    reason = None if lag.reason is None else lag.reason.name.lower().replace("_", "-")
+    return {
+        "topic": log.topic, "partition": log.partition, "topic_id": log.topic_id, "is_tiered": log.is_tiered,
+        **{name: found._asdict() for name, found in offsets._asdict().items()},
+        "highest_remote_offset": log.highest_remote_offset, "lag_segments": lag.segments, "lag_bytes": lag.size,
+        "lag_reason": reason,
+    }  # fmt: skip

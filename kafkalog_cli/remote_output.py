@@ -1,0 +1,91 @@
+"""What the commands of `kafkalog remote` share: their options, and their output as text or JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.engine_options import paths_from, settings_from
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
+from kafkalog_cli.json_output import json_stream
+from kafkalog_cli.options import PATH, format_option, version_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Sequence
+    from typing import Any
+
+    from engine.dump.text_buffer import TextBuffer
+    from engine.log.logdir.settings import Settings
+
+    Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
+
+WHICH = Section("Which partitions", ("--topic", "--config-file"))
+OUTPUT = Section("Output", ("--format",))
+
+_OPTIONS = (
+    click.argument("paths", nargs=-1, type=PATH),
+    click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
+                 help="Only this topic, or those that a quoted pattern names; may be repeated."),
+    click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
+                 help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given."),
+    format_option,
+    version_option,
+)  # fmt: skip
+
+
+def remote_options(function: Command) -> Command:
+    """PATHS and the options of every command."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+class Output:
+    """Where objects, lines and findings go. `stream`: None for text."""
+
+    def __init__(self, out: TextBuffer, form: str) -> None:
+        self._out = out
+        self.stream = json_stream(form, out)
+        self.outcome = Outcome(stream=self.stream)
+
+    def line(self, text: str = "") -> None:
+        """A line of text."""
+        self._out.put(printable(text) + "\n")
+
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], words: Container[str]) -> None:
+        """Rows below their headings, indented; columns with these headings are words, the others numbers."""
+        widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+        for row in (headings, *rows):
+            cells = [cell.ljust(width) if heading in words else cell.rjust(width)
+                     for heading, cell, width in zip(headings, row, widths, strict=True)]  # fmt: skip
+            self.line("  " + "  ".join(cells).rstrip())
+
+    def flush(self) -> None:
+        """Hand out what was written."""
+        self._out.flush()
+
+
+def show(form: str, work: Callable[[Output], None]) -> int:
+    """Do some work whose output goes to stdout; an error of it is reported → exit status."""
+    from engine.dump.text_buffer import TextBuffer
+    from engine.errors import KafkalogError
+    from kafkalog_cli.output import raw_stdout
+
+    with TextBuffer(raw_stdout()) as out:
+        output = Output(out, form)
+        try:
+            work(output)
+        except KafkalogError as error:
+            output.flush()
+            output.outcome.error(error)
+        status = output.outcome.finish()
+        output.flush()
+    return status
+
+
+def log_dirs_and_settings(paths: tuple[str, ...], config_file: str | None) -> tuple[list[str], Settings]:
+    """PATHS, or log.dirs of --config-file; and what that says of topics. Raises UsageError, UnreadableFile."""
+    settings = settings_from(config_file, ())
+    return paths_from(paths, settings), settings
