@@ -36,6 +36,6 @@ def exact_duration(ms: int) -> str:
 
 
 def _plural(noun: str) -> str:
-    if noun.endswith(("ch", "x", "s")):
+    if noun.endswith(("tch", "x", "s")):
         return noun + "es"
     return noun[:-1] + "ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else noun + "s"

@@ -79,7 +79,7 @@ def test_a_follower_says_so_of_batches_of_format_2(tmp_path, codec):
     whole, broken = (batch_of(first, codec, cut) for first, cut in ((0, 0), (3, 1)))
     appended, told = followed(tmp_path, whole + broken)
     assert [(one["first_offset"], one["last_offset"]) for one in appended] == [(0, 5)]
-    assert told.startswith("1 batches of the input are cut off, the first one ends at offset 5: ")
+    assert told.startswith("incomplete in the input: 1 batch, the first one ends at offset 5: ")
 
 
 @pytest.mark.parametrize("magic", [0, 1])
