@@ -11,7 +11,7 @@ import pytest
 import engine.files.seam
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, UnwritableFile
 from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile, remove_tree, replace
-from engine.log.operations.opening import UntouchedFiles
+from engine.log.operations.opening import UnchangedFiles
 from engine.overlay import OverlayFiles
 from tests.support.crash_files import CrashFiles, PowerCut, Trouble, WritableCrashFile, cut, run
 from tests.support.disk_model import Disk, Keep
@@ -26,7 +26,7 @@ def make(name, tmp_path):
     if name == "overlay-crash":
         return OverlayFiles(CrashFiles(Disk({}, frozenset({"top"}))), now=0), "/top"
     if name == "released":
-        files = UntouchedFiles(Files())
+        files = UnchangedFiles(Files())
         files.release()
         return files, str(tmp_path)
     return {"real": Files, "shifted": ShiftedFiles}[name](), str(tmp_path)

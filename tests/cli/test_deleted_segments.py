@@ -9,6 +9,7 @@ import struct
 
 import pytest
 
+from tests.support.keyed_logs import write_keyed_log
 from tests.support.run import kafkalog
 
 NOW = "1764000000000"
@@ -207,6 +208,16 @@ def test_a_cleaned_file_that_holds_nothing_of_its_own_is_counted_and_deleted(rol
     [told] = [line for line in done.out.decode().splitlines() if left.name in line]
     assert ("records" in told) == (how != "without sound batches")
     assert {path.name: path.read_bytes() for path in rolls.glob("*.log*")} == whole
+
+
+def test_a_gap_between_its_batches_is_nothing_that_a_cleaned_file_holds(tmp_path):
+    partition = tmp_path / "data/t-0"
+    partition.parent.mkdir()
+    write_keyed_log(partition, 41, now=1_700_000_100_000, batches=120)
+    first = min(partition.glob("*.log"))
+    shutil.copy(first, f"{first}.cleaned")
+    done = run("recover", "--no-quarantine", "--config", "cleanup.policy=compact", partition)
+    assert (done.status, b"only" in done.out) == (1, False), done.out
 
 
 def looks(partition):

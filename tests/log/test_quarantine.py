@@ -166,7 +166,7 @@ class _GivesUp(Files):
 def test_one_that_was_given_up_at_its_beginning_is_removed(place, at):
     files = QuarantiningFiles(_GivesUp(at), place[1], command="test", now=NOW, log_dirs=(str(Path(place[0]).parent),))
     with pytest.raises(KeyboardInterrupt):
-        files.remove(f"{place[0]}/{os.listdir(place[0])[0]}")
+        files.remove(str(next(path for path in Path(place[0]).iterdir() if path.is_file())))
     files.finish()
     assert not files.is_used
     assert not Path(place[1]).exists()

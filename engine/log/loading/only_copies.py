@@ -57,8 +57,7 @@ def read_doomed(
     doomed: dict[str, Doomed] = {}
     for name in sorted(found, key=lambda name: (not name.endswith(DELETED), found[name])):  # first what was whole
         runs = read_runs(files, directory, name)
-        alone = joined(sorted((run.first_offset, run.end_offset) for run in runs))
-        alone = without(alone, [(0, log_start_offset)])
+        alone = without(offsets_in(files, directory, name), [(0, log_start_offset)])  # runs count gaps between batches
         if name.endswith(DELETED):
             alone = [] if is_compacted() else without(alone, without([(0, LONG_MAX)], of_log))
         if alone:
