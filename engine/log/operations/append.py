@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,6 +12,7 @@ from engine.kafka07.entries import CODEC_NAMES_07
 from engine.log.append.damaged_end import refuse_damaged_end
 from engine.log.append.intake import BatchIntake, FollowerIntake, LineIntake, end_transaction, with_producer
 from engine.log.append.intake_07 import LineIntake07, SetIntake07
+from engine.log.append_errors import AppendRefused
 from engine.log.logdir.logs_07 import ReportedLog07
 from engine.log.operations.mending import settle_topic_id
 from engine.log.operations.operation import Operation
@@ -84,11 +86,11 @@ class Appender(Protocol):
         """Write the marker that ends the transaction: "commit" or "abort". Raises AppendRefused."""
 
 
-def appender_for(log: PartitionLog, options: AppendOptions) -> Appender:
+def appender_for(log: UnifiedLog | ReportedLog07, options: AppendOptions) -> Appender:
     """What appends to `log`. Raises UsageError for options that the log does not support, or that contradict it."""
     if isinstance(log, ReportedLog07):
         return _Appender07(log, options)
-    return _Appender(log, options)  # type: ignore[arg-type]  # there are no others
+    return _Appender(log, options)
 
 
 class _Appender:
@@ -172,7 +174,7 @@ class _Appender07:
         return self._json.skipped
 
     def end_transaction(self, kind: str) -> Appended:
-        raise NotImplementedError(f"{kind}: there are no transactions in Kafka 0.7")
+        raise AppendRefused(f"a log of Kafka 0.7 has no transactions: no {kind} marker was written")
 
 
 def _line_reader(options: AppendOptions, json: JsonLines) -> LineReader:
@@ -197,11 +199,11 @@ class Append(Operation):
         self._manager, self._options, self._is_new = manager, options, is_new
         self._has_begun = False
 
+    @abstractmethod
     def read_input(self, log: PartitionLog, appender: Appender) -> None:
         """Hand the input to `appender`."""
-        raise NotImplementedError
 
-    def work(self, log: PartitionLog) -> None:
+    def work(self, log: UnifiedLog | ReportedLog07) -> None:
         """Append to one open log. Raises LogDamaged where nobody would find what is appended."""
         if isinstance(log, ReportedLog07):
             self.read_input(log, appender_for(log, self._options))
@@ -210,7 +212,7 @@ class Append(Operation):
             what = f"{log.directory}: was recovered while records were appended; it contains the records acknowledged above"
             raise KafkalogError(what, "append the records after them again")
         self._has_begun = True
-        refuse_damaged_end(log)  # type: ignore[arg-type]  # a UnifiedLog
+        refuse_damaged_end(log)
         appender = appender_for(log, self._options)
         cluster = self._manager.cluster
         [place] = cluster.log_dirs[0].places

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import closing
 from dataclasses import replace as replace_in
 from functools import partial
@@ -41,7 +42,7 @@ _MARKER_SIZE = 1 << 16  # bytes
 LEFT_ALONE = (LogDamaged, MetadataLogRefused, NoLogOfBrokers, SegmentTooLarge)
 
 
-class Operation:
+class Operation(ABC):
     """What is done to each log, and what has to be known before the log is opened for it. Subclasses override.
 
     name           the command
@@ -64,9 +65,9 @@ class Operation:
     accepts_07 = False
     accepts_losses = False
 
+    @abstractmethod
     def work(self, log: UnifiedLog) -> object:
         """Work on an open log."""
-        raise NotImplementedError
 
     def truncates_to(self, place: Place) -> int | None:  # noqa: ARG002  # the same for all
         """The offset to which `work` truncates a log; None: it does not. That records after it were lost needs no proof."""
