@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.config.topic import LogConfig
@@ -9,10 +10,12 @@ from engine.discovery.names import parent_of
 from engine.errors import UsageError, argument
 from engine.log.logdir.tiered import remote_log_start
 from engine.log.tiering import Tiering
-from engine.remote.layouts import open_layout
+from engine.remote.aiven_layout import AivenLayout
+from engine.remote.layouts import recognise
+from engine.remote.local_layout import LocalLayout
 from engine.remote.metadata_log import MetadataLogs
 from engine.remote.reading import TieredView
-from engine.remote.storage import open_store
+from engine.remote.storage import FolderStore
 from engine.remote.tiered_log import TieredLog
 
 if TYPE_CHECKING:
@@ -21,11 +24,46 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from engine.log.fetch.view import PartitionView
+    from engine.remote.layouts import Layout
     from engine.remote.metadata import RemoteLogMetadata
+    from engine.remote.storage import Store
+
+_URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL)
+_SCHEMES = ("s3", "gs", "az", "http", "https", "file")
+
+
+def open_store(files: ReadOnlyFiles, name: str) -> Store:
+    """The store that a URL or the path of a folder names. Raises UsageError, UnreadableFile."""
+    match = _URL.fullmatch(name)
+    if match is None or match[1] == "file":
+        folder = name if match is None else "/" + match[2].lstrip("/")
+        if not files.info(folder).is_directory:
+            raise UsageError(f"{folder}: not a folder, which a store is", path=folder)
+        return FolderStore(files, folder)
+    if match[1] not in _SCHEMES:
+        raise UsageError(f"{name}: unknown scheme {match[1]}", f"use {'://, '.join(_SCHEMES)}:// or a folder")
+    from engine.remote.object_store import ObjectStore
+
+    return ObjectStore(name)
+
+
+def open_layout(store: Store, name: str, prefix: str | None, private_keys: dict[str, str]) -> Layout:
+    """The layout called `name`, or the one that is recognised by `auto`.
+
+    prefix        of all keys; None: as it is recognised
+    private_keys  files with PEM keys by their ids, of Aiven's encryption
+    Raises UsageError, UnreadableFile.
+    """
+    if name == "auto" or prefix is None:
+        found = recognise(store, prefix or "")
+        name, prefix = found.name if name == "auto" else name, found.prefix if prefix is None else prefix
+    if name == "local":
+        return LocalLayout(store, prefix)
+    return AivenLayout(store, prefix, private_keys)
 
 
 class StoreOptions(NamedTuple):
-    """Where remote segments are. See `layouts.open_layout`."""
+    """Where remote segments are. See `open_layout`."""
 
     store: str
     layout: str = "auto"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile
@@ -32,7 +33,15 @@ class AivenLayout:
         custom = {} if segment.custom is None else custom_fields(segment.custom)
         name = f"{segment.start_offset:020d}-{segment.name}"
         key = custom.get(_KEY, f"{partition.topic}-{partition.topic_id}/{partition.partition}/{name}")
-        return AivenParts(self._store, custom.get(_PREFIX, self._prefix) + key, self._keys)
+        return AivenParts(self._store, self._below_store(custom.get(_PREFIX, self._prefix) + key), self._keys)
+
+    def _below_store(self, key: str) -> str:
+        """A key of the bucket as the store has it, which may be a folder of the bucket: `cold/t-ID/…` in `s3://bucket/cold`."""
+        if not (self._prefix and key.startswith(self._prefix)):
+            for at in (match.start() for match in re.finditer("/", key)):
+                if self._store.name.endswith(f"/{key[:at]}"):
+                    return key[at + 1 :]
+        return key
 
 
 def custom_fields(custom: bytes) -> dict[int, str]:

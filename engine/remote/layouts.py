@@ -94,22 +94,3 @@ def recognise(store: Store, prefix: str = "") -> Recognised:
         raise UsageError(f"{store.path(prefix)}: it holds no object", "name the bucket or folder that holds the segments")
     what = f"{store.path(seen)}: not an object of LocalTieredStorage or of Aiven's RemoteStorageManager"
     raise UsageError(what, "name the store's folder or prefix, and the layout by --layout")
-
-
-def open_layout(store: Store, name: str, prefix: str | None, private_keys: dict[str, str]) -> Layout:
-    """The layout called `name`, or the one that is recognised by `auto`.
-
-    prefix        of all keys; None: as it is recognised
-    private_keys  files with PEM keys by their ids, of Aiven's encryption
-    Raises UsageError, UnreadableFile.
-    """
-    if name == "auto" or prefix is None:
-        found = recognise(store, prefix or "")
-        name, prefix = found.name if name == "auto" else name, found.prefix if prefix is None else prefix
-    if name == "local":
-        from engine.remote.local_layout import LocalLayout
-
-        return LocalLayout(store, prefix)
-    from engine.remote.aiven_layout import AivenLayout
-
-    return AivenLayout(store, prefix, private_keys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import KafkalogError, UnreadableFile, UsageError
+from engine.errors import UnreadableFile, UsageError
 from engine.remote.storage import Object, changed
 
 if TYPE_CHECKING:
@@ -24,13 +24,15 @@ class ObjectStore:
 
     def __init__(self, url: str) -> None:
         try:
+            from obstore.exceptions import BaseError
             from obstore.store import from_url
         except ImportError:
             raise UsageError(_MISSING, "pip install 'kafkalog[remote]'") from None
         self.name = url.rstrip("/")
+        self._refusals = (BaseError, OSError, ValueError)  # OSError is FileNotFoundError and its like
         try:
             self._store = from_url(url)
-        except Exception as error:  # of its own, and ValueError for a URL that is none
+        except self._refusals as error:
             raise UsageError(f"{url}: {_first_line(error)}", _CHECK, path=url) from error
 
     def path(self, key: str) -> str:
@@ -47,7 +49,7 @@ class ObjectStore:
                 for one in sorted(chunk, key=lambda one: str(one["path"])):
                     if one["path"].startswith(prefix):
                         yield _object(one)
-        except Exception as error:
+        except self._refusals as error:
             raise self._failed(prefix, error) from error
 
     def find(self, key: str) -> Object | None:
@@ -58,12 +60,13 @@ class ObjectStore:
             return _object(head(self._store, key))
         except FileNotFoundError:
             return None
-        except Exception as error:
+        except self._refusals as error:
             raise self._failed(key, error) from error
 
     def read(self, found: Object, start: int, end: int) -> bytes:
         """See Store."""
         from obstore import get
+        from obstore.exceptions import PreconditionError
 
         if start == end:
             return b""
@@ -72,19 +75,15 @@ class ObjectStore:
             options["if_match"] = found.etag
         try:
             data = bytes(get(self._store, found.key, options=options).bytes())
-        except FileNotFoundError as error:
+        except (FileNotFoundError, PreconditionError) as error:
             raise changed(self.path(found.key)) from error
-        except Exception as error:
-            if type(error).__name__ == "PreconditionError":
-                raise changed(self.path(found.key)) from error
+        except self._refusals as error:
             raise self._failed(found.key, error) from error
         if len(data) != end - start:
             raise changed(self.path(found.key))
         return data
 
-    def _failed(self, key: str, error: Exception) -> KafkalogError:
-        if isinstance(error, KafkalogError):
-            return error
+    def _failed(self, key: str, error: Exception) -> UnreadableFile:
         path = self.path(key)
         return UnreadableFile(f"{path}: {_first_line(error)}", _CHECK, path=path)
 

@@ -5,10 +5,9 @@ What a RemoteStorageManager keeps its objects in. Everything reads objects throu
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from engine.errors import FileChangedWhileReading, UnreadableFile, UsageError
+from engine.errors import FileChangedWhileReading, UnreadableFile
 from engine.files import look
 
 if TYPE_CHECKING:
@@ -16,10 +15,8 @@ if TYPE_CHECKING:
 
     from engine.files import ReadOnlyFiles
 
-_URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL)
 _DEEPEST = 16  # folders within one another in a store that is a folder
 _MISSING = "check that this is the store of the cluster; an older version of the bucket may have the object"
-SCHEMES = ("s3", "gs", "az", "http", "https", "file")
 
 
 class Object(NamedTuple):
@@ -53,21 +50,6 @@ class Store(Protocol):
     def read(self, found: Object, start: int, end: int) -> bytes:
         """Bytes [start, end) of an object, which must be what it was when it was found."""
         ...
-
-
-def open_store(files: ReadOnlyFiles, name: str) -> Store:
-    """The store that a URL or the path of a folder names. Raises UsageError, UnreadableFile."""
-    match = _URL.fullmatch(name)
-    if match is None or match[1] == "file":
-        folder = name if match is None else "/" + match[2].lstrip("/")
-        if not files.info(folder).is_directory:
-            raise UsageError(f"{folder}: not a folder, which a store is", path=folder)
-        return FolderStore(files, folder)
-    if match[1] not in SCHEMES:
-        raise UsageError(f"{name}: unknown scheme {match[1]}", f"use {'://, '.join(SCHEMES)}:// or a folder")
-    from engine.remote.object_store import ObjectStore
-
-    return ObjectStore(name)
 
 
 class FolderStore:

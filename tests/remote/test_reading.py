@@ -14,10 +14,9 @@ from engine.files import ReadOnlyFiles
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch.reading import FetchIsolation, read
 from engine.log.logdir.settings import Settings
-from engine.remote.layouts import open_layout
+from engine.remote.access import open_layout, open_store
 from engine.remote.partitions import TieredPartitions
 from engine.remote.reading import TieredView
-from engine.remote.storage import open_store
 from tests.remote.corpus import SETS, TOP, brokers_log_dirs, damaged, private_keys, stores, truth
 from tests.support.run import kafkalog
 

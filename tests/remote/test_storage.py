@@ -9,8 +9,9 @@ import pytest
 
 from engine.errors import FileChangedWhileReading, KafkalogError, UnreadableFile, UsageError
 from engine.files import ReadOnlyFiles
+from engine.remote.access import open_store
 from engine.remote.layouts import recognise
-from engine.remote.storage import FolderStore, open_store
+from engine.remote.storage import FolderStore
 from tests.remote.corpus import SETS, stores
 from tests.support.run import kafkalog
 

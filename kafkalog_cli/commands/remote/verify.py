@@ -56,10 +56,9 @@ def command(
 def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, count: int | None, output: Output) -> None:
     """`count`: of segments that are read; None: all."""
     from engine.files import ReadOnlyFiles
-    from engine.remote.layouts import open_layout
+    from engine.remote.access import open_layout, open_store
     from engine.remote.metadata_log import MetadataLogs
     from engine.remote.partitions import is_wanted
-    from engine.remote.storage import open_store
     from engine.remote.verify import DeepCheck, compare_with_listing, sample
 
     files, report = ReadOnlyFiles(), output.outcome.finding
