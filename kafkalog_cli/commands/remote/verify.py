@@ -78,7 +78,8 @@ def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, 
     for partition, segment in chosen:
         check.check(partition, segment)
     if output.stream is None:
-        read = f", {len(chosen)} segments read" if chosen else ""
+        unread = listed.segments - len(chosen)
+        read = f"; NOT read: the objects of {unread} segments (--deep reads all)" if unread else "; all segments were read"
         output.line(f"{listed.segments} segments, {listed.objects} objects, {size_text(listed.size)}{read}")
     else:
         fields = {"segments": listed.segments, "objects": listed.objects, "size": listed.size}
