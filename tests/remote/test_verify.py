@@ -80,7 +80,7 @@ def test_a_topic_alone_leaves_other_objects_unnamed():
 def test_the_text_says_what_is_read_before():
     done = kafkalog("remote", "verify", "--deep", "--topic", "plain", "--store", stores("clean"), *log_dirs("clean"))
     first, last = done.out.decode().splitlines()
-    assert (done.status, first.startswith("reading "), "requests" in first, last.endswith(" segments read")) == (0, True, True, True)
+    assert (done.status, first.startswith("reading "), "requests" in first, last.endswith("all segments were read")) == (0, True, True, True)
 
 
 def test_without_a_store_it_is_wrong_usage():
