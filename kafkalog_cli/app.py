@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from engine.amounts import count_of
 from engine.discovery.names import file_name, parent_of, parse_file_name
 from engine.errors import UnreadableFile, UsageError, argument
 from engine.files import ReadOnlyFiles
 from engine.findings import Severity
+from kafkalog_cli.options import shown_size
 from kafkalog_cli.streams import colour_choice
 
 if TYPE_CHECKING:
@@ -121,11 +123,12 @@ class Outcome:
         for (code, path), count in self._counts.items():
             left = count - self._shown[code, path]
             if left and self._shown[code, path]:
-                click.echo(f"{printable(path)}: {left} more findings [{code}]", err=True)
+                click.echo(f"{printable(path)}: {count_of(left, 'more finding')} [{code}]", err=True)
             elif left:
                 rest.setdefault((code, _parent(path)), []).append(left)
         for (code, directory), counts in rest.items():
-            click.echo(f"{printable(directory)}: {sum(counts)} more findings [{code}] in {len(counts)} more files", err=True)
+            more, where = count_of(sum(counts), "more finding"), count_of(len(counts), "more file")
+            click.echo(f"{printable(directory)}: {more} [{code}] in {where}", err=True)
 
     def _show(self, finding: Finding) -> None:
         kind = finding.kind
@@ -181,8 +184,8 @@ def _info(files: ReadOnlyFiles, path: str) -> FileInfo | None:
 
 def kept_in(quarantine: QuarantiningFiles) -> str:
     """The line that says where a command keeps what it changed."""
-    size, how = quarantine.stored_size, "" if quarantine.is_whole else "--salvage "
-    return f"kept in quarantine: {size} bytes; undo with: kafkalog restore {how}{argument(quarantine.directory)}"
+    size, how = shown_size(quarantine.stored_size), "" if quarantine.is_whole else "--salvage "
+    return f"kept in quarantine: {size}; undo with: kafkalog restore {how}{argument(quarantine.directory)}"
 
 
 def printable(text: str) -> str:

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from engine.amounts import count_of, duration_text
 from engine.findings import Severity
 from kafkalog_cli.app import printable
+from kafkalog_cli.options import shown_size
 from kafkalog_cli.streams import colour_choice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _COLOURS = {Severity.INFO: "green", Severity.WARNING: "yellow", Severity.ERROR: "red"}
-_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 class Total:
@@ -43,16 +44,8 @@ class Total:
             click.style(f"{number} {verdict}", fg=_COLOURS[severity])
             for (severity, verdict), number in sorted(self._counts.items(), key=lambda one: (ranks.index(one[0][0]), one[0][1]))
         )
-        seconds = perf_counter() - self._begun
-        click.echo(f"{count} partitions: {parts}; {size_text(self._size)} in {seconds:.1f} s", color=colour_choice())
+        took = duration_text(round((perf_counter() - self._begun) * 1000))
+        click.echo(f"{count_of(count, 'partition')}: {parts}; {shown_size(self._size)} in {took}", color=colour_choice())
         words = list(next_command)
         if words:
             click.echo(f"next: {printable(shlex.join(words))}")
-
-
-def size_text(size: int) -> str:
-    """Bytes for people: 12.3 MB, 987 bytes."""
-    for scale, unit in _UNITS:
-        if size >= scale:
-            return f"{size / scale:.1f} {unit}"
-    return f"{size} bytes"
