@@ -20,7 +20,7 @@ from engine.discovery.sink_commits import STAGING
 from engine.errors import KafkalogError, argument
 from engine.files import remove_tree
 from engine.log.append.adoption import adopt_segment, move_batches, move_in_memory
-from engine.log.append.damaged_end import damage_at_end
+from engine.log.append.log_end import damage_at_end
 from engine.log.append.intake import FollowerIntake
 from engine.log.loading.loader import REPAIRABLE
 from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir

@@ -16,7 +16,7 @@ from engine.log.cleaner.groups import GroupOverflow, group_segments_by_size, put
 from engine.log.cleaner.headway import Headway, Part
 from engine.log.cleaner.key_pass import build_offset_map
 from engine.log.cleaner.offset_map import LaterOffsets
-from engine.log.cleaner.stats import CleanerStats
+from engine.log.cleaner.outcome import CleanerStats
 from engine.log.cleaner.transactions import CleanedTransactionMetadata, LastRecords, aborted_transactions, segments_with_aborted
 from engine.log.cleaner.uncleanable import Uncleanable
 from engine.log.cleaner.walk import SegmentWalk, size_of

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from engine.files import ReadOnlyFiles
     from engine.log.cleaner.compaction import Compaction, CompactionOptions
-    from engine.log.cleaner.stats import CleanerStats
+    from engine.log.cleaner.outcome import CleanerStats
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
 
