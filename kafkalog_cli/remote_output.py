@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
     from typing import Any
 
+    from engine.config.server import Settings
     from engine.dump.text_buffer import TextBuffer
-    from engine.log.logdir.settings import Settings
 
     Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 

@@ -340,7 +340,7 @@ def _count(
     files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection, renderer: DumpRenderer,
     outcome: Outcome,
 ) -> DumpReports:
-    from engine.dump.matches import tally
+    from engine.dump.run import tally
 
     records = batches = 0
     reports = DumpReports()
@@ -366,7 +366,7 @@ def _behind_tail(
     wanted = selection.tail
     if wanted is None:
         return targets, 0
-    from engine.dump.matches import tally
+    from engine.dump.run import tally
 
     found = 0
     for index in range(len(targets) - 1, -1, -1):

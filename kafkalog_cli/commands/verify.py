@@ -41,10 +41,10 @@ from kafkalog_cli.total import Total
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from engine.config.server import Settings
     from engine.config.topic import LogConfig
     from engine.dump.json_stream import JsonStream
     from engine.files import Files, ReadOnlyFiles
-    from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
     from engine.log.session import Quarantines
     from engine.log.tiering import Tiering
@@ -295,7 +295,7 @@ def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
 
 def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> tuple[list[str], list[Cluster]]:
     """Directories that hold files of a partition, each once, in order; and what the log dirs around them say."""
-    from engine.log.verify.start import survey_start
+    from engine.log.logdir.startup import survey_start
 
     expanded: dict[str, list[str]] = {}
     for path in paths:
@@ -479,7 +479,7 @@ class Rebuild:
         from engine.log.logdir.log_dirs import locked, not_permitted
         from engine.log.verify.rebuild import Rebuilder
         from engine.overlay import OverlayFiles
-        from engine.overlay.spill import Spill
+        from engine.overlay.content import Spill
 
         with ExitStack() as stack:
             files = OverlayFiles(reader, self.now, stack.enter_context(closing(Spill(nameless_file)))) if disk is None else disk

@@ -6,9 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.config.server import ServerConfig
+from engine.config.server import ServerConfig, Settings
 from engine.files import now_ms
-from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import foresee
 from engine.log.operations.recover import RecoverOptions, Recovery, finish, prepare, recover_places
 from engine.log.session import Quarantines

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from engine.arrow.columns import micros
 from engine.arrow.heads import head_batches
+from engine.config.server import Settings
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX
-from engine.log.logdir.settings import Settings
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import LogDirError, escaped
 from kafkalog_spark.table.around import Around
