@@ -27,9 +27,8 @@ from kafkalog_cli.fetch_output import Output, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Size, Whole, format_option, jobs_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
-from kafkalog_cli.ranges import EARLIEST, LATEST, NO_END, OffsetRange, Until
 from kafkalog_cli.remote_store import STORE, store_from, store_options
-from kafkalog_cli.selecting import SELECTION, selection_from, selection_options
+from kafkalog_cli.selecting import EARLIEST, LATEST, NO_END, SELECTION, OffsetRange, Until, selection_from, selection_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,8 +11,7 @@ import pyarrow as pa
 from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
-from engine.log.fetch.replicas import best_replica
-from engine.log.verify.divergence import find_divergence
+from engine.log.fetch.replicas import best_replica, find_divergence
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.table.columns import FINDING_TYPES, rows_as_batches
 from kafkalog_spark.table.levels import directories, kept_findings, with_policies

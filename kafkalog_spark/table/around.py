@@ -13,7 +13,7 @@ from engine.log.fetch.open_transactions import TransactionStates
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.startup import in_same_cluster, survey_all
 from engine.log.logdir.topics import Topics, not_read, remote_log_start
-from kafkalog_spark.table.damage import report_finding
+from kafkalog_spark.errors import report_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
