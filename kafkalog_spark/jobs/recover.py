@@ -1,4 +1,7 @@
-"""Recover many partitions as tasks: what `kafkalog recover` does, with its locks, its quarantine and its checkpoints."""
+"""Recover many partitions as tasks: what `kafkalog recover` does, with its locks, its quarantine and its checkpoints.
+
+It stands alone, as every job does.
+"""
 
 from __future__ import annotations
 

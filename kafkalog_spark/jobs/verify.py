@@ -1,4 +1,7 @@
-"""Verify every partition of every dir: checksums, indexes, snapshots, epochs, and replicas against each other."""
+"""Verify every partition of every dir: checksums, indexes, snapshots, epochs, and replicas against each other.
+
+It stands alone, as every job does.
+"""
 
 from __future__ import annotations
 
