@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of, exact_duration
 from engine.discovery.names import log_file_name
-from engine.log.moment import moment
-from engine.log.report import Action
+from engine.log.report import Action, moment
 
 if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog

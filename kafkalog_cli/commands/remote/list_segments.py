@@ -168,6 +168,6 @@ def _event_fields(event: Event, segment: str | None) -> dict[str, object]:
 
 
 def _time(ms: int) -> str:
-    from engine.log.moment import moment
+    from engine.log.report import moment
 
     return moment(ms).partition(" ")[0]
