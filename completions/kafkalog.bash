@@ -161,7 +161,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --format -j --jobs --bytes -V --version -h --help' "$cur"
+            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --bytes --format -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     recover)
@@ -261,7 +261,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--list --prune --older-than --force --salvage -n --dry-run -y --yes --format --bytes -V --version -h --help' "$cur"
+            _kafkalog_words '--list --prune --older-than --force --salvage -n --dry-run -y --yes --bytes --format -V --version -h --help' "$cur"
         fi
         ;;
     retain)
@@ -366,7 +366,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --format -j --jobs --bytes -V --version -h --help' "$cur"
+            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --bytes --format -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     esac

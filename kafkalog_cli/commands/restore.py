@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SECTIONS = (
     Section("What is done", ("--list", "--prune", "--older-than", "--force", "--salvage", "--dry-run", "--yes")),
-    Section("Output", ("--format",)),
+    Section("Output", ("--bytes", "--format")),
 )
 _MAIN = ("--list", "--prune", "--older-than", "--salvage", "--dry-run")
 _EXAMPLES = (

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
     Section("Repair", ("--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--now")),
-    Section("Output", ("--quiet", "--verbose", "--format", "--jobs")),
+    Section("Output", ("--quiet", "--verbose", "--bytes", "--format", "--jobs")),
 )
 _MAIN = ("--rebuild", "--dry-run", "--config-file", "--format", "--jobs")
 _EXAMPLES = (

@@ -98,7 +98,7 @@ def test_a_line_that_is_too_long_is_not_read_to_its_end(tmp_path, taken, options
     assert left > 4 << 20
     assert "line 3: " in out
     assert f"bytes without a line end; with max.message.bytes at 1000 lines of up to {LONGEST} bytes are read" in out
-    assert "; in the log before it: 2 records" in out
+    assert "; 2 records before it appended" in out
     assert sum(taken) < 1 << 18
 
 
@@ -136,7 +136,7 @@ def test_a_batch_that_can_not_be_appended_is_not_read_to_its_end(tmp_path, start
     assert status == 4
     assert left > 4 << 20
     assert why in out
-    assert "; in the log before it: 1 record" in out
+    assert "; 1 record before it appended" in out
 
 
 @pytest.mark.parametrize(("data", "options", "why"), [

@@ -249,7 +249,7 @@ def test_gaps_are_findings_and_kafkas_last_words():
     assert reported(batch(0) + batch(4) + batch(2)) == (
         [
             ("offset-order", 2 * one, 2, "offset 2 follows offset 4"),
-            ("offset-gap", one, 4, "missing after offset 0: 3 offsets"),
+            ("offset-gap", one, 4, "3 offsets missing after offset 0"),
         ],
         [f"Non-consecutive offsets in {WORKING_DIRECTORY}/{LOG}", "  0 is followed by 4", "  4 is followed by 2"],
     )

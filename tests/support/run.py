@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from typing import NamedTuple
 
@@ -49,9 +50,10 @@ _VERBS = {
     "rebuilt": "rebuild", "renamed": "rename", "created": "create", "split": "split", "compacted": "compact",
     "moved": "move", "salvaged": "salvage", "refused": "refuse",
 }  # fmt: skip
+_VERDICT = re.compile(r"(?<=[;:] )(done in part|not done|repaired|problems are left)")
 _VERDICTS = {
-    "; done in part": "; would be done in part", "; not done": "; would not be done", "; repaired": "; would be repaired",
-    "; problems are left": "; problems would be left",
+    "done in part": "would be done in part", "not done": "would not be done", "repaired": "would be repaired",
+    "problems are left": "problems would be left",
 }  # fmt: skip
 
 
@@ -63,7 +65,5 @@ def as_planned(text: str) -> list[str]:
         if line.startswith("  ") and verb in _VERBS:
             lines.append(f"  would {_VERBS[verb]} {rest}")
             continue
-        for done, planned in _VERDICTS.items():
-            line = line.replace(done, planned)  # noqa: PLW2901
-        lines.append(line.replace("brought up to date", "would be brought up to date"))
+        lines.append(_VERDICT.sub(lambda found: _VERDICTS[found[0]], line).replace("brought up to date", "would be brought up to date"))
     return lines

@@ -154,8 +154,9 @@ class _Disk:
             return None
         report = Report(self._log_dirs[0].path, "retain")
         why = "--keep-deleted keeps what is deleted" if self._options.keep_deleted else _WHY_NOT_MORE
-        text = (f"requested: {exact_size(self._wanted)}; free now: {exact_size(self._free)}; can be freed: at most "
-                f"{exact_size(possible)}; {why}. Nothing was deleted; --as-much-as-possible deletes as much as allowed")
+        text = (f"{exact_size(self._wanted)} were requested: {exact_size(self._free)} are free, and at most "
+                f"{exact_size(possible)} more can be freed; {why}. Nothing was deleted; --as-much-as-possible deletes as much "
+                "as allowed")
         report.add(Action.REFUSED, "", text, severity=Severity.ERROR)
         return report
 
@@ -198,10 +199,10 @@ class _Disk:
         assert plan is not None, "plans come before"
         free = self._free + freed
         report = Report(self._log_dirs[0].path, "retain")
-        planned = (f"{count_of(plan.segments, 'segment')} of {count_of(len(plan.end_offsets), 'partition')}, "
+        planned = (f"{count_of(plan.segments, 'segment')} of {count_of(len(plan.end_offsets), 'partition')} and "
                    f"{exact_size(plan.leftovers)} of leftover files")
-        text = (f"requested: {exact_size(wanted)}; free now: {exact_size(free)}; before: {exact_size(self._free)}; freed: "
-                f"{exact_size(freed)}; planned: {planned}")
+        text = (f"{exact_size(wanted)} were requested, {exact_size(free)} are free: {exact_size(self._free)} before and "
+                f"{exact_size(freed)} freed now; {planned} were planned")
         if free >= wanted:
             report.add(Action.EXPLAINED, "", text)
             return report
