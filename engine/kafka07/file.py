@@ -95,7 +95,7 @@ def tail_problem(file: OpenFile, position: int, end: int) -> Problem | None:
         return Problem("torn-tail", f"size {size}, but only {count_of(left - SIZE_FIELD, 'byte')} left")
     if size == 0 and only_zeros(file, position, end):
         return Problem("zero-tail", f"{count_of(left, 'zero byte')} after the last entry")
-    return Problem("batch-size-invalid", f"size {size}, below {MIN_SIZE}; not read from here on: {count_of(left, 'byte')}")
+    return Problem("batch-size-invalid", f"size {size}, below {MIN_SIZE}; {count_of(left, 'byte')} from here on not read")
 
 
 def iterate_file(

@@ -407,7 +407,7 @@ class _Partition:
                 return
         finding = unsound_end(file, file.path, walk.stop, walk.position, walk.end)
         if finding is not None and walk.stop is Stop.BAD_SIZE and finding.code != "zero-tail":
-            unread = f"{finding.what}; not read from here on: {count_of(walk.end - walk.position, 'byte')}"
+            unread = f"{finding.what}; {count_of(walk.end - walk.position, 'byte')} from here on not read"
             finding = finding._replace(what=unread)
         if finding is not None and finding.code == "zero-tail":
             finding = finding._replace(what=f"{finding.what}: {self._fate_of_zeros(is_last=is_last)}")
