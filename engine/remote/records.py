@@ -13,7 +13,7 @@ from struct import Struct, error
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.kernels.rows import choose_partitions
-from engine.schema.wire import SchemaError
+from engine.schema.wire import SchemaError, encode_compact, encode_unsigned_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -289,30 +289,17 @@ _BY_SCHEMA: dict[str, Callable[[dict[str, Any]], Record]] = {
 
 def encode_record(record: SegmentRecord | UpdateRecord) -> bytes:
     """The value of a record as RemoteLogMetadataSerde writes it."""
-    ids = _compact(record.topic) + record.key + b"\0" + record.segment_id + b"\0"
+    ids = encode_compact(record.topic) + record.key + b"\0" + record.segment_id + b"\0"
     if isinstance(record, UpdateRecord):
         changes = _INT_LONG.pack(record.broker_id, record.event_timestamp_ms)
-        return _UPDATE + ids + changes + _compact(record.custom) + bytes((record.state, 0))
+        return _UPDATE + ids + changes + encode_compact(record.custom) + bytes((record.state, 0))
     offsets = _RANGE.pack(
         record.start_offset, record.end_offset, record.broker_id, record.max_timestamp_ms, record.event_timestamp_ms
     )
     epochs = b"".join(_EPOCH.pack(epoch, start, 0) for epoch, start in record.leader_epochs)
     tags = _TXN_INDEX_EMPTY if record.txn_index_empty else _NO_TAGS
-    count = _unsigned_varint(len(record.leader_epochs) + 1)
+    count = encode_unsigned_varint(len(record.leader_epochs) + 1)
     return b"".join(
-        (_SEGMENT, ids, offsets, count, epochs, _SIZE.pack(record.size), _compact(record.custom), bytes((record.state,)),
-         tags)
+        (_SEGMENT, ids, offsets, count, epochs, _SIZE.pack(record.size), encode_compact(record.custom),
+         bytes((record.state,)), tags)
     )  # fmt: skip
-
-
-def _compact(data: bytes | None) -> bytes:
-    """A string, or bytes, of a flexible version."""
-    return b"\0" if data is None else _unsigned_varint(len(data) + 1) + data
-
-
-def _unsigned_varint(value: int) -> bytes:
-    found = bytearray()
-    while value >= _VARINT:
-        found.append(value % _VARINT + _VARINT)
-        value //= _VARINT
-    return bytes((*found, value))
