@@ -120,9 +120,10 @@ def parse_key(layout: str, key: str, prefix: str = "") -> ObjectName | None:
     match = _KEYS[layout].fullmatch(key[len(prefix) :])
     if match is None or int(match["partition"]) > INT_MAX or int(match["base_offset"]) > LONG_MAX:
         return None
-    names = match.groupdict()
-    numbers = {name: int(names.pop(name)) for name in ("partition", "base_offset")}
-    return ObjectName(**{**names, "prefix": prefix + names["prefix"], "stem": prefix + names["stem"]}, **numbers)
+    return ObjectName(
+        prefix + match["prefix"], match["topic"], match["topic_id"], int(match["partition"]), int(match["base_offset"]),
+        match["segment_id"], prefix + match["stem"], match["part"],
+    )  # fmt: skip
 
 
 def recognise(store: Store, prefix: str = "") -> Recognised:

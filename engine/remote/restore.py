@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
+from engine.checkpoint.identity import decode_partition_metadata, read_identity
 from engine.discovery.names import (
     FileKind,
     file_name,
@@ -103,7 +104,7 @@ class Restore:
         known = MetadataLogs(disk, paths, self._report, is_needed=False).read()
         told = dict(session.options.settings.server.values).get(_METADATA_COUNT, "")
         count = options.metadata_count or (int(told) if told.isdecimal() else None)
-        placement = Placement(files, survey(disk, find_log_dirs(disk, paths)), target, count)
+        placement = Placement(session.manager, survey(disk, find_log_dirs(disk, paths)), target, count)
         planner = RestorePlanner(self._layout, known, placement.metadata_count)
         writer = LogWriter(files, self._layout, whole=options.whole)
         starts = session.manager.offsets(target.path, FileKind.LOG_START_CHECKPOINT)
@@ -147,6 +148,10 @@ class Restore:
         for name in found:
             if placement.may_be(name):
                 ids.setdefault(name.topic, set()).add(name.topic_id)
+        for name in found:
+            if name.topic not in ids:
+                what = f"the cluster has a topic {name.topic} with another id than {name.topic_id}, which the store has"
+                raise UsageError(what, "delete that topic, or restore into a new cluster: brokers find segments by the id")
         for topic, several in ids.items():
             if len(several) > 1:
                 what = f"topic {topic} was made {len(several)} times: ids {', '.join(sorted(several))}"
@@ -192,7 +197,7 @@ def _tell(log: RestoredLog, report: Report) -> None:
     for producer_id, first in log.open_transactions:
         why = (f"producer {producer_id} has an open transaction: its end was not copied. Consumers with read_committed and "
                "copying wait for it; kafka-transactions abort ends it")
-        report.add(Action.EXPLAINED, "", why, offsets=(first, None), severity=Severity.WARNING, producer_id=producer_id)
+        report.add(Action.EXPLAINED, "", why, offsets=(first, None), severity=Severity.WARNING)
     for segment, base, why in log.left_out:
         report.add(Action.EXPLAINED, segment, f"the remote segment from offset {base} is left out: {why}")
     report.log_start_offset, report.log_end_offset = log.log_start_offset, log.log_end_offset
@@ -231,26 +236,37 @@ class Placement:
     Raises UsageError for a log dir of no broker.
     """
 
-    def __init__(self, files: Files, cluster: Cluster, target: LogDir, metadata_count: int | None) -> None:
-        self.target, self._files, self._cluster = target, files, cluster
+    def __init__(self, manager: LogManager, cluster: Cluster, target: LogDir, metadata_count: int | None) -> None:
+        self.target, self._manager, self._cluster = target, manager, cluster
+        self._files = files = manager.files_of(target.path)
         identity = cluster.identities.get(target.path)
         if identity is None or identity.node_id is None:
             what = f"{target.path}: no log dir of a broker: it has no meta.properties"
             do = "kafka-storage format makes it one, with the settings of the broker that is to start"
             raise UsageError(what, do, path=target.path)
         self.node_id, self._directory_id = identity.node_id, identity.directory_id
-        self._bootstrap = f"{target.path.rstrip('/')}/{FileKind.BOOTSTRAP_CHECKPOINT.value}"
         metadata: ClusterMetadata | None = cluster.metadata
         is_empty = metadata is None or not (metadata.topics or metadata.end_offset)
-        self.is_new = is_empty and files.exists(self._bootstrap)
-        self._metadata = read_bootstrap(files, self._bootstrap) if self.is_new else metadata
+        self.is_new = is_empty and files.exists(_bootstrap(target))
+        self._metadata = read_bootstrap(files, _bootstrap(target)) if self.is_new else metadata
         self._topic = None if self._metadata is None else self._metadata.by_name(REMOTE_LOG_METADATA_TOPIC)
-        self._new_id = urlsafe_b64encode(b"k" + uuid4().bytes[1:]).decode()[:22]  # of __remote_log_metadata, if it is new
+        self._new_id = self._id_on_disk() or _random_id()  # of __remote_log_metadata, if it is new
         count = None if self._topic is None else len(self._topic.replicas)
         if None not in (count, metadata_count) and count != metadata_count:
             what = f"{REMOTE_LOG_METADATA_TOPIC} has {count} partitions, not {metadata_count}"
             raise UsageError(what, "leave out --metadata-partitions, and set the same number in server.properties")
         self.metadata_count = count or metadata_count or _DEFAULT_METADATA_COUNT
+
+    def _id_on_disk(self) -> str | None:
+        """The id that a log of __remote_log_metadata has here: of one that was made before this command was stopped."""
+        for log_dir in self._own_log_dirs():
+            for place in log_dir.partitions():
+                path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
+                if place.name.topic == REMOTE_LOG_METADATA_TOPIC and self._files.exists(path):
+                    known = decode_partition_metadata(read_identity(self._files, path), path).value
+                    if known is not None:
+                        return known.topic_id
+        return None
 
     def may_be(self, name: PartitionName) -> bool:
         """May a topic of that name have this id, as far as is known?"""
@@ -338,10 +354,22 @@ class Placement:
             of_topic = (of_metadata, _METADATA_SETTINGS, self.node_id, directory_id)
             topics.append(NewTopic(REMOTE_LOG_METADATA_TOPIC, self._new_id, *of_topic))
         if topics:
-            add_to_bootstrap(self._files, self._bootstrap, topics, now)
+            for log_dir in self._own_log_dirs():  # one of them has the metadata log
+                files = self._manager.files_of(log_dir.path)
+                if files.exists(_bootstrap(log_dir)):
+                    add_to_bootstrap(files, _bootstrap(log_dir), topics, now)
             names = ", ".join(topic.name for topic in topics)
             report.add(Action.REBUILT, FileKind.BOOTSTRAP_CHECKPOINT.value, f"a new cluster begins with these topics: {names}")
-            why = ("their own settings are lost: they keep all records (retention.ms=-1, retention.bytes=-1) until others are set "
-                   "with kafka-configs. The first start of a controller reads the file: one elsewhere needs a copy of it")
+            why = ("their own settings are lost: they keep all records (retention.ms=-1, retention.bytes=-1) until others "
+                   "are set with kafka-configs. A controller reads the file at its first start; one elsewhere needs a copy")
             report.add(Action.EXPLAINED, "", why)
         return report
+
+
+def _bootstrap(log_dir: LogDir) -> str:
+    return f"{log_dir.path.rstrip('/')}/{FileKind.BOOTSTRAP_CHECKPOINT.value}"
+
+
+def _random_id() -> str:
+    """An id for a topic that is new. It does not begin with `-`, as none of Kafka's does."""
+    return urlsafe_b64encode(b"k" + uuid4().bytes[1:]).decode()[:22]

@@ -174,10 +174,10 @@ class RestorePlanner:
         log = RestoredLog(name, segments, [], [], log_start_offset, lineage.log_end_offset, None, metadata)
         offset = log_start_offset
         while offset < log.log_end_offset:
-            segment = lineage.segment(metadata, offset)
-            if segment is not None:
-                log.chain.append(segment)
-                offset = segment.end_offset + 1
+            found = lineage.segment(metadata, offset)
+            if found is not None:
+                log.chain.append(found)
+                offset = found.end_offset + 1
                 continue
             following = min((one.start_offset for one in segments if one.start_offset > offset), default=log.log_end_offset)
             if log.chain:

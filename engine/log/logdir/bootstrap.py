@@ -27,7 +27,6 @@ _MAX_SIZE = 64 << 20  # bytes
 _TOPIC, _PARTITION, _CONFIG = b"\1\2\0", b"\1\3\1", b"\1\4\0"  # frame version, api key, version
 _OF_TOPIC = b"\2"  # ConfigResource.Type
 _INT, _NUMBERS = Struct(">i"), Struct(">iii")
-_NO_LEADER = -1  # the controller elects one when the broker comes
 
 
 class NewTopic(NamedTuple):
@@ -44,14 +43,17 @@ class NewTopic(NamedTuple):
     directory_id: str
 
     def records(self) -> Iterator[bytes]:
-        """The values of its records: TopicRecord, PartitionRecord, ConfigRecord."""
+        """The values of its records: TopicRecord, PartitionRecord, ConfigRecord.
+
+        The broker counts as the last leader: when it comes, the controller elects it again, with the next epoch.
+        """
         topic_id = _uuid(self.topic_id)
         yield _TOPIC + encode_compact(self.name.encode()) + topic_id + b"\0"
         one, none = encode_unsigned_varint(2), encode_unsigned_varint(1)  # arrays: of one element, of none
         replica = one + _INT.pack(self.node_id)
         for partition, epoch in sorted(self.leader_epochs.items()):
             place = _INT.pack(partition) + topic_id + replica + replica + none + none
-            yield _PARTITION + place + _NUMBERS.pack(_NO_LEADER, epoch, 0) + one + _uuid(self.directory_id) + b"\0"
+            yield _PARTITION + place + _NUMBERS.pack(self.node_id, epoch, 0) + one + _uuid(self.directory_id) + b"\0"
         for name, value in self.settings.items():
             yield _CONFIG + _OF_TOPIC + b"".join(encode_compact(text.encode()) for text in (self.name, name, value)) + b"\0"
 

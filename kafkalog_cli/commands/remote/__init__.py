@@ -17,6 +17,8 @@ _TABLE = {
 _EXAMPLES = (
     Example("What is remote:", "kafkalog remote list /var/lib/kafka/data"),
     Example("What is not copied yet, and why:", "kafkalog remote offsets /var/lib/kafka/data"),
+    Example("All brokers are lost, the bucket is left:",
+            "kafkalog remote restore orders --into /var/lib/kafka/data --store s3://kafka-tiered"),
 )
 
 
@@ -24,9 +26,9 @@ _EXAMPLES = (
 @version_option
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Look at tiered storage (KIP-405): what is remote, and how far logs are copied.
+    """Look at tiered storage (KIP-405): what is remote, and how far logs are copied; restore what only the store has.
 
     What brokers know of remote segments is in the topic __remote_log_metadata. Its logs are read in the log dirs that are
-    named: name those of all brokers, or of those that hold the partitions of that topic. Nothing is changed.
+    named: name those of all brokers, or of those that hold the partitions of that topic.
     """
     show_short_help(ctx)
