@@ -1,11 +1,13 @@
-"""What commands share: findings on stderr, and the exit status that they decide."""
+"""What commands share: findings on stderr, the total of several partitions, and the exit status."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from errno import ENOTDIR
 from os import strerror
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +19,8 @@ from engine.findings import Severity
 from kafkalog_cli.streams import colour_choice
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from engine.dump.json_stream import JsonStream
     from engine.errors import KafkalogError
     from engine.files import FileInfo
@@ -29,6 +33,8 @@ _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "
 
 
 UNREADABLE = "path-unreadable"  # the finding about what could not be looked at
+_VERDICT_COLOURS = {Severity.INFO: "green", Severity.WARNING: "yellow", Severity.ERROR: "red"}
+_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 class Outcome:
@@ -190,3 +196,41 @@ def printable(text: str) -> str:
     from engine.dump.record_text import printable as safe
 
     return safe(text)
+
+
+class Total:
+    """Counts partitions by verdict, from when it is made."""
+
+    def __init__(self) -> None:
+        self._begun = perf_counter()
+        self._counts: Counter[tuple[Severity, str]] = Counter()
+        self._size = 0
+
+    def add(self, verdict: str, severity: Severity, size: int) -> None:
+        """Take one partition, of `size` bytes."""
+        self._counts[severity, verdict] += 1
+        self._size += size
+
+    def say(self, next_command: Iterable[str] = (), *, quiet: bool = False) -> None:
+        """Print it where there were several partitions; `quiet`: and something is wrong with one."""
+        count = self._counts.total()
+        if count < 2 or (quiet and all(severity is Severity.INFO for severity, _ in self._counts)):  # several
+            return
+        ranks = list(Severity)
+        parts = ", ".join(
+            click.style(f"{number} {verdict}", fg=_VERDICT_COLOURS[severity])
+            for (severity, verdict), number in sorted(self._counts.items(), key=lambda one: (ranks.index(one[0][0]), one[0][1]))
+        )
+        seconds = perf_counter() - self._begun
+        click.echo(f"{count} partitions: {parts}; {size_text(self._size)} in {seconds:.1f} s", color=colour_choice())
+        words = list(next_command)
+        if words:
+            click.echo(f"next: {printable(shlex.join(words))}")
+
+
+def size_text(size: int) -> str:
+    """Bytes for people: 12.3 MB, 987 bytes."""
+    for scale, unit in _UNITS:
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} bytes"

@@ -21,7 +21,7 @@ from kafkalog_cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.log.logdir.settings import Settings
+    from engine.config.server import Settings
     from engine.log.session import OpenOptions
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
@@ -151,9 +151,8 @@ def opening_from(values: dict[str, Any]) -> OpenOptions:
 
 def settings_from(config_file: str | None, overrides: tuple[tuple[str, str], ...]) -> Settings:
     """--config-file and --config. Raises UsageError for settings that are unknown or out of range, UnreadableFile."""
-    from engine.config.server import ServerConfig, read_server_config
+    from engine.config.server import ServerConfig, Settings, read_server_config
     from engine.files import ReadOnlyFiles
-    from engine.log.logdir.settings import Settings
 
     server = ServerConfig() if config_file is None else read_server_config(ReadOnlyFiles(), config_file)
     settings = Settings(server, overrides)

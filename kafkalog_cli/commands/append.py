@@ -35,8 +35,8 @@ from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_lo
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
-from kafkalog_cli.json_output import Lines, json_stream
 from kafkalog_cli.options import PATH, Whole, size_option
+from kafkalog_cli.output import Lines, json_stream
 from kafkalog_cli.partitions import check_metrics, run
 
 if TYPE_CHECKING:

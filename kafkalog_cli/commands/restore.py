@@ -18,9 +18,8 @@ from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
-from kafkalog_cli.json_output import Lines, json_stream
 from kafkalog_cli.options import PATH, Duration, format_option, version_option, yes_option
-from kafkalog_cli.output import outlive_output, say_at_any_rate
+from kafkalog_cli.output import Lines, json_stream, outlive_output, say_at_any_rate
 from kafkalog_cli.quarantining import would_keep
 
 if TYPE_CHECKING:

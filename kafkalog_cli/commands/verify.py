@@ -26,25 +26,23 @@ from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
-from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.app import Outcome, Total, printable
 from kafkalog_cli.asking import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
-from kafkalog_cli.json_output import json_stream
 from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option, yes_option
-from kafkalog_cli.output import outlive_output, outliving, raw_stdout
+from kafkalog_cli.output import json_stream, outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
-from kafkalog_cli.total import Total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from engine.config.server import Settings
     from engine.config.topic import LogConfig
     from engine.dump.json_stream import JsonStream
     from engine.files import Files, ReadOnlyFiles
-    from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
     from engine.log.session import Quarantines
     from engine.log.tiering import Tiering
@@ -295,7 +293,7 @@ def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
 
 def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> tuple[list[str], list[Cluster]]:
     """Directories that hold files of a partition, each once, in order; and what the log dirs around them say."""
-    from engine.log.verify.start import survey_start
+    from engine.log.logdir.startup import survey_start
 
     expanded: dict[str, list[str]] = {}
     for path in paths:
@@ -479,7 +477,7 @@ class Rebuild:
         from engine.log.logdir.log_dirs import locked, not_permitted
         from engine.log.verify.rebuild import Rebuilder
         from engine.overlay import OverlayFiles
-        from engine.overlay.spill import Spill
+        from engine.overlay.content import Spill
 
         with ExitStack() as stack:
             files = OverlayFiles(reader, self.now, stack.enter_context(closing(Spill(nameless_file)))) if disk is None else disk

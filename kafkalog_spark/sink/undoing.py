@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from engine.config.server import Settings
 from engine.discovery.names import file_name, parse_partition_dir
 from engine.discovery.sink_commits import MANIFEST
 from engine.errors import KafkalogError, argument
@@ -18,7 +19,6 @@ from engine.files import remove_tree
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
 from engine.log.logdir.log_manager import LogManager
-from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.operations.at_offset import Truncate
 from engine.log.operations.operation import Operation, operate

@@ -7,12 +7,11 @@ import struct
 
 import pytest
 
-from engine.config.server import server_config
+from engine.config.server import Settings, server_config
 from engine.files import ReadOnlyFiles
 from engine.findings import LOSSES
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import LogManager
-from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles

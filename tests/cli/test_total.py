@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from kafkalog_cli.total import size_text
+from kafkalog_cli.app import size_text
 from tests.support.run import kafkalog
 
 END = r"; \d+(\.\d)? (bytes|kB|MB) in \d+\.\d s"

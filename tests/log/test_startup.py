@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from engine.config.server import Settings
 from engine.files import Files, ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import LogManager
-from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import foresee, survey
 from engine.log.operations.recover import RecoverOptions, recover
 from engine.log.report import Action

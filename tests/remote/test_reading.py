@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from engine.config.server import Settings
 from engine.files import ReadOnlyFiles
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch.reading import FetchIsolation, read
-from engine.log.logdir.settings import Settings
 from engine.remote.access import open_layout, open_store
 from engine.remote.partitions import TieredPartitions
 from engine.remote.reading import TieredView

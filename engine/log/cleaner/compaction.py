@@ -19,7 +19,7 @@ from engine.log.report import Action
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from engine.log.cleaner.stats import CleanerStats
+    from engine.log.cleaner.outcome import CleanerStats
     from engine.log.partition.unified_log import UnifiedLog
 
 

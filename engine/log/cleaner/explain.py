@@ -9,7 +9,7 @@ from engine.log.cleaner.checkpoint import Bound, LogToClean, log_to_clean
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
 from engine.log.cleaner.compaction import METADATA_LOG, OUTSIDE, is_metadata_log, without_key
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
-from engine.log.cleaner.uncleanable import Uncleanable
+from engine.log.cleaner.outcome import Uncleanable
 from engine.log.errors import CorruptRecord
 from engine.log.report import Action, Event
 from engine.log.segment.batch_search import first_timestamp

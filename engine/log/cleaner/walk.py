@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, BatchField, ControlType
 from engine.kernels.cleaning import first_unsound
-from engine.log.cleaner.uncleanable import Uncleanable, untold_abort
+from engine.log.cleaner.outcome import Uncleanable, untold_abort
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.codecs.codecs import FINDINGS, InflateStatus
 from engine.record.columns import BatchColumns, RecordColumns

@@ -16,7 +16,7 @@ from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, BatchField
 from engine.kernels.transactions import next_in_transaction
 from engine.log.fetch.replicas import best_replica
-from engine.log.moment import moment
+from engine.log.report import moment
 from engine.log.segment.batch_search import first_timestamp
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk

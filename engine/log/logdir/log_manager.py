@@ -40,13 +40,13 @@ from engine.log.tiering import Tiering, TopicPolicy, read_starts, tiering_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
 
+    from engine.config.server import Settings
     from engine.config.topic import LogConfig
     from engine.files import Files, ReadOnlyFiles
     from engine.log.loading.shared import LoadOptions
     from engine.log.logdir.cluster_metadata import ClusterMetadata
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.logs_07 import ReportedLog07
-    from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report

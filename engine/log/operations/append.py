@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from engine.errors import KafkalogError, UsageError
 from engine.formats import CODEC_NAMES, Codec, ControlType
 from engine.kafka07.entries import CODEC_NAMES_07
-from engine.log.append.damaged_end import refuse_damaged_end
 from engine.log.append.intake import BatchIntake, FollowerIntake, LineIntake, end_transaction, with_producer
 from engine.log.append.intake_07 import LineIntake07, SetIntake07
+from engine.log.append.log_end import refuse_damaged_end
 from engine.log.append_errors import AppendRefused
 from engine.log.logdir.logs_07 import ReportedLog07
 from engine.log.operations.mending import settle_topic_id

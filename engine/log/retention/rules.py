@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import log_file_name
-from engine.log.moment import moment
-from engine.log.report import Action
+from engine.log.report import Action, moment
 
 if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kafkalog_cli.app import size_text
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
-from kafkalog_cli.total import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,6 +168,6 @@ def _event_fields(event: Event, segment: str | None) -> dict[str, object]:
 
 
 def _time(ms: int) -> str:
-    from engine.log.moment import moment
+    from engine.log.report import moment
 
     return moment(ms).partition(" ")[0]

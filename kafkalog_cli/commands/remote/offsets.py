@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kafkalog_cli.app import size_text
 from kafkalog_cli.help import DocumentedCommand, Example
 from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
-from kafkalog_cli.total import size_text
 
 if TYPE_CHECKING:
     from engine.remote.offsets import Lag, LogOffsets

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog_cli.app import size_text
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
 from kafkalog_cli.remote_store import STORE, store_from, store_options
-from kafkalog_cli.total import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
