@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UnreadableFile
 from engine.files import replace
-from engine.log.append.adoption import move_in_memory
+from engine.log.append.log_end import move_in_memory
 from engine.record.batch import read_batches
 from engine.record.builder import NewRecord, build_batch
 from engine.schema.wire import encode_compact, encode_unsigned_varint
