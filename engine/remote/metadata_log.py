@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import UsageError
 from engine.findings import Finding
 from engine.formats import RecordField
-from engine.log.append.log_end import refuse_damaged_end
 from engine.log.append.intake import BatchIntake
+from engine.log.append.log_end import refuse_damaged_end
 from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from engine.log.fetch.replicas import read_best_replica
