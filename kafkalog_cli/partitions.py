@@ -58,16 +58,21 @@ def run_operation(values: dict[str, Any], operation: Operation) -> int:
     return run(operation.name, values, lambda logs, _progress: operate(logs.manager, logs.options, operation))
 
 
-def run(name: str, values: dict[str, Any], work: Work, *, gauges: Gauges = lambda: (), with_metadata: bool = False) -> int:
+def run(
+    name: str, values: dict[str, Any], work: Work, *, gauges: Gauges = lambda: (), with_metadata: bool = False,
+    makes_partitions: bool = False,
+) -> int:
     """Do the work of the command `name` on the log dirs that PATHS name, and print its reports → exit status.
 
     gauges         what the work adds to --metrics-textfile, asked for at the end
     with_metadata  of log dirs it works on the metadata log as well
+    makes_partitions  it works on none of those that are there
     """
     quarantines = quarantines_for(name, values)
     outlive_output()
     try:
-        status = _run(name, values, work, quarantines, gauges, Tally(with_metadata=with_metadata, dry_run=values["dry_run"]))
+        tally = Tally(with_metadata=with_metadata, counts=not makes_partitions, dry_run=values["dry_run"])
+        status = _run(name, values, work, quarantines, gauges, tally)
     finally:
         if quarantines is not None:
             say_kept(quarantines, values["form"], dry_run=values["dry_run"])
@@ -198,8 +203,8 @@ def check_metrics(values: dict[str, Any]) -> None:
 class Tally:
     """Which partitions are done, for those who find the work half done."""
 
-    def __init__(self, *, with_metadata: bool, dry_run: bool) -> None:
-        self._with_metadata, self._dry_run = with_metadata, dry_run
+    def __init__(self, *, with_metadata: bool, counts: bool, dry_run: bool) -> None:
+        self._with_metadata, self._counts, self._dry_run = with_metadata, counts, dry_run
         self._housekeeping = 0
         self._logs: Session | None = None
         self._done: set[str] = set()
@@ -227,8 +232,8 @@ class Tally:
         self._total.say(_without_dry_run() if self._is_due else (), quiet=quiet)
 
     def _all(self) -> list[str]:
-        """The logs that operations on log dirs work on, and those that were named."""
-        log_dirs = () if self._logs is None else self._logs.log_dirs
+        """The logs that operations on log dirs work on, and those that were named; none where nothing is counted."""
+        log_dirs = () if self._logs is None or not self._counts else self._logs.log_dirs
         return [
             place.path
             for log_dir in log_dirs
@@ -239,7 +244,7 @@ class Tally:
     @property
     def is_begun(self) -> bool:
         """Is there anything to do at all?"""
-        return bool(self._all())
+        return bool(self._all()) or not self._counts
 
     @property
     def is_worth_telling(self) -> bool:
@@ -250,6 +255,8 @@ class Tally:
     def text(self) -> str:
         """One line."""
         paths = self._all()
+        if not self._counts:
+            return "stopped"
         if not paths:
             return "nothing was started"
         names = [file_name(path) for path in paths if path not in self._done]
