@@ -286,7 +286,7 @@ class _Shown:
             self.count(renderer.run(run, self.left))
 
     def count(self, shown: int) -> None:
-        """So many more were shown."""
+        """Add the number of records that were shown."""
         self.left = None if self.left is None else self.left - shown
 
 
@@ -478,7 +478,7 @@ def _end(view: PartitionView, wanted: Wanted) -> int:
 
 
 def _raw(log: _Log, wanted: Wanted) -> int:
-    """Whole batches to stdout, from the one that holds `log.start` on → the offset behind the last one."""
+    """Whole batches to stdout, from the one that holds `log.start` on → the offset after the last one."""
     from engine.log.segment.batch_search import last_head
 
     sys.stdout.flush()
