@@ -35,7 +35,7 @@ from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_lo
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
-from kafkalog_cli.options import PATH, Whole, size_option
+from kafkalog_cli.options import PATH, Time, Whole, size_option
 from kafkalog_cli.output import Lines, json_stream
 from kafkalog_cli.partitions import check_metrics, run
 
@@ -81,7 +81,8 @@ _EXAMPLES = (
 @click.option("--separator", default=":", show_default=True, metavar="TEXT",
               help="Separator of key and value. Without it, or if it is empty, the whole line is the value.")
 @click.option("--null", default="", metavar="TEXT", help="In text input, TEXT stands for a null key or value.")
-@click.option("--timestamp", type=Whole(-1), metavar="MS", help="Of records without one, in ms; -1: none. Default: now.")
+@click.option("--timestamp", type=Time(-1), metavar="TIME",
+              help="Of records without one: ISO-8601, ms, or `2h ago`; -1: none. Default: now.")
 @click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True,
               help="Compression by the producer. The topic's compression.type may compress again.")
 @click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Default: Kafka's for the codec.")

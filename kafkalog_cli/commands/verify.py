@@ -32,7 +32,7 @@ from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_op
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
-from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option, yes_option
+from kafkalog_cli.options import PATH, Time, Whole, format_option, quiet_option, verbose_option, version_option, yes_option
 from kafkalog_cli.output import json_stream, outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 
@@ -73,8 +73,8 @@ _EXAMPLES = (
               "Overrides every other source.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
               help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
-@click.option("--now", type=Whole(0), metavar="MS",
-              help="With --rebuild: the clock by which producers expire, in ms since 1970. Default: the machine's.")
+@click.option("--now", type=Time(), metavar="TIME",
+              help="With --rebuild: the clock by which producers expire: ISO-8601, ms, or `2h ago`. Default: the machine's.")
 @format_option
 @click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
 @quiet_option
