@@ -126,7 +126,7 @@ _CHUNK = 1 << 20  # bytes that wait for the rest of their line or batch, more wh
 
 def append(values: dict[str, Any]) -> int:
     """Append the input to the partition that the options name → exit status."""
-    values["stream"] = json_stream(values["form"], Lines())
+    stream = json_stream(values["form"], Lines())
     try:
         _check(values)
         values["paths"] = (values["path"],)
@@ -140,11 +140,11 @@ def append(values: dict[str, Any]) -> int:
                 kept = logs.manager.files_of(place.log_dir)
                 if not was_there and isinstance(kept, QuarantiningFiles):
                     kept.note_made(place.path)
-                return operate(logs.manager, logs.options, _AppendInput(logs, values, descriptor, is_new=is_new))
+                return operate(logs.manager, logs.options, _AppendInput(logs, values, descriptor, stream, is_new=is_new))
 
-            status = run("append", values, work)
+            status = run("append", values, work, stream=stream)
     except KafkalogError as error:
-        outcome = Outcome(stream=values["stream"])
+        outcome = Outcome(stream=stream)
         outcome.error(error)
         return outcome.finish()
     return status
@@ -153,16 +153,18 @@ def append(values: dict[str, Any]) -> int:
 class _AppendInput(Append):
     """Appends what the input has."""
 
-    def __init__(self, logs: Session, values: dict[str, Any], descriptor: int, *, is_new: bool) -> None:
+    def __init__(
+        self, logs: Session, values: dict[str, Any], descriptor: int, stream: JsonStream | None, *, is_new: bool
+    ) -> None:
         given: dict[str, Any] = {one.name: values.get(one.name) for one in fields(AppendOptions)}
         given |= {"form": values["form_in"], **{name: os.fsencode(values[name]) for name in ("separator", "null")}}
         options = AppendOptions(**given)
         super().__init__(logs.manager, options, is_new=is_new, accepts_losses=values["quarantine"] is not None)
-        self._values, self._descriptor = values, descriptor
+        self._values, self._descriptor, self._stream = values, descriptor, stream
 
     def read_input(self, log: PartitionLog, appender: Appender) -> None:
         """Read it, and print what is on the disk."""
-        InputReader(log, appender, self._values, self._descriptor).run()
+        InputReader(log, appender, self._values, self._descriptor, self._stream).run()
 
 
 def _check(values: dict[str, Any]) -> None:
@@ -215,9 +217,11 @@ class _InputFailed(KafkalogError):
 class InputReader:
     """One run over the input, with `log` open."""
 
-    def __init__(self, log: PartitionLog, appender: Appender, values: dict[str, Any], descriptor: int) -> None:
+    def __init__(
+        self, log: PartitionLog, appender: Appender, values: dict[str, Any], descriptor: int, stream: JsonStream | None
+    ) -> None:
         self._log, self._appender, self._intake, self._unit = log, appender, appender.intake, appender.unit
-        self._values, self._descriptor, self._directory = values, descriptor, log.directory
+        self._values, self._descriptor, self._stream, self._directory = values, descriptor, stream, log.directory
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._flushed_at = time.monotonic()
 
@@ -373,9 +377,8 @@ class InputReader:
 
     def _say(self, kind: str, fields: dict[str, object], text: str) -> None:
         """Tell of what is on the disk, as an object of type `kind` or as text."""
-        stream: JsonStream | None = self._values["stream"]
-        if stream is not None:
-            stream.put(kind, {**text_field("partition", self._directory), **fields})
+        if self._stream is not None:
+            self._stream.put(kind, {**text_field("partition", self._directory), **fields})
         else:
             click.echo(printable(f"{self._directory}: {text}"))
 
