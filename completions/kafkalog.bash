@@ -227,11 +227,11 @@ _kafkalog() {
         ;;
     remote)
         case $prev in
-        -t|--topic|--segment|--key-prefix|--private-key|--sample)
+        -t|--topic|--segment|--topic-id|--metadata-partitions|--key-prefix|--private-key|--sample)
             compopt +o default 2>/dev/null
             return
             ;;
-        --config-file|--store)
+        --config-file|--into|--log-dir|--store|--quarantine)
             return
             ;;
         --format)
@@ -244,9 +244,9 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config-file --events --segment --format --store --layout --key-prefix --private-key --deep --sample' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config-file --events --segment --format --into --log-dir --full --topic-id --metadata-partitions --store --layout --key-prefix --private-key -n --dry-run --quarantine --no-quarantine -q --quiet -v --verbose --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'list offsets verify' "$cur"
+            _kafkalog_words 'list offsets restore verify' "$cur"
         fi
         ;;
     restore)

@@ -51,19 +51,21 @@ def run_operation(values: dict[str, Any], operation: Operation) -> int:
 
 def run(
     name: str, values: dict[str, Any], work: Work, *, gauges: Gauges = lambda: (), with_metadata: bool = False,
-    stream: JsonStream | None = None,
+    makes_partitions: bool = False, stream: JsonStream | None = None,
 ) -> int:
     """Do the work of the command `name` on the log dirs that PATHS name, and print its reports → exit status.
 
     gauges         what the work adds to --metrics-textfile, asked for at the end
     with_metadata  of log dirs it works on the metadata log as well
+    makes_partitions  it works on none of those that are there
     stream         where the work puts objects of its own; None: it has none
     """
     quarantines = quarantines_for(name, values)
     outlive_output()
     stream = stream or json_stream(values["form"], Lines())
     try:
-        status = _run(name, values, work, quarantines, gauges, Tally(with_metadata=with_metadata), stream)
+        tally = Tally(with_metadata=with_metadata, counts=not makes_partitions)
+        status = _run(name, values, work, quarantines, gauges, tally, stream)
     finally:
         if quarantines is not None:
             say_kept(quarantines, values["form"], dry_run=values["dry_run"])
@@ -195,8 +197,8 @@ def check_metrics(values: dict[str, Any]) -> None:
 class Tally:
     """Which partitions are done, for those who find the work half done."""
 
-    def __init__(self, *, with_metadata: bool) -> None:
-        self._with_metadata = with_metadata
+    def __init__(self, *, with_metadata: bool, counts: bool) -> None:
+        self._with_metadata, self._counts = with_metadata, counts
         self._logs: Session | None = None
         self._done: set[str] = set()
         self._total = Total()
@@ -220,8 +222,8 @@ class Tally:
         self._total.say(_without_dry_run() if self._is_due else (), quiet=quiet)
 
     def _all(self) -> list[str]:
-        """The logs that operations on log dirs work on, and those that were named."""
-        log_dirs = () if self._logs is None else self._logs.log_dirs
+        """The logs that operations on log dirs work on, and those that were named; none where nothing is counted."""
+        log_dirs = () if self._logs is None or not self._counts else self._logs.log_dirs
         return [
             place.path
             for log_dir in log_dirs
@@ -232,7 +234,7 @@ class Tally:
     @property
     def is_begun(self) -> bool:
         """Is there anything to do at all?"""
-        return bool(self._all())
+        return bool(self._all()) or not self._counts
 
     @property
     def is_worth_telling(self) -> bool:
@@ -243,6 +245,8 @@ class Tally:
     def text(self) -> str:
         """One line."""
         paths = self._all()
+        if not self._counts:
+            return "stopped"
         if not paths:
             return "nothing was started"
         names = [file_name(path) for path in paths if path not in self._done]

@@ -94,6 +94,15 @@ def read_cluster_metadata(files: ReadOnlyFiles, directory: str) -> ClusterMetada
     return metadata
 
 
+def read_bootstrap(files: ReadOnlyFiles, path: str) -> ClusterMetadata:
+    """What a new cluster begins with, by the bootstrap.checkpoint at `path`. Raises UnreadableFile."""
+    metadata = ClusterMetadata()
+    replay = _Replay(metadata)
+    for record in _records(files, path, metadata.findings):
+        replay.apply(record)
+    return metadata
+
+
 def _latest_snapshot(names: list[str]) -> tuple[int, str] | None:
     """(end offset, name) of the newest complete snapshot."""
     found = []

@@ -310,6 +310,11 @@ class LogManager:
                 starts[place.key] = log.log_start_offset
         self._write(log_dir.path, FileKind.LOG_START_CHECKPOINT, starts)
 
+    def add_lines(self, log_dir: str, lines: Mapping[FileKind, Offsets]) -> None:
+        """Add lines to checkpoints of a log dir, for partitions that are about to stand there."""
+        for kind, offsets in lines.items():
+            self._write(log_dir, kind, {**self.offsets(log_dir, kind), **offsets})
+
     def forget(self, log_dir: LogDir, keys: Container[tuple[str, int]]) -> None:
         """Drop the lines of partitions whose logs are gone from every checkpoint of `log_dir`.
 
