@@ -11,6 +11,7 @@ from kafkalog_cli.options import (
     PATH,
     Time,
     Whole,
+    bytes_option,
     format_option,
     jobs_option,
     quiet_option,
@@ -32,7 +33,7 @@ _OPENING = "How logs are opened"
 RECOVERING = Section(_OPENING, ("--clean-start", "--recovery-point", "--log-start-offset"))
 OPENING = Section(_OPENING, (*RECOVERING.options, "--high-watermark"))
 OUTPUT = Section("Output and work", (
-    "--dry-run", "--yes", "--quiet", "--verbose", "--format", "--jobs", "--metrics-textfile",
+    "--dry-run", "--yes", "--quiet", "--verbose", "--bytes", "--format", "--jobs", "--metrics-textfile",
 ))
 OUTPUT_OF_ONE = OUTPUT._replace(options=tuple(name for name in OUTPUT.options if name != "--yes"))
 
@@ -83,6 +84,7 @@ _OPTIONS = (
     format_option,
     quiet_option,
     verbose_option,
+    bytes_option,
     version_option,
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from engine.amounts import count_of, size_text
 from engine.config.quantities import parse_duration, parse_size, parse_time, whole_number
 from engine.errors import EMPTY_PATH
 from engine.files import now_ms
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
 _LARGEST = 1 << 60
+_EXACT = "kafkalog.bytes"  # is --bytes given? In the meta of the context
 _SHOWN = 40  # characters of a value in what is said about it
 _OFF = ("false", "no", "off", "0")
 
@@ -151,7 +153,7 @@ class FileList(click.ParamType[str]):
         return str(value)
 
 
-def size_text(size: int) -> str:
+def _size_value(size: int) -> str:
     """Bytes as an option takes them: 5MiB, 2147483647."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size and size % scale == 0:
@@ -163,8 +165,25 @@ def size_option(
     name: str, default: int | None, help: str, least: int = 0,  # noqa: A002  # click's own word
 ) -> Callable[[Command], Command]:  # fmt: skip
     """An option that takes bytes, with units; no fewer than `least`."""
-    text = None if default is None else size_text(default)
+    text = None if default is None else _size_value(default)
     return click.option(name, type=Size(least), default=text, show_default=default is not None, metavar="BYTES", help=help)
+
+
+def bytes_option(function: Command) -> Command:
+    """--bytes of a command that prints sizes."""
+
+    def remember(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        context.meta[_EXACT] = value
+
+    help_text = "In text, show exact sizes: 1288490188 bytes, not 1.2 GiB."
+    return click.option("--bytes", is_flag=True, expose_value=False, callback=remember, help=help_text)(function)
+
+
+def shown_size(size: int) -> str:
+    """1.2 GiB; 1288490188 bytes with --bytes, and in the texts of JSON."""
+    context = click.get_current_context(silent=True)
+    is_exact = context is not None and (context.meta.get(_EXACT, False) or context.params.get("form", "text") != "text")
+    return count_of(size, "byte") if is_exact else size_text(size)
 
 
 def jobs_option(help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word

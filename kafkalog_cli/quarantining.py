@@ -9,6 +9,7 @@ import click
 
 from engine.errors import KafkalogError, argument
 from kafkalog_cli.app import kept_fields, kept_in
+from kafkalog_cli.options import shown_size
 from kafkalog_cli.output import say_at_any_rate
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def put_kept(quarantines: Quarantines | None, stream: JsonStream | None, *, dry_
 
 def would_keep(quarantine: QuarantiningFiles) -> str:
     """The line of a dry run that says where a command would keep what it changes."""
-    return f"would keep in quarantine: {quarantine.stored_size} bytes, in {argument(quarantine.directory)}"
+    return f"would keep in quarantine: {shown_size(quarantine.stored_size)}, in {argument(quarantine.directory)}"
 
 
 def _say_unfinished(quarantine: QuarantiningFiles) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.dump.batch_heads import BatchHeads
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
@@ -83,7 +84,7 @@ class IndexDump:
                 self._renderer.entries(index.entry(one) for one in range(number, number + sound))
             number += sound
         if wrong.are_first_offsets:
-            what = f"{wrong.count} entries name the first offset of their batch, not the last"
+            what = f"{count_of(wrong.count, 'entry')} with the first offset of the batch, not the last"
             self._report(Finding("index-first-offsets", Where(path), what))
         else:
             self._report_mismatches(index, path, wrong)
@@ -110,7 +111,7 @@ class IndexDump:
         more = wrong.count - len(wrong.kept)
         if more:
             self._reports.more_mismatches(absolute, more)
-            self._report(Finding("index-offset-mismatch", Where(path), f"{more} more entries", more))
+            self._report(Finding("index-offset-mismatch", Where(path), count_of(more, "more entry"), more))
 
     def time_index(self, path: str, log_path: str, index_path: str, base_offset: int) -> None:
         """A .timeindex file. Mirrors DumpLogSegments.dumpTimeIndex."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.discovery.names import log_file_name
 from engine.errors import argument
 from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MIN_RECORD_SIZE
@@ -35,7 +36,7 @@ def damage_at_end(log: UnifiedLog) -> str | None:
     if end.sound_offset != end.next_offset:
         return f"the batch from offset {end.sound_offset} has a wrong checksum"
     if end.position < segment.size:
-        return f"at byte {end.position}: what follows is not a whole batch ({segment.size - end.position} bytes)"
+        return f"at byte {end.position}: what follows is not a whole batch ({count_of(segment.size - end.position, 'byte')})"
     return None
 
 

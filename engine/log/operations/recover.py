@@ -11,6 +11,7 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from engine.amounts import count_of
 from engine.checkpoint.offsets import lower_checkpoints
 from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind
 from engine.errors import KafkalogError, UsageError, too_little_memory
@@ -384,7 +385,7 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
     name = FileKind.LOG_START_CHECKPOINT.value
     what = f"{name} has log start offset {start}, after the log end {end}: a broker deletes the whole log"
     if options.start_beyond_end != "keep":
-        why = f"{what}, {size} bytes of offsets {first} to {end - 1}"
+        why = f"{what}, {count_of(size, 'byte')} of offsets {first} to {end - 1}"
         raise StartBeyondEnd(f"{place.path}: {why}", path=place.path,
                              do="--start-beyond-end keep keeps the log, --start-beyond-end delete deletes it as the broker "
                                 "does")
