@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from engine.amounts import count_of, size_text
-from engine.config.quantities import parse_duration, parse_size, parse_time, whole_number
+from engine.amounts import count_of, parse_duration, parse_size, parse_time, size_text, whole_number
 from engine.errors import EMPTY_PATH
 from engine.files import now_ms
 from engine.formats import LONG_MAX

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.config.quantities import parse_time, whole_number
+from engine.amounts import parse_time, whole_number
 from engine.files import now_ms
 from engine.formats import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from kafkalog_cli.options import Time, Whole, check_milliseconds, check_range

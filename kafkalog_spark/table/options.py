@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from engine.config.quantities import parse_size
+from engine.amounts import parse_size
 from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC
 from engine.errors import EMPTY_PATH
 from engine.formats import LONG_MAX

@@ -1,7 +1,7 @@
 import click
 import pytest
 
-from engine.config.quantities import parse_time
+from engine.amounts import parse_time
 from kafkalog_cli.selecting import Header, OffsetRange, TimeRange
 
 NOW = 1_700_000_000_000
