@@ -11,6 +11,7 @@ import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 COMPILING = {"build", "build_ext", "bdist_wheel", "editable_wheel", "install", "develop"}  # commands that need the kernels
 
@@ -105,9 +106,26 @@ def extensions():
     )
 
 
+class BuildKernels(build_ext):
+    """Keeps objects in build/ for an editable install too, so that `build_ext --inplace` does not compile them again, and
+    deletes compiled kernels whose source is gone."""
+
+    def run(self):
+        if self.inplace or self.editable_mode:
+            platform = f"{self.plat_name}-{sys.implementation.cache_tag}"
+            self.build_lib, self.build_temp = f"build/lib.{platform}", f"build/temp.{platform}"
+            suffix = sysconfig.get_config_var("EXT_SUFFIX")
+            kernels = {*BUILD["KERNELS"], BUILD["SHARED"], BUILD["STAMP"]}
+            for path in PACKAGE.glob(f"*{suffix}"):
+                if path.name.removesuffix(suffix) not in kernels:
+                    path.unlink()
+        super().run()
+
+
 if not (COMPILING | {"dist_info"}).isdisjoint(sys.argv):
     refuse_without_compiler()
 setup(
+    cmdclass={"build_ext": BuildKernels},
     ext_modules=[] if COMPILING.isdisjoint(sys.argv) else extensions(),
     options={"build_ext": {"parallel": os.cpu_count()}},
 )

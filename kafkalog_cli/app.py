@@ -1,22 +1,28 @@
-"""What commands share: findings on stderr, and the exit status that they decide."""
+"""What commands share: findings on stderr, the total of several partitions, and the exit status."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from errno import ENOTDIR
 from os import strerror
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import click
 
+from engine.amounts import count_of, duration_text
 from engine.discovery.names import file_name, parent_of, parse_file_name
 from engine.errors import UnreadableFile, UsageError, argument
 from engine.files import ReadOnlyFiles
 from engine.findings import Severity
+from kafkalog_cli.options import shown_size
 from kafkalog_cli.streams import colour_choice
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from engine.dump.json_stream import JsonStream
     from engine.errors import KafkalogError
     from engine.files import FileInfo
@@ -29,6 +35,7 @@ _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "
 
 
 UNREADABLE = "path-unreadable"  # the finding about what could not be looked at
+_VERDICT_COLOURS = {Severity.INFO: "green", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 
 
 class Outcome:
@@ -121,11 +128,12 @@ class Outcome:
         for (code, path), count in self._counts.items():
             left = count - self._shown[code, path]
             if left and self._shown[code, path]:
-                click.echo(f"{printable(path)}: {left} more findings [{code}]", err=True)
+                click.echo(f"{printable(path)}: {count_of(left, 'more finding')} [{code}]", err=True)
             elif left:
                 rest.setdefault((code, _parent(path)), []).append(left)
         for (code, directory), counts in rest.items():
-            click.echo(f"{printable(directory)}: {sum(counts)} more findings [{code}] in {len(counts)} more files", err=True)
+            more, where = count_of(sum(counts), "more finding"), count_of(len(counts), "more file")
+            click.echo(f"{printable(directory)}: {more} [{code}] in {where}", err=True)
 
     def _show(self, finding: Finding) -> None:
         kind = finding.kind
@@ -181,8 +189,8 @@ def _info(files: ReadOnlyFiles, path: str) -> FileInfo | None:
 
 def kept_in(quarantine: QuarantiningFiles) -> str:
     """The line that says where a command keeps what it changed."""
-    size, how = quarantine.stored_size, "" if quarantine.is_whole else "--salvage "
-    return f"kept in quarantine: {size} bytes; undo with: kafkalog restore {how}{argument(quarantine.directory)}"
+    size, how = shown_size(quarantine.stored_size), "" if quarantine.is_whole else "--salvage "
+    return f"kept in quarantine: {size}; undo with: kafkalog restore {how}{argument(quarantine.directory)}"
 
 
 def printable(text: str) -> str:
@@ -190,3 +198,34 @@ def printable(text: str) -> str:
     from engine.dump.record_text import printable as safe
 
     return safe(text)
+
+
+class Total:
+    """Counts partitions by verdict, from when it is made."""
+
+    def __init__(self) -> None:
+        self._begun = perf_counter()
+        self._counts: Counter[tuple[Severity, str]] = Counter()
+        self._size = 0
+
+    def add(self, verdict: str, severity: Severity, size: int) -> None:
+        """Take one partition, of `size` bytes."""
+        self._counts[severity, verdict] += 1
+        self._size += size
+
+    def say(self, next_command: Iterable[str] = (), *, quiet: bool = False) -> None:
+        """Print it where there were several partitions; `quiet`: and something is wrong with one."""
+        count = self._counts.total()
+        if count < 2 or (quiet and all(severity is Severity.INFO for severity, _ in self._counts)):  # several
+            return
+        ranks = list(Severity)
+        parts = ", ".join(
+            click.style(f"{number} {verdict}", fg=_VERDICT_COLOURS[severity])
+            for (severity, verdict), number in sorted(self._counts.items(), key=lambda one: (ranks.index(one[0][0]), one[0][1]))
+        )
+        took = duration_text(round((perf_counter() - self._begun) * 1000))
+        click.echo(f"{count_of(count, 'partition')}: {parts}; {shown_size(self._size)} in {took}", color=colour_choice())
+        words = list(next_command)
+        if words:
+            click.echo(f"next: {printable(shlex.join(words))}")
+

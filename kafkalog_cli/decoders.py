@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -54,7 +56,7 @@ def _as_bytes(value: object) -> bytes:
 def _number(size: int) -> Callable[[bytes], bytes]:
     def decode(data: bytes) -> bytes:
         if len(data) < size:
-            raise ValueError(f"{len(data)} bytes, a number needs {size}")
+            raise ValueError(f"{count_of(len(data), 'byte')}, a number needs {size}")
         return str(int.from_bytes(data[:size], "big", signed=True)).encode()
 
     return decode

@@ -10,6 +10,7 @@ from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
 from kafkalog_cli.options import (
     PATH,
     Whole,
+    bytes_option,
     format_option,
     jobs_option,
     quiet_option,
@@ -21,7 +22,7 @@ from kafkalog_cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.log.logdir.settings import Settings
+    from engine.config.server import Settings
     from engine.log.session import OpenOptions
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
@@ -31,7 +32,7 @@ _OPENING = "How logs are opened"
 RECOVERING = Section(_OPENING, ("--clean-start", "--recovery-point", "--log-start-offset"))
 OPENING = Section(_OPENING, (*RECOVERING.options, "--high-watermark"))
 OUTPUT = Section("Output and work", (
-    "--dry-run", "--yes", "--quiet", "--verbose", "--format", "--jobs", "--metrics-textfile",
+    "--dry-run", "--yes", "--quiet", "--verbose", "--bytes", "--format", "--jobs", "--metrics-textfile",
 ))
 OUTPUT_OF_ONE = OUTPUT._replace(options=tuple(name for name in OUTPUT.options if name != "--yes"))
 
@@ -82,6 +83,7 @@ _OPTIONS = (
     format_option,
     quiet_option,
     verbose_option,
+    bytes_option,
     version_option,
 )
 
@@ -151,9 +153,8 @@ def opening_from(values: dict[str, Any]) -> OpenOptions:
 
 def settings_from(config_file: str | None, overrides: tuple[tuple[str, str], ...]) -> Settings:
     """--config-file and --config. Raises UsageError for settings that are unknown or out of range, UnreadableFile."""
-    from engine.config.server import ServerConfig, read_server_config
+    from engine.config.server import ServerConfig, Settings, read_server_config
     from engine.files import ReadOnlyFiles
-    from engine.log.logdir.settings import Settings
 
     server = ServerConfig() if config_file is None else read_server_config(ReadOnlyFiles(), config_file)
     settings = Settings(server, overrides)

@@ -16,7 +16,7 @@ from engine.kafka07.log import open_log_07
 from engine.kafka07.segment import Config07, OffsetOutOfRange07
 from engine.overlay import OverlayFiles
 from kafkalog_cli.fetch_output import send
-from kafkalog_cli.ranges import EARLIEST, LATEST
+from kafkalog_cli.selecting import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from engine.kernels.escapes import terminal_safe
 from engine.kernels.tables import PIECE_FIELDS, Piece, Shown
 from engine.record.columns import Table
 from kafkalog_cli.app import Outcome
-from kafkalog_cli.json_output import json_stream
+from kafkalog_cli.output import json_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

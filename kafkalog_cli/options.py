@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from engine.amounts import count_of, size_text
 from engine.errors import EMPTY_PATH
 from engine.formats import LONG_MAX
 from kafkalog_cli.help import DocumentedCommand
@@ -23,6 +24,7 @@ _SIZE = re.compile(r"(\+?[0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 _DURATION = re.compile(r"([0-9]+)\s*([smhdw])", re.IGNORECASE)
 _MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _LARGEST = 1 << 60
+_EXACT = "kafkalog.bytes"  # is --bytes given? In the meta of the context
 _DIGITS = 30  # of a number: what has more is beyond all bounds, and int() takes not as many as one likes
 _SHOWN = 40  # characters of a value in what is said about it
 _OFF = ("false", "no", "off", "0")
@@ -141,7 +143,7 @@ class FileList(click.ParamType[str]):
         return str(value)
 
 
-def size_text(size: int) -> str:
+def _size_value(size: int) -> str:
     """Bytes as an option takes them: 5MiB, 2147483647."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size and size % scale == 0:
@@ -153,8 +155,25 @@ def size_option(
     name: str, default: int | None, help: str, least: int = 0,  # noqa: A002  # click's own word
 ) -> Callable[[Command], Command]:  # fmt: skip
     """An option that takes bytes, with units; no fewer than `least`."""
-    text = None if default is None else size_text(default)
+    text = None if default is None else _size_value(default)
     return click.option(name, type=Size(least), default=text, show_default=default is not None, metavar="BYTES", help=help)
+
+
+def bytes_option(function: Command) -> Command:
+    """--bytes of a command that prints sizes."""
+
+    def remember(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        context.meta[_EXACT] = value
+
+    help_text = "In text, show exact sizes: 1288490188 bytes, not 1.2 GiB."
+    return click.option("--bytes", is_flag=True, expose_value=False, callback=remember, help=help_text)(function)
+
+
+def shown_size(size: int) -> str:
+    """1.2 GiB; 1288490188 bytes with --bytes, and in the texts of JSON."""
+    context = click.get_current_context(silent=True)
+    is_exact = context is not None and (context.meta.get(_EXACT, False) or context.params.get("form", "text") != "text")
+    return count_of(size, "byte") if is_exact else size_text(size)
 
 
 def jobs_option(help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word

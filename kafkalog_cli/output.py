@@ -1,4 +1,7 @@
-"""Standard output by a thread of its own: while the operating system copies one buffer, kernels fill the next."""
+"""Standard output by a thread of its own: while the operating system copies one buffer, kernels fill the next.
+
+The JSON of a command too, its objects from `begin` to `end`: docs/json.md describes them, schema.json each one.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.background import Background
+from engine.dump.json_stream import JsonStream
+from engine.dump.text_buffer import TextBuffer
 from kafkalog_cli.streams import Outliving
 
 if TYPE_CHECKING:
@@ -119,3 +124,30 @@ def outliving(write: Callable[[memoryview], object]) -> Callable[[memoryview], o
                 stream.give_up(error)
 
     return attempt
+
+
+class Lines(TextBuffer):
+    """Hands every line to `say` as soon as it is complete: for commands whose output must not wait."""
+
+    def __init__(self, say: Callable[[str], object] = click.echo) -> None:
+        self._pieces: list[bytes] = []
+        super().__init__(lambda view: self._pieces.append(bytes(view)), 1 << 12)
+        self.say = say
+
+    def put(self, text: bytes | str) -> None:
+        """Append text; what a line break ends goes out."""
+        super().put(text)
+        if text[-1:] in ("\n", b"\n"):
+            self.flush()
+            line = b"".join(self._pieces).decode()
+            self._pieces.clear()
+            self.say(line[:-1])
+
+
+def json_stream(form: str, out: TextBuffer, command: str | None = None) -> JsonStream | None:
+    """A stream into `out`; None where `form` is text. `command`: None is the one that runs."""
+    if form == "text":
+        return None
+    context = click.get_current_context(silent=True)
+    name = command or (context.command_path.partition(" ")[2] if context else "")
+    return JsonStream(out, name, array=form == "json", ascii=sys.stdout.isatty())

@@ -9,23 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files, acting_as_root, is_locked
 from engine.findings import Severity
 from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
-from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.app import Outcome, Total, printable
 from kafkalog_cli.asking import DECLINED, Declined, ask, is_to_be_asked
 from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.help import words_of
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
-from kafkalog_cli.json_output import Lines, json_stream
-from kafkalog_cli.output import outlive_output
+from kafkalog_cli.output import Lines, json_stream, outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.quarantining import quarantines_for, say_kept
-from kafkalog_cli.render_report import exit_status, has_changes, report_fields, text_lines, total_verdict
-from kafkalog_cli.total import Total
+from kafkalog_cli.render_report import (
+    exit_status,
+    has_changes,
+    housekeeping,
+    housekeeping_line,
+    report_fields,
+    text_lines,
+    total_verdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -51,16 +58,21 @@ def run_operation(values: dict[str, Any], operation: Operation) -> int:
     return run(operation.name, values, lambda logs, _progress: operate(logs.manager, logs.options, operation))
 
 
-def run(name: str, values: dict[str, Any], work: Work, *, gauges: Gauges = lambda: (), with_metadata: bool = False) -> int:
+def run(
+    name: str, values: dict[str, Any], work: Work, *, gauges: Gauges = lambda: (), with_metadata: bool = False,
+    makes_partitions: bool = False,
+) -> int:
     """Do the work of the command `name` on the log dirs that PATHS name, and print its reports → exit status.
 
     gauges         what the work adds to --metrics-textfile, asked for at the end
     with_metadata  of log dirs it works on the metadata log as well
+    makes_partitions  it works on none of those that are there
     """
     quarantines = quarantines_for(name, values)
     outlive_output()
     try:
-        status = _run(name, values, work, quarantines, gauges, Tally(with_metadata=with_metadata))
+        tally = Tally(with_metadata=with_metadata, counts=not makes_partitions, dry_run=values["dry_run"])
+        status = _run(name, values, work, quarantines, gauges, tally)
     finally:
         if quarantines is not None:
             say_kept(quarantines, values["form"], dry_run=values["dry_run"])
@@ -115,7 +127,7 @@ def _run(
                 stream.end(UsageError.exit_status)
             raise
         if values["form"] == "text":
-            tally.say_total(quiet=values["quiet"])
+            tally.say_total(quiet=values["quiet"], verbose=values["verbose"])
         for failure in errors:
             outcome.error(failure)
         if any(not isinstance(failure, UsageError) for failure in errors):
@@ -134,7 +146,7 @@ def _show(report: Report, values: dict[str, Any], stream: JsonStream | None, pro
     if stream is not None:
         stream.put("report", report_fields(report, dry_run=values["dry_run"]))
     elif not values["quiet"] or exit_status(report):
-        progress.say("\n".join(text_lines(report, verbose=values["verbose"])))
+        progress.say("\n".join(text_lines(report, verbose=values["verbose"], dry_run=values["dry_run"])))
 
 
 @contextmanager
@@ -191,8 +203,9 @@ def check_metrics(values: dict[str, Any]) -> None:
 class Tally:
     """Which partitions are done, for those who find the work half done."""
 
-    def __init__(self, *, with_metadata: bool) -> None:
-        self._with_metadata = with_metadata
+    def __init__(self, *, with_metadata: bool, counts: bool, dry_run: bool) -> None:
+        self._with_metadata, self._counts, self._dry_run = with_metadata, counts, dry_run
+        self._housekeeping = 0
         self._logs: Session | None = None
         self._done: set[str] = set()
         self._total = Total()
@@ -206,18 +219,21 @@ class Tally:
         """A report came."""
         if report.failure is None:
             self._done.add(report.directory)
-        verdict = total_verdict(report)
+        verdict = total_verdict(report, dry_run=self._dry_run)
         if verdict is not None:
             self._total.add(*verdict, report.size or 0)
         self._is_due |= has_changes(report)
+        self._housekeeping += housekeeping(report)
 
-    def say_total(self, *, quiet: bool) -> None:
-        """Print the total, and after a dry run the command that does it."""
+    def say_total(self, *, quiet: bool, verbose: bool) -> None:
+        """Print how many small files were brought up to date, the total, and after a dry run the command that does it."""
+        if self._housekeeping and not (quiet or verbose):
+            click.echo(housekeeping_line(self._housekeeping, dry_run=self._dry_run))
         self._total.say(_without_dry_run() if self._is_due else (), quiet=quiet)
 
     def _all(self) -> list[str]:
-        """The logs that operations on log dirs work on, and those that were named."""
-        log_dirs = () if self._logs is None else self._logs.log_dirs
+        """The logs that operations on log dirs work on, and those that were named; none where nothing is counted."""
+        log_dirs = () if self._logs is None or not self._counts else self._logs.log_dirs
         return [
             place.path
             for log_dir in log_dirs
@@ -228,7 +244,7 @@ class Tally:
     @property
     def is_begun(self) -> bool:
         """Is there anything to do at all?"""
-        return bool(self._all())
+        return bool(self._all()) or not self._counts
 
     @property
     def is_worth_telling(self) -> bool:
@@ -239,11 +255,13 @@ class Tally:
     def text(self) -> str:
         """One line."""
         paths = self._all()
+        if not self._counts:
+            return "stopped"
         if not paths:
             return "nothing was started"
         names = [file_name(path) for path in paths if path not in self._done]
         shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-        done = f"{len(paths) - len(names)} of {len(paths)} partitions are done"
+        done = f"{len(paths) - len(names)} of {count_of(len(paths), 'partition')} done"
         return f"{done}; not done: {shown}" if names else done
 
 

@@ -15,6 +15,7 @@ from engine.discovery.names import parent_of
 from engine.files import OpenFile, ReadOnlyFiles, look
 from engine.log.logdir.metrics import FlushStats, MeasuringFiles
 from kafkalog_cli.interruption import HeedingFiles
+from kafkalog_cli.streams import colour_choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -147,7 +148,7 @@ class Progress:
         """Print on stdout; a bar that is on the same screen stays below."""
         if self._bar is not None and sys.stdout.isatty():
             self._bar.console.file.write("\r\x1b[K")
-        click.echo(text)
+        click.echo(text, color=colour_choice())
 
 
 def _columns(width: int) -> tuple[ProgressColumn, ...]:

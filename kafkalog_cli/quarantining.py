@@ -9,6 +9,7 @@ import click
 
 from engine.errors import KafkalogError, argument
 from kafkalog_cli.app import kept_in
+from kafkalog_cli.options import shown_size
 from kafkalog_cli.output import say_at_any_rate
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def say_kept(quarantines: Quarantines, form: str, *, dry_run: bool) -> None:
 
 def would_keep(quarantine: QuarantiningFiles) -> str:
     """The line of a dry run that says where a command would keep what it changes."""
-    return f"would keep in quarantine: {quarantine.stored_size} bytes, in {argument(quarantine.directory)}"
+    return f"would keep in quarantine: {shown_size(quarantine.stored_size)}, in {argument(quarantine.directory)}"
 
 
 def _say_unfinished(quarantine: QuarantiningFiles) -> None:

@@ -9,15 +9,15 @@ import click
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
-from kafkalog_cli.json_output import json_stream
 from kafkalog_cli.options import PATH, format_option, version_option
+from kafkalog_cli.output import json_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
     from typing import Any
 
+    from engine.config.server import Settings
     from engine.dump.text_buffer import TextBuffer
-    from engine.log.logdir.settings import Settings
 
     Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 

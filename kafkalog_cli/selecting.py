@@ -1,24 +1,189 @@
-"""The options that select records: the same ones, with the same meaning, in every command that shows records."""
+"""The options that select records, the same in every command that shows records, and their values."""
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.formats import INT_MAX, INT_MIN, LONG_MIN
-from kafkalog_cli.options import Whole
-from kafkalog_cli.ranges import Header, KeyRegex, TimeRange
+from engine.formats import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
+from kafkalog_cli.options import Whole, check_range, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.record.selection import Selection
 
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?(Z|[+-]\d{2}:?\d{2})?)?")
+_AGO = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d|w)\s+ago")
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_HEADER_NAME, _ESCAPED = re.compile(rb"(?:\\[=\\]|[^=])*"), re.compile(rb"\\([=\\])")
+NO_END = LONG_MAX + 1  # of a half-open range: no offset and no time is as large
 SELECTION = (
     "--offset", "--time", "--key", "--key-regex", "--header", "--producer-id", "--partition-leader-epoch",
     "--transactional-only", "--limit", "--tail",
 )
+
+
+def parse_instant(text: str, now_ms: int) -> int | None:
+    """Milliseconds since the epoch, or None where `text` names no instant.
+
+    An integer is milliseconds; ISO-8601 without a zone is UTC; `now` and `90s ago` count from `now_ms`.
+    """
+    text = text.strip()
+    number = None if text.startswith("+") else whole_number(text)
+    if number is not None:
+        return number if LONG_MIN <= number < NO_END else None
+    if text == "now":
+        return now_ms
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return now_ms - int(ago[1]) * _UNITS[ago[2]]
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text.replace(",", "."))
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+class Instant(click.ParamType[int]):
+    """A point in time: ISO-8601, milliseconds, or `2h ago`."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Text → ms since the epoch; click.BadParameter for anything else."""
+        _check_milliseconds(str(value), 0, param, ctx)
+        found = parse_instant(str(value), int(datetime.now(tz=UTC).timestamp() * 1000))
+        if found is None:
+            self.fail(f"{value!r} is not a time: write ISO-8601, milliseconds, or `2h ago`", param, ctx)
+        if found < 0:
+            self.fail(f"{value!r} is before 1970", param, ctx)
+        return found
+
+
+def _check_milliseconds(text: str, lowest: int, param: click.Parameter | None, ctx: click.Context | None) -> None:
+    """Raise click.BadParameter for a number outside lowest … LONG_MAX; what is no number passes."""
+    number = whole_number(text.strip())
+    if number is not None:
+        check_range(text, number, lowest, LONG_MAX, param, ctx)
+
+
+EARLIEST, LATEST = "earliest", "latest"
+_ENDS = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": LATEST}
+
+
+class OffsetRange(click.ParamType["tuple[int | str, int]"]):
+    """A:B, from A up to, not including, B; either may be missing. A alone has no end.
+
+    with_ends  A may be EARLIEST, LATEST, or negative: so many offsets before the end of the log
+    """
+
+    name = "offset range"
+
+    def __init__(self, *, with_ends: bool = False) -> None:
+        self._with_ends = with_ends
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | str, int]:
+        """Text → (first, end); click.BadParameter for anything else."""
+        left, colon, right = (part.strip() for part in str(value).partition(":"))
+        first: int | str | None = _ENDS.get(left) if self._with_ends else None
+        if first is None:
+            first = LONG_MIN if colon and not left else whole_number(left)
+        end = NO_END if not right else whole_number(right)
+        if first is None or end is None:
+            forms = "A, A:B, :B, earliest, latest, or -N for the last N" if self._with_ends else "A, A:B, A: or :B"
+            self.fail(f"{value!r} is not a range of offsets: write {forms}", param, ctx)
+        if isinstance(first, int):
+            check_range(value, first, LONG_MIN, LONG_MAX, param, ctx)
+        check_range(value, end, LONG_MIN, NO_END, param, ctx)
+        if isinstance(first, int) and end < first:
+            self.fail(f"{value!r} ends before it begins", param, ctx)
+        return first, end
+
+
+class Until(click.ParamType[tuple[int, int]]):
+    """Where to end: an offset, or a time in ISO-8601 or as `2h ago`."""
+
+    name = "end"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Text → (end offset, end time in ms), of which one is NO_END; click.BadParameter for anything else."""
+        offset = whole_number(str(value).strip())
+        if offset is not None:
+            check_range(value, offset, 0, LONG_MAX, param, ctx)
+            return offset, NO_END
+        return NO_END, Instant().convert(value, param, ctx)
+
+
+class TimeRange(click.ParamType[tuple[int, int]]):
+    """FROM:TO, half-open; either may be missing, FROM alone has no end. `..` may stand for the colon."""
+
+    name = "time range"
+
+    def __init__(self, now_ms: int | None = None) -> None:
+        self._now_ms = now_ms
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Text → (from_ms, to_ms); click.BadParameter where no split at a colon, or several, give two instants."""
+        now_ms = int(datetime.now(tz=UTC).timestamp() * 1000) if self._now_ms is None else self._now_ms
+        separator = ".." if ".." in value else ":"
+        found: set[tuple[int, int]] = set()
+        alone = parse_instant(value, now_ms)
+        if alone is not None:
+            found.add((alone, NO_END))
+        at = value.find(separator)
+        while at >= 0:
+            left, right = value[:at], value[at + len(separator) :]
+            start = parse_instant(left, now_ms) if left.strip() else LONG_MIN
+            end = parse_instant(right, now_ms) if right.strip() else NO_END
+            if start is not None and end is not None and start <= end:
+                found.add((start, end))
+            at = value.find(separator, at + 1)
+        for side in value.split(separator):
+            _check_milliseconds(side, LONG_MIN, param, ctx)
+        if len(found) != 1:
+            why = "can be read in two ways: write FROM..TO" if found else "is not a range of times: write FROM:TO, FROM: or :TO"
+            self.fail(f"{value!r} {why} (ISO-8601, milliseconds, or `2h ago`)", param, ctx)
+        return found.pop()
+
+
+class KeyRegex(click.ParamType[re.Pattern[bytes]]):
+    """A regular expression, as UTF-8."""
+
+    name = "regex"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> re.Pattern[bytes]:
+        """Text → compiled pattern; click.BadParameter for a bad one."""
+        try:
+            return re.compile(value.encode("utf-8", "surrogateescape"))
+        except re.error as error:
+            self.fail(f"{value!r} is not a regular expression: {error}", param, ctx)
+
+
+class Header(click.ParamType[tuple[bytes, bytes | None]]):
+    r"""NAME or NAME=VALUE; in NAME `\=` is an equals sign and `\\` a backslash."""
+
+    name = "header"
+
+    def convert(
+        self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None
+    ) -> tuple[bytes, bytes | None]:
+        """Text → (name, value); a value of None is any. A backslash in front of anything else, and in the value, is itself."""
+        text = value.encode("utf-8", "surrogateescape")
+        found = _HEADER_NAME.match(text)
+        assert found is not None  # it matches no bytes, too
+        wanted = text[found.end() + 1 :] if found.end() < len(text) else None
+        return _ESCAPED.sub(rb"\1", found[0]), wanted
+
+
 _OPTIONS = (
     click.option("--time", "times", type=TimeRange(), metavar="FROM:TO",
                  help="Only timestamps from FROM up to, not including, TO: ISO-8601 (default zone UTC), ms, or `2h ago`. "

@@ -1,6 +1,7 @@
 """The console entry point: what Ctrl-C does is settled before anything is imported that takes time.
 
-From its first statement on Ctrl-C shows no traceback. What Python does before that, some ten milliseconds, is not ours.
+It stands alone, since it imports nothing of ours. From its first statement on Ctrl-C shows no traceback. What Python does
+before that, some ten milliseconds, is not ours.
 """
 
 import _signal  # type: ignore[import-not-found]  # built in: the module signal takes a millisecond to import

@@ -1,6 +1,16 @@
-"""Errors as Spark shows them: one clean sentence."""
+"""Errors as Spark shows them: one clean sentence; and what a query does with damage, by its option onCorruption."""
 
 from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from engine.findings import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.findings import Finding
 
 PREFIX = "kafkalog: "
 
@@ -8,6 +18,7 @@ PREFIX = "kafkalog: "
 GO_ON_WITHOUT = "; set failOnDataLoss to false to continue without them"
 GO_ON_BEHIND_DAMAGE = "set onCorruption to skip or report to continue without the damaged part"
 _GO_ON_WITH_LOSS = "If you do not want the query to fail on such cases, set the source option failOnDataLoss to false."
+_LOG = logging.getLogger("kafkalog")
 
 
 def in_utf8(text: str) -> bytes:
@@ -53,3 +64,30 @@ def for_command(sentence: str) -> str:
         .replace(GO_ON_BEHIND_DAMAGE, "--on-corruption skip or report continues without the damaged part")
         .replace(_GO_ON_WITH_LOSS, "Run it again to read the remaining data.")
     )
+
+
+def on_corruption(choice: str) -> tuple[Callable[[Finding], None], bool]:
+    """(what to do with a finding, are unsound batches left out) for the option onCorruption."""
+    return {"fail": _fail, "skip": _skip, "report": report_finding}[choice], choice != "fail"
+
+
+def _fail(finding: Finding) -> None:
+    if finding.severity is not Severity.INFO:
+        raise LogDirError(f"{said(finding)}; {GO_ON_BEHIND_DAMAGE}")
+
+
+def _skip(_finding: Finding) -> None:
+    """What can be read is read."""
+
+
+def report_finding(finding: Finding) -> None:
+    """Log it, and go on."""
+    _LOG.warning("%s", said(finding))
+
+
+def said(finding: Finding) -> str:
+    """A finding as one sentence."""
+    where = finding.where
+    at = "" if where.position is None else f" at position {where.position}"
+    offset = "" if where.offset is None else f", offset {where.offset}"
+    return f"{where.file}{at}{offset}: {finding.code}: {finding.what}"

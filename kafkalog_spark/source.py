@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
-from kafkalog_spark.splits import Split
+from kafkalog_spark.tasks import Split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

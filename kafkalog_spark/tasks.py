@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pickle
 import zlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import InputPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from kafkalog_spark.table.options import ReadOptions
-
+    from kafkalog_spark.table.planning import Piece
 
 T = TypeVar("T")  # what a task works on: plain values
 
@@ -89,3 +92,10 @@ def read_mapped(spark: SparkSession, paths: tuple[str, ...], given: Mapping[str,
     options = options_of(paths, given)
     schema = level_schema(options.level, options.columns)
     return run(spark, plan_level(options, Bounds()), schema, lambda pieces: read_level(pieces, schema, options))
+
+
+@dataclass
+class Split(InputPartition):
+    """One task: plain values, since it is pickled."""
+
+    pieces: list[Piece]

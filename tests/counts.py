@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter, defaultdict
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from statistics import median
 
@@ -88,7 +89,8 @@ def show_structure() -> None:
     for name, others in graph.items():
         for other in others:
             importers[other].add(name)
-    names = Counter(path.name for path in known.values() if path.name != "__init__.py")
+    names = Counter(path.name for path in known.values() if path.name != "__init__.py"
+                    and not {"commands", "kernels"} & {*path.parts})  # these pair with a module of the engine
     alone = [name for name in known if lines[name] < SMALL and len(importers[name]) == 1
              and "stands alone" not in (ast.get_docstring(trees[name]) or "")]
     many = [f"{name}.{function} ({count})" for name, tree in trees.items() for function, count in parameters(tree)
@@ -121,8 +123,13 @@ def show_calls(arguments: list[str]) -> None:
     def note(frame, event, _argument) -> None:
         nonlocal calls, across
         here = ours.get(frame.f_code.co_filename)
-        if event != "call" or here is None or frame.f_code.co_name == "<module>":
+        if event != "call" or here is None or not frame.f_code.co_flags & CO_OPTIMIZED:  # not a function: a module, a class
             return
+        outer = frame.f_back
+        while outer is not None:
+            if outer.f_code.co_name == "<module>" and outer.f_code.co_filename in ours:
+                return  # part of an import
+            outer = outer.f_back
         seen[here] += 1
         caller = frame.f_back
         while caller is not None and caller.f_code.co_filename not in ours:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.arrow.attributes import codec_names, has_flag
 from engine.arrow.buffers import BadColumns, Blobs, Headers, TimestampTypes, Words
-from engine.arrow.columns import COLUMN_TYPES, schema_of
+from engine.arrow.columns import COLUMN_TYPES, codec_names, has_flag, schema_of
 from engine.formats import CONTROL_FLAG, INT_MAX, TRANSACTIONAL_FLAG, BatchField, RecordField
 from engine.kernels.gather import fitting
 

@@ -5,13 +5,18 @@ The names of the first eight are those of Spark's Kafka source, in its order; ti
 
 from __future__ import annotations
 
-import pyarrow as pa
+from functools import cache
 
-from engine.formats import LONG_MAX
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.formats import CODEC_MASK, LONG_MAX, TIMESTAMP_TYPE_FLAG, Codec
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 LAST_MS = LONG_MAX // 1000
+
+
 """What is further from 1970, in ms, has no microseconds of 64 bits, and is null."""
 
 RECORD_TYPES: dict[str, pa.DataType] = {
@@ -51,3 +56,25 @@ def micros(ms: int) -> int | None:
 def schema_of(columns: tuple[str, ...] | list[str]) -> pa.Schema:
     """The Arrow schema of a table with these columns, all of them nullable. Raises KeyError for a name that is none."""
     return pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in columns])
+
+
+def codec_names(attributes: pa.Array) -> pa.Array:
+    """none, gzip, snappy, lz4, zstd; null where the number is none of theirs."""
+    number = pc.bit_wise_and(attributes, CODEC_MASK)
+    return _codecs().take(pc.if_else(pc.less(number, len(Codec)), number, None))
+
+
+@cache
+def _codecs() -> pa.Array:  # not at import: a list as an array loads pandas
+    return pa.array([codec.name.lower() for codec in Codec], pa.string())
+
+
+def timestamp_types(attributes: pa.Array, magic: pa.Array) -> pa.Array:
+    """0 CreateTime, 1 LogAppendTime, −1 in format 0, which has no timestamps (TimestampType)."""
+    is_append_time = pc.min_element_wise(pc.bit_wise_and(attributes, TIMESTAMP_TYPE_FLAG), 1)
+    return pc.if_else(pc.equal(magic, 0), -1, is_append_time)
+
+
+def has_flag(attributes: pa.Array, magic: pa.Array, flag: int) -> pa.Array:
+    """Is this flag of format 2 set?"""
+    return pc.and_(pc.not_equal(pc.bit_wise_and(attributes, flag), 0), pc.greater(magic, 1))

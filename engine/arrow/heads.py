@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.arrow.attributes import codec_names, has_flag, timestamp_types
-from engine.arrow.columns import LAST_MS, TIMESTAMP
+from engine.arrow.columns import LAST_MS, TIMESTAMP, codec_names, has_flag, timestamp_types
 from engine.formats import (
     CODEC_MASK,
     CONTROL_FLAG,

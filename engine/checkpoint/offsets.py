@@ -17,12 +17,15 @@ from engine.checkpoint.text import (
     decode_checkpoint,
     encode_checkpoint,
 )
-from engine.discovery.names import parse_int, parse_long
+from engine.discovery.names import FileKind, parse_int, parse_long
+from engine.files import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from engine.files import ReadOnlyFiles
+    from engine.files import Files, ReadOnlyFiles
+
+_KINDS = (FileKind.REPLICATION_CHECKPOINT, FileKind.RECOVERY_POINT_CHECKPOINT)
 
 
 class PartitionOffset(NamedTuple):
@@ -89,3 +92,25 @@ def encode_offset_checkpoint(entries: Iterable[PartitionOffset]) -> bytes:
 def checkpoint_fault(files: ReadOnlyFiles, path: str) -> str | None:
     """Why Kafka cannot read the offset checkpoint at `path`; None where it can."""
     return read_offset_checkpoint(files, path).fault
+
+
+def lower_checkpoints(files: Files, log_dir: str, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    """Lower high watermarks and recovery points of partitions to the ends of their logs.
+
+    Returns the high watermarks that were lowered, as they were before. A checkpoint that no broker can read stays as it is.
+    Raises UnreadableFile, UnwritableFile.
+    """
+    watermarks, _ = (_lower(files, f"{log_dir}/{kind.value}", ends) for kind in _KINDS)
+    return watermarks
+
+
+def _lower(files: Files, path: str, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    if not ends or not files.exists(path):
+        return {}
+    known, fault = known_offsets(files, path)
+    before = {key: known[key] for key, end in ends.items() if known.get(key, 0) > end}
+    if fault is not None or not before:
+        return {}
+    lines = {**known, **{key: ends[key] for key in before}}
+    replace(files, path, [encode_offset_checkpoint(PartitionOffset(*key, offset) for key, offset in lines.items())])
+    return before

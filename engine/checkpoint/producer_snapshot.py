@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.findings import Finding, Where
 from engine.formats import (
     INT_MAX,
@@ -146,9 +147,9 @@ class ProducerSnapshot:
         if self.stored_crc != self.computed_crc:
             return f"stored CRC-32C {self.stored_crc:08x}, computed {self.computed_crc:08x}"
         if self.count < 0 or self.count > len(self):
-            return f"the header says {self.count} producers, the file has {len(self)}"
+            return f"the header says {count_of(self.count, 'producer')}, the file has {len(self)}"
         rest = self._room - self.count * PRODUCER_SNAPSHOT_ENTRY.size
-        return f"{rest} bytes after the last producer" if rest else None
+        return f"{count_of(rest, 'byte')} after the last producer" if rest else None
 
 
 def write_producer_snapshot(file: WritableFile, count: int, pieces: Iterable[Buffer]) -> None:

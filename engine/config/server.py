@@ -6,7 +6,7 @@ Mirrors KafkaConfig.extractLogConfigMap and ServerTopicConfigSynonyms. What else
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.config.properties import decode_properties
@@ -160,3 +160,20 @@ def _number(name: str, text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip()):
         raise UsageError(f"Invalid value {text} for configuration {name}: Not a number of type LONG")
     return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user says about topics: server.properties, and settings that go over everything else."""
+
+    server: ServerConfig = field(default_factory=ServerConfig)
+    overrides: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def config(self) -> LogConfig:
+        """Of a topic that has none of its own. Raises UsageError for settings that are unknown or out of range."""
+        return self.server.topics.with_settings(dict(self.overrides))
+
+    def check(self) -> None:
+        """Raise UsageError for settings that are unknown or out of range."""
+        _ = self.config

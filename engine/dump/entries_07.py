@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.discovery.names import parse_long
 from engine.dump.json_stream import bytes_field, put_large_field
 from engine.dump.kernel_renderer import LARGE
@@ -87,7 +88,7 @@ class _Stretches:
             self._report(damaged, Problem("batch-size-invalid", what))
             return
         self._report(damaged, Problem("batch-size-invalid", "no entry begins here, but sound ones follow"))
-        what = f"{found - damaged} bytes skipped up to a sound entry at byte {found}"
+        what = f"{count_of(found - damaged, 'byte')} skipped up to a sound entry at byte {found}"
         self._report(damaged, Problem("skipped-bytes", what))
 
 

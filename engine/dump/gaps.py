@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.discovery.names import FileKind
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, MAGIC_V2, BatchField, RecordField
@@ -159,7 +160,7 @@ def report_gaps(
     if gaps.disorder_count > len(gaps.disorders):
         more = gaps.disorder_count - len(gaps.disorders)
         reports.more_gaps(absolute, more)
-        report(Finding("offset-order", Where(path), f"{more} more offsets that do not follow the previous one", more))
+        report(Finding("offset-order", Where(path), f"{count_of(more, 'more offset')} out of order", more))
     losses = gaps.losses()
     if not losses:
         return

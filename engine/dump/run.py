@@ -1,6 +1,6 @@
 """Dump files in kafka-dump-log's order: what is in which file, and what is wrong with it.
 
-Mirrors DumpLogSegments.main.
+Mirrors DumpLogSegments.main. `LogDump` walks a log, `tally` counts what a selection chooses.
 """
 
 from __future__ import annotations
@@ -9,19 +9,25 @@ from typing import TYPE_CHECKING
 
 from engine.discovery.names import FileKind, FileName, file_name, parse_file_name, parse_long, partition_of
 from engine.dump.gaps import gaps_of, report_gaps
-from engine.dump.log_file import LogDump
-from engine.dump.renderer import base_offset_of, check_log_name
+from engine.dump.renderer import UNLIMITED, base_offset_of, check_log_name
 from engine.dump.reports import DumpReports
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
+from engine.record.reader import ChunkReader
+from engine.record.soundness import go_on, too_large, unsound_batches
+from engine.record.windows import MAX_LOG_SIZE, LogWalk, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dump.gaps import Gaps
     from engine.dump.index_files import IndexDump
-    from engine.dump.renderer import DumpOptions, DumpRenderer
+    from engine.dump.renderer import DumpOptions, DumpRenderer, LogRenderer
     from engine.dump.selection import Selector
-    from engine.files import ReadOnlyFiles
+    from engine.files import OpenFile, ReadOnlyFiles
+    from engine.record.reader import Chunk
+    from engine.record.selection import Selection
+    from engine.record.windows import Window
 
 LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP_CHECKPOINT)
 _BY_SUFFIX = {
@@ -155,3 +161,135 @@ def kafka_file_name(path: str) -> FileName | None:
         parsed = parse_file_name(name)
         return parsed if parsed is not None and parsed.kind in LOGS else FileName(kind)
     return FileName(kind, parse_long(name.split(".")[0]))
+
+
+class LogDump:
+    """Dumps one open log.
+
+    path      as the user named it        gaps   takes the offsets that do not follow one another
+    report    takes everything else that is wrong
+    selector  decides what is shown; None: everything
+    """
+
+    def __init__(
+        self, file: OpenFile, path: str, options: DumpOptions, renderer: LogRenderer, report: Callable[[Finding], None],
+        gaps: Gaps, selector: Selector | None = None,
+    ) -> None:
+        self._file, self._path, self._options, self._renderer = file, path, options, renderer
+        self._report, self._gaps = report, gaps
+        self._reader = ChunkReader(path, report, options.max_decompressed_bytes, on_remark=lambda remark, _kind: report(remark),
+                                   with_overlong=True)  # fmt: skip
+        self._selector = selector
+
+    def run(self, start: int = 0) -> None:
+        """Walk the log from byte `start` on, where a batch begins."""
+        options = self._options
+        size = self._file.size()
+        readable = min(size, MAX_LOG_SIZE)
+        end = readable if options.max_bytes == UNLIMITED else min(readable, options.max_bytes)
+        larger = too_large(self._path, size)
+        if larger is not None:
+            self._report(larger)
+        if start:
+            self._gaps.begin_anywhere()
+        walk = LogWalk(self._file, start, end, max_batch_bytes=options.max_batch_bytes)
+        goes_on = True
+        while goes_on:
+            for window in walk:
+                self._check_headers(window)
+                if self._selector is None:
+                    self._show(window)
+                    continue
+                self._gaps.feed_batches(window)
+                self._select(self._selector, window)
+                if self._selector.is_past(window) or self._selector.finished:
+                    return
+            goes_on, findings = go_on(walk, search=options.continue_on_corruption, is_cut=end < size)
+            if not goes_on and walk.stop is Stop.TORN and options.max_bytes == UNLIMITED:
+                self._renderer.trailing(size - walk.position)
+            for finding in findings:
+                self._report(finding)
+
+    def _show(self, window: Window) -> None:
+        """Everything that a window holds."""
+        if not self._options.iterates:
+            self._gaps.feed_batches(window)
+            self._renderer.batches(window, 0, window.rows)
+            return
+        for chunk in self._reader.chunks(window):
+            self._gaps.feed(chunk.without_records() if chunk.is_overlong else chunk, window.base)
+            self._renderer.records(chunk, window.base)
+
+    def _select(self, selector: Selector, window: Window) -> None:
+        """What the selection wants of a window."""
+        for row, last_row in selector.runs(window):
+            if selector.finished:
+                return
+            if not self._options.iterates:
+                self._renderer.batches(window, *selector.batches(row, last_row))
+                continue
+            for chunk in self._reader.chunks(window, row, last_row):
+                if chunk.is_overlong:
+                    continue  # who selects asks for records
+                self._renderer.matches(chunk, window.base, selector)
+
+    def _check_headers(self, window: Window) -> None:
+        for _, finding in unsound_batches(self._path, window, codecs=not self._options.iterates):
+            self._report(finding)
+
+
+class Tally:
+    """Counts instead of showing. A LogRenderer."""
+
+    def __init__(self) -> None:
+        self.batch_count = 0
+        self.record_count = 0
+
+    def batches(self, _window: Window, row: int, last_row: int) -> None:
+        """Count batches."""
+        self.batch_count += last_row - row
+
+    def records(self, _chunk: Chunk, _base: int) -> None:
+        """A tally always has a selection: see `tally`."""
+        raise AssertionError("records without a selection")
+
+    def matches(self, chunk: Chunk, base: int, selector: Selector) -> None:
+        """Count what fits."""
+        records, batches = selector.count(chunk, base)
+        self.record_count += records
+        self.batch_count += batches
+
+    def trailing(self, count: int) -> None:
+        """Nothing to count."""
+
+
+def tally(
+    files: ReadOnlyFiles, path: str, name: FileName, options: DumpOptions, selection: Selection,
+    report: Callable[[Finding], None], reports: DumpReports,
+) -> Tally:
+    """Count the matches in one log. Raises UnreadableFile.
+
+    A log of 0.7 has entries instead of batches, and messages instead of records, those in compressed sets included.
+    """
+    from engine.dump.selection import Selector, start_position
+
+    counted = Tally()
+    selector = Selector(selection._replace(limit=None, tail=None))
+    check_log_name(path, name, report)
+    if name.kind is FileKind.LOG_07:
+        from engine.dump.entries_07 import Entries07
+
+        with files.open(path) as file:
+            entries = Entries07(file, path, options, report, selector)
+            for entry in entries:
+                counted.batch_count += 1
+                counted.record_count += 1 if entry.codec == 0 else sum(1 for _ in entries.inside(entry))
+        return counted
+    gaps = gaps_of(files, path, name, selection)
+    with files.open(path) as file:
+        start = start_position(files, path, name, file, selection)
+        try:
+            LogDump(file, path, options, counted, report, gaps, selector).run(start)
+        finally:
+            report_gaps(gaps, files, path, name, report, reports)
+    return counted

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.amounts import count_of
 from engine.checkpoint.producer_snapshot import producer_text
 from engine.discovery.names import FileKind, file_name
 from engine.dump.kernel_renderer import Form, KernelRenderer
@@ -105,7 +106,7 @@ class TextDump:
     def count(self, path: str | None, records: int, batches: int) -> None:
         """A line for a log, or for the sum of all."""
         name = "total" if path is None else printable(path)
-        self._out.put(f"{name}: {records} records in {batches} batches\n")
+        self._out.put(f"{name}: {count_of(records, 'record')} in {count_of(batches, 'batch')}\n")
 
     def flush(self) -> None:
         """Hand out what was printed up to here."""

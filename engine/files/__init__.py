@@ -13,7 +13,6 @@ Tests put in the place of `Files` what stops, tears or fails any single operatio
 """
 
 from engine.files.locks import Lock, is_locked
-from engine.files.machine import now_ms, zeros
 from engine.files.open_file import Buffer, OpenFile, WritableFile, nameless_file
 from engine.files.owner import (
     ROOT,
@@ -30,7 +29,7 @@ from engine.files.owner import (
     user_name,
 )
 from engine.files.refusals import LINK, is_full, taken, unreadable, unwritable
-from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, may_write, remove_tree, replace
+from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, may_write, now_ms, remove_tree, replace, zeros
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",

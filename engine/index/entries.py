@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from engine.amounts import count_of
 from engine.errors import KafkalogError, UnreadableFile, argument
 from engine.files import zeros
 from engine.findings import Finding, Where
@@ -158,7 +159,7 @@ class IndexFile:
         if not rest:
             return []
         where = Where(self.path, self._size - rest)
-        return [Finding("index-size-invalid", where, f"{rest} bytes at the end, an entry has {self.entry_size}")]
+        return [Finding("index-size-invalid", where, f"{count_of(rest, 'byte')} at the end, an entry has {self.entry_size}")]
 
     def _add(self, entries: Buffer) -> None:
         """Take `entries`, in memory."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
 
+from engine.amounts import count_of
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX, LONG_MAX, LONG_MIN, to_long
 from engine.index.backing import Backing
@@ -204,7 +205,7 @@ class SparseIndex(IndexFile, Generic[_E]):
         if not unused:
             return []
         where = Where(self.path, self.used_entries * self.entry_size)
-        return [Finding("index-zero-tail", where, f"room for {unused} more entries")]
+        return [Finding("index-zero-tail", where, f"room for {count_of(unused, 'more entry')}")]
 
     def _out_of_order(
         self, number: int, name: str, value: int, before: int, code: str = "index-out-of-order"

@@ -10,6 +10,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from engine.amounts import count_of
 from engine.formats import ENTRY_07, ENTRY_07_V0, Entry07, Entry07V0
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.damage import Problem
@@ -272,7 +273,7 @@ def _size_problem(size: int, left: int, offset: int) -> Problem:
     )
     if size < 0:
         return Problem("batch-size-invalid", f"size {size}", INVALID_MESSAGE_SIZE, message)
-    return Problem("torn-tail", f"size {size}, but {left} bytes are left", INVALID_MESSAGE_SIZE, message)
+    return Problem("torn-tail", f"size {size}, but only {count_of(left, 'byte')} left", INVALID_MESSAGE_SIZE, message)
 
 
 def _checksum_problem(message: MessageAndOffset, initial_offset: int) -> Problem:

@@ -6,6 +6,7 @@ Text, JSON and --dry-run show the same `Report`; over an `OverlayFiles` it tells
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
@@ -14,6 +15,8 @@ from engine.findings import Severity
 if TYPE_CHECKING:
     from engine.errors import KafkalogError
     from engine.findings import Finding
+
+_YEAR_9999_MS = 253_402_300_799_999
 
 
 class Action(Enum):
@@ -185,3 +188,10 @@ class Report:
     def is_refused(self) -> bool:
         """Was something asked for that could not be done?"""
         return any(event.action is Action.REFUSED for event in self.events)
+
+
+def moment(ms: int) -> str:
+    """A time of the day in UTC, and the number of ms that Kafka has; only the number where no calendar has the day."""
+    if not 0 <= ms <= _YEAR_9999_MS:
+        return f"{ms} ms"
+    return f"{datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec='milliseconds').replace('+00:00', 'Z')} ({ms} ms)"

@@ -6,12 +6,12 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from engine.config.server import Settings
 from engine.discovery.names import parent_of
 from engine.errors import KafkalogError, UnwritableFile, UsageError
 from engine.files import acting_as_root, may_write, nameless_file, now_ms
 from engine.log.logdir.log_dirs import locked
 from engine.log.logdir.log_manager import LogManager
-from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def session(
         files = disk
         if options.dry_run:
             from engine.overlay import OverlayFiles
-            from engine.overlay.spill import Spill
+            from engine.overlay.content import Spill
 
             files = OverlayFiles(disk, options.now, stack.enter_context(closing(Spill(nameless_file))))
         stack.enter_context(locked(files, named, places))

@@ -12,8 +12,8 @@ only written bytes take memory, and many of them go to a `Spill` where there is 
 """
 
 from engine.overlay.changes import Operation
+from engine.overlay.content import Spill
 from engine.overlay.open_file import OverlayFile
 from engine.overlay.seam import OverlayFiles
-from engine.overlay.spill import Spill
 
 __all__ = ["Operation", "OverlayFile", "OverlayFiles", "Spill"]

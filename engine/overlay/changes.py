@@ -6,7 +6,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from engine.overlay.spill import Spill
+    from engine.overlay.content import Spill
     from engine.overlay.tree import File
 
 

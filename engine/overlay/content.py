@@ -1,15 +1,21 @@
 """The bytes of a changed file, as extents: of files on the disk, of what was written, of zeros.
 
-Cutting, lengthening by zeros and taking over bytes of other files cost no memory.
+`Spill` takes what is too much for memory. Cutting, lengthening by zeros and taking over bytes of other files cost no memory.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.files import Buffer
+    from collections.abc import Callable
+
+    from engine.files import Buffer, WritableFile
+
+WORTH_IT = 64 << 10  # bytes of one write: less stays in memory
+IN_MEMORY = 2 << 20  # bytes of such writes that stay in memory too
 
 
 class Extent:
@@ -93,3 +99,39 @@ class Content:
             self._extents[at : at + 1] = [extent.part(0, position - start), extent.part(position - start, extent.size)]
             self._starts.insert(at + 1, position)
         return at + 1
+
+
+class Spill:
+    """Takes written bytes to the file that `make` makes, once there are many of them. `close` lets go of it."""
+
+    def __init__(self, make: Callable[[], WritableFile]) -> None:
+        self._make = make
+        self._file: WritableFile | None = None
+        self._size, self._in_memory = 0, 0
+        self._lock = Lock()
+
+    def take(self, data: Buffer) -> Extent | None:
+        """The extent that stands for `data` from now on; None: keep it in memory. Raises UnwritableFile."""
+        size = len(data)
+        if size < WORTH_IT:
+            return None
+        with self._lock:
+            if self._in_memory + size <= IN_MEMORY:
+                self._in_memory += size
+                return None
+            if self._file is None:
+                self._file = self._make()
+            at = self._size
+            self._file.write_at(at, data)
+            self._size += size
+        return Extent(size, None, self._file.path, at)
+
+    def file_of(self, path: str) -> WritableFile | None:
+        """The file that an extent with this path lies in, if it is here."""
+        return self._file if self._file is not None and self._file.path == path else None
+
+    def close(self) -> None:
+        """Close the file, if there is one: with that it is gone."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -15,7 +15,7 @@ from engine.overlay.tree import NO_ENTRY, Directory, File, Tree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.overlay.spill import Spill
+    from engine.overlay.content import Spill
     from engine.overlay.tree import Disk
 
 

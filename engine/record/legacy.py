@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.formats import (
     CODEC_MASK,
     CODEC_NAMES,
@@ -145,7 +146,8 @@ class LegacyEntry:
                 at += LOG_OVERHEAD + LEGACY_V1.field("message_size", self.data, at)
                 done += 1
         if self._more:
-            self.problems.append(Problem("record-invalid", f"{self._more} more messages with lengths that do not fit"))
+            what = f"{count_of(self._more, 'more message')} with lengths that do not fit"
+            self.problems.append(Problem("record-invalid", what))
         yield Span(0, count)
 
     def _note(self, status: Status, number: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, CODEC_MASK, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, BatchField, Codec
 from engine.kernels.select import next_unsound
@@ -74,7 +75,7 @@ def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) 
         hole = ", in a hole of the file: never written" if is_hole else ""
         return Finding("zero-tail", where, f"{end - position} zero bytes after the last batch{hole}")
     if stop is Stop.TORN:
-        return Finding("torn-tail", where, f"{end - position} bytes at the end are not a whole batch")
+        return Finding("torn-tail", where, f"incomplete batch at the end: {count_of(end - position, 'byte')}")
     what = f"size field {_size_field(file, position)}, the minimum is {MIN_RECORD_SIZE}"
     return Finding("batch-size-invalid", where, what)
 
@@ -87,7 +88,8 @@ def _passed_over(file: OpenFile, path: str, position: int, found: int, offset: i
     where = Where(path, position, offset)
     if found > position:
         yield Finding("batch-size-invalid", where, f"size field {_size_field(file, position)}, but sound batches follow")
-        yield Finding("skipped-bytes", where, f"{found - position} bytes skipped up to a sound batch at byte {found}")
+        what = f"{count_of(found - position, 'byte')} skipped up to a sound batch at byte {found}"
+        yield Finding("skipped-bytes", where, what)
     else:
         what = f"a sound batch begins at byte {found}, inside one with a wrong checksum"
         yield Finding("batch-size-invalid", where, what)

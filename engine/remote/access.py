@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.config.topic import LogConfig
 from engine.discovery.names import parent_of
 from engine.errors import UsageError, argument
-from engine.log.logdir.tiered import remote_log_start
+from engine.log.logdir.topics import remote_log_start
 from engine.log.tiering import Tiering
 from engine.remote.aiven_layout import AivenLayout
 from engine.remote.layouts import recognise

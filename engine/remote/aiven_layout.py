@@ -15,6 +15,7 @@ from engine.schema.wire import SchemaError, compact_length, unsigned_varint
 
 if TYPE_CHECKING:
     from engine.remote.aiven_manifest import Chunk
+    from engine.remote.layouts import ObjectName
     from engine.remote.metadata import PartitionMetadata, RemoteSegment
     from engine.remote.storage import Object, Store
 
@@ -24,8 +25,11 @@ _PREFIX, _KEY = 1, 2  # fields of the custom metadata
 class AivenLayout:
     """See Layout. `private_keys`: files by the ids of key pairs."""
 
+    name = "aiven"
+    last_parts = frozenset({"log", "rsm-manifest"})  # the manifest; and the log may be deleted before it
+
     def __init__(self, store: Store, prefix: str, private_keys: dict[str, str]) -> None:
-        self._store, self._prefix = store, prefix
+        self.store, self.prefix = store, prefix
         self._keys = PrivateKeys(ReadOnlyFiles(), private_keys)
 
     def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> AivenParts:
@@ -33,13 +37,27 @@ class AivenLayout:
         custom = {} if segment.custom is None else custom_fields(segment.custom)
         name = f"{segment.start_offset:020d}-{segment.name}"
         key = custom.get(_KEY, f"{partition.topic}-{partition.topic_id}/{partition.partition}/{name}")
-        return AivenParts(self._store, self._below_store(custom.get(_PREFIX, self._prefix) + key), self._keys)
+        return AivenParts(self.store, self._below_store(custom.get(_PREFIX, self.prefix) + key), self._keys)
+
+    def segment(self, named: ObjectName) -> tuple[RemoteSegment | None, AivenParts]:
+        """See Layout. The manifest has all of Kafka's metadata since September 2023."""
+        parts = AivenParts(self.store, named.stem, self._keys)
+        segment = parts.manifest.segment
+        path = self.store.path(f"{named.stem}.rsm-manifest")
+        if segment is None:
+            return None, parts
+        names = (named.topic, named.topic_id, named.partition, named.base_offset, named.segment_id)
+        told = (*segment.partition, segment.metadata.start_offset, segment.metadata.name)
+        if names != told:
+            what = f"{path}: of the segment {told[4]} of {told[0]}-{told[2]} ({told[1]}) from offset {told[3]}"
+            raise CorruptObject(what, path=path)
+        return segment.metadata, parts
 
     def _below_store(self, key: str) -> str:
         """A key of the bucket as the store has it, which may be a folder of the bucket: `cold/t-ID/…` in `s3://bucket/cold`."""
-        if not (self._prefix and key.startswith(self._prefix)):
+        if not (self.prefix and key.startswith(self.prefix)):
             for at in (match.start() for match in re.finditer("/", key)):
-                if self._store.name.endswith(f"/{key[:at]}"):
+                if self.store.name.endswith(f"/{key[:at]}"):
                     return key[at + 1 :]
         return key
 
@@ -158,5 +176,3 @@ class AivenParts:
             return self._opened(self._store.read(found, position, position + size))
         except ValueError as error:
             raise CorruptObject(f"{path}: the index at byte {position} is damaged: {error}", path=path) from error
-
-

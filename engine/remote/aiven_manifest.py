@@ -8,10 +8,13 @@ from binascii import Error as Base64Error
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.checkpoint.identity import is_uuid
 from engine.errors import KafkalogError
-from engine.formats import INT_MAX, Codec
+from engine.formats import INT_MAX, LONG_MAX, Codec
 from engine.record.codecs.codecs import InflateStatus, inflate
 from engine.remote.layouts import IndexKind
+from engine.remote.metadata import RemoteSegment
+from engine.remote.records import State, uuid_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,12 +42,20 @@ class Chunk(NamedTuple):
     behind: int
 
 
+class DescribedSegment(NamedTuple):
+    """What a manifest says of its segment: topic, topic id and partition; Kafka's metadata, as it was when the copy began."""
+
+    partition: tuple[str, str, int]
+    metadata: RemoteSegment
+
+
 class Manifest(NamedTuple):
     """SegmentManifestV1.
 
     original_size, chunk_size  bytes of the log, and of its chunks but the last
     stored         where each chunk begins in the object, and where the last one ends
     indexes        (position, stored size) of each index that there is
+    segment        None: the manifest is older than September 2023, and does not tell
     key, aad       the wrapped data key as `id:base64`, additional authenticated data; None: not encrypted
     """
 
@@ -55,6 +66,7 @@ class Manifest(NamedTuple):
     is_compressed: bool
     key: str | None
     aad: bytes | None
+    segment: DescribedSegment | None
 
     def chunks(self, start: int, end: int) -> list[Chunk]:
         """The chunks with bytes [start, end) of the log."""
@@ -84,9 +96,33 @@ def parse_manifest(data: bytes, path: str) -> Manifest:
         key = None if encryption is None else str(encryption["dataKey"])
         aad = None if encryption is None else b64decode(encryption["aad"], validate=True)
         stored = list(accumulate(sizes, initial=0))
-        return Manifest(original, size, stored, indexes, bool(fields["compression"]), key, aad)
+        segment = _segment(fields.get("remoteLogSegmentMetadata"), original)
+        return Manifest(original, size, stored, indexes, bool(fields["compression"]), key, aad, segment)
     except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError, Base64Error) as error:
         raise CorruptObject(f"{path}: not a manifest of a segment: {_why(error)}", path=path) from error
+
+
+def _segment(fields: dict[str, Any] | None, size: int) -> DescribedSegment | None:
+    if fields is None:
+        return None
+    ids = fields["remoteLogSegmentId"]
+    place, topic = ids["topicIdPartition"], ids["topicIdPartition"]["topicPartition"]
+    for text in (ids["id"], place["topicId"]):
+        _refuse_unless(is_uuid(text), f"{str(text)[:30]!r} is not an id")
+    _refuse_unless(isinstance(topic["topic"], str), "the topic has no name")
+    start, end = _long(fields["startOffset"]), _long(fields["endOffset"])
+    epochs = sorted((_size(int(epoch)), _long(offset)) for epoch, offset in fields["segmentLeaderEpochs"].items())
+    _refuse_unless(start <= end and bool(epochs), "its offsets or leader epochs are those of no segment")
+    segment = RemoteSegment(
+        uuid_bytes(ids["id"]), State.COPY_SEGMENT_FINISHED, start, end, size, int(fields["maxTimestampMs"]),
+        int(fields["brokerId"]), _long(fields["eventTimestampMs"]), bool(fields.get("txnIdxEmpty")), tuple(epochs), None,
+    )  # fmt: skip
+    return DescribedSegment((topic["topic"], place["topicId"], _size(topic["partition"])), segment)
+
+
+def _long(value: Any) -> int:
+    _refuse_unless(isinstance(value, int) and 0 <= value <= LONG_MAX, f"{str(value)[:20]!r} is not an offset")
+    return int(value)
 
 
 def _refuse_unless(is_right: bool, what: str) -> None:

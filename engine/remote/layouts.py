@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.errors import UsageError
+from engine.formats import INT_MAX, LONG_MAX
 
 if TYPE_CHECKING:
     from engine.remote.metadata import PartitionMetadata, RemoteSegment
@@ -51,7 +52,23 @@ class SegmentParts(Protocol):
 
 
 class Layout(Protocol):
-    """How a RemoteStorageManager arranges objects in a store."""
+    """How a RemoteStorageManager arranges objects in a store.
+
+    name, prefix  see Recognised        store  where they are
+    last_parts    what of a segment is written last: without one of these its upload, or its deletion, was cut off
+    """
+
+    name: str
+    prefix: str
+    store: Store
+    last_parts: frozenset[str]
+
+    def segment(self, named: ObjectName) -> tuple[RemoteSegment | None, SegmentParts]:
+        """The segment that has objects of these names, as far as they say themselves what it is, and its parts.
+
+        Raises CorruptObject, UnreadableFile.
+        """
+        ...
 
     def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> SegmentParts:
         """The parts of a segment; nothing is read yet."""
@@ -65,14 +82,48 @@ class Recognised(NamedTuple):
     prefix: str
 
 
+class ObjectName(NamedTuple):
+    """What a key says.
+
+    stem  of the keys of all parts of the segment        part  what follows it
+    """
+
+    prefix: str
+    topic: str
+    topic_id: str
+    partition: int
+    base_offset: int
+    segment_id: str
+    stem: str
+    part: str
+
+
 _ID = r"[A-Za-z0-9_-]{22}"
+_SEGMENT = rf"(?P<base_offset>\d{{20}})-(?P<segment_id>{_ID}))"
+_BEFORE = r"(?P<prefix>(?:.*/)?)"
+_NAME, _NUMBER = r"(?P<topic>[^/]+)", r"(?P<partition>\d{1,10})"
 _PARTS = "log|index|timeindex|txnindex|snapshot|leader_epoch_checkpoint"
-_LOCAL = re.compile(rf"(?P<prefix>(?:.*/)?)[^/]+-\d+-{_ID}/\d{{20}}-{_ID}\.(?:{_PARTS})")
-_AIVEN = re.compile(rf"(?P<prefix>(?:.*/)?)[^/]+-{_ID}/\d+/\d{{20}}-{_ID}\.(?:log|indexes|rsm-manifest)")
+_KEYS = {
+    "local": re.compile(rf"(?P<stem>{_BEFORE}{_NAME}-{_NUMBER}-(?P<topic_id>{_ID})/{_SEGMENT}\.(?P<part>{_PARTS})"),
+    "aiven": re.compile(
+        rf"(?P<stem>{_BEFORE}{_NAME}-(?P<topic_id>{_ID})/{_NUMBER}/{_SEGMENT}\.(?P<part>log|indexes|rsm-manifest)"
+    ),
+}  # by the name of the layout
 _OTHERS = (
     (re.compile(r"(?:.*/)?\d{20}_\d+_v\d+\.[a-z-]+"), "Confluent Tiered Storage"),
     (re.compile(r"(?:.*/)?[0-9a-f]{8}/(?:meta/)?kafka/[^/]+/\d+_\d+/.+"), "Redpanda"),
 )
+
+
+def parse_key(layout: str, key: str, prefix: str = "") -> ObjectName | None:
+    """What a key behind `prefix` says in the layout called `layout`; None: it is not of that layout."""
+    match = _KEYS[layout].fullmatch(key[len(prefix) :])
+    if match is None or int(match["partition"]) > INT_MAX or int(match["base_offset"]) > LONG_MAX:
+        return None
+    return ObjectName(
+        prefix + match["prefix"], match["topic"], match["topic_id"], int(match["partition"]), int(match["base_offset"]),
+        match["segment_id"], prefix + match["stem"], match["part"],
+    )  # fmt: skip
 
 
 def recognise(store: Store, prefix: str = "") -> Recognised:
@@ -82,10 +133,10 @@ def recognise(store: Store, prefix: str = "") -> Recognised:
         if number == _LOOKED_AT:
             break
         seen = seen or found.key
-        for name, keys in (("local", _LOCAL), ("aiven", _AIVEN)):
-            match = keys.fullmatch(found.key)
-            if match is not None:
-                return Recognised(name, prefix or match["prefix"])
+        for name in _KEYS:
+            parsed = parse_key(name, found.key)
+            if parsed is not None:
+                return Recognised(name, prefix or parsed.prefix)
         for keys, owner in _OTHERS:
             if keys.fullmatch(found.key):
                 what = f"{store.path(found.key)}: objects of {owner}, whose format is not that of Kafka's tiered storage"

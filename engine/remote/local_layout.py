@@ -9,6 +9,7 @@ from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind
 from engine.remote.storage import missing
 
 if TYPE_CHECKING:
+    from engine.remote.layouts import ObjectName
     from engine.remote.metadata import PartitionMetadata, RemoteSegment
     from engine.remote.storage import Object, Store
 
@@ -21,13 +22,20 @@ SUFFIXES = {
 class LocalLayout:
     """See Layout. Mirrors RemoteLogSegmentFileset."""
 
+    name = "local"
+    last_parts = frozenset({"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"})  # any may be deleted first
+
     def __init__(self, store: Store, prefix: str) -> None:
-        self._store, self._prefix = store, prefix
+        self.store, self.prefix = store, prefix
+
+    def segment(self, named: ObjectName) -> tuple[None, LocalParts]:
+        """See Layout. Nothing but the objects themselves tells."""
+        return None, LocalParts(self.store, named.stem)
 
     def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> LocalParts:
         """See Layout."""
-        folder = f"{self._prefix}{partition.name}-{partition.topic_id}"
-        return LocalParts(self._store, f"{folder}/{segment.start_offset:020d}-{segment.name}")
+        folder = f"{self.prefix}{partition.name}-{partition.topic_id}"
+        return LocalParts(self.store, f"{folder}/{segment.start_offset:020d}-{segment.name}")
 
 
 class LocalParts:

@@ -62,6 +62,16 @@ class RemoteSegment(NamedTuple):
         return _last_offset(self.leader_epochs, epoch, self.end_offset)
 
 
+def records_of(segment: RemoteSegment, topic: str, key: bytes) -> tuple[SegmentRecord, UpdateRecord]:
+    """The records of a copy that is complete. `key`: of the partition."""
+    name, event = topic.encode(), segment.event_timestamp_ms
+    started = SegmentRecord(
+        key, name, segment.id, segment.start_offset, segment.end_offset, segment.broker_id, segment.max_timestamp_ms, event,
+        segment.leader_epochs, segment.size, None, _STARTED, segment.txn_index_empty,
+    )  # fmt: skip
+    return started, UpdateRecord(key, name, segment.id, segment.broker_id, event, segment.custom, _FINISHED)
+
+
 def _last_offset(epochs: Epochs, epoch: int, end_offset: int) -> int:
     if len(epochs) == 1:
         return end_offset

@@ -1,4 +1,6 @@
-"""Reads `__remote_log_metadata` out of log dirs: every record of every partition of it, as a broker's consumer does."""
+"""`__remote_log_metadata` in log dirs: every record of every partition of it is read, as a broker's consumer does; and more
+are appended.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +9,28 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import UsageError
 from engine.findings import Finding
 from engine.formats import RecordField
+from engine.log.append.intake import BatchIntake
+from engine.log.append.log_end import refuse_damaged_end
 from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from engine.log.fetch.replicas import read_best_replica
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.operations.operation import Operation
+from engine.log.report import Action
 from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
+from engine.record.assembly import BatchSpec
+from engine.record.builder import NewRecord, split
 from engine.remote.metadata import RemoteLogMetadata
 from engine.remote.records import decode_record
 from engine.schema.wire import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from engine.files import ReadOnlyFiles
     from engine.log.fetch.records import Run
+    from engine.log.partition.unified_log import UnifiedLog
     from engine.remote.metadata import PartitionMetadata
     from engine.remote.records import Record
 
@@ -46,10 +55,10 @@ class MetadataLogs:
     """The logs of `__remote_log_metadata` in the log dirs behind `paths`; of several copies the one that a leader would have.
 
     report   takes damage, and records that cannot be decoded: a broker's consumer ends at each of these
-    Raises UsageError where no log dir has one, UnreadableFile.
+    Raises UsageError where no log dir has one and one is needed, UnreadableFile.
     """
 
-    def __init__(self, files: ReadOnlyFiles, paths: Iterable[str], report: Report) -> None:
+    def __init__(self, files: ReadOnlyFiles, paths: Iterable[str], report: Report, *, is_needed: bool = True) -> None:
         self._files, self._report = files, report
         replicas: dict[int, list[str]] = {}
         named = list(paths)
@@ -57,7 +66,7 @@ class MetadataLogs:
             for place in log_dir.partitions():
                 if place.name.topic == REMOTE_LOG_METADATA_TOPIC:
                     replicas.setdefault(place.name.partition, []).append(place.path)
-        if not replicas:
+        if not replicas and is_needed:
             what = f"no log of {REMOTE_LOG_METADATA_TOPIC} in {', '.join(named)}"
             do = "name the log dirs of the brokers that hold it: each one with replicas of the topic has some of its partitions"
             raise UsageError(what, do)
@@ -110,3 +119,30 @@ class MetadataLogs:
                 yield offsets[column], record
 
 
+_BATCH = 16384  # bytes, as a producer's batch.size
+
+
+class AppendRecords(Operation):
+    """Appends records to logs of the topic.
+
+    command  that does it        values  by the directory of the log
+    """
+
+    for_snapshots = False
+    of_partitions = True
+
+    def __init__(self, command: str, values: Mapping[str, Sequence[bytes]]) -> None:
+        self.name, self._values = command, values
+
+    def work(self, log: UnifiedLog) -> None:
+        """Append to one open log, as its leader does. Raises LogDamaged where nobody would find what is appended."""
+        refuse_damaged_end(log)
+        values = self._values[log.directory]
+        intake = BatchIntake(log, log.leader_epoch_cache.latest_epoch or 0)
+        first = log.log_end_offset
+        records = (NewRecord(number, log.now, None, value) for number, value in enumerate(values))
+        for batch in split(records, BatchSpec(), _BATCH):
+            intake.take(bytearray(batch), is_last=True)
+        log.flush(force_flush_active_segment=True)
+        offsets = (first, log.log_end_offset)
+        log.report.add(Action.CREATED, "", "records of remote segments", offsets=offsets, records=len(values))

@@ -18,9 +18,9 @@ from engine.remote.tiered_log import TieredLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from engine.config.server import Settings
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
-    from engine.log.logdir.settings import Settings
     from engine.remote.metadata import RemoteLogMetadata
 
     Report = Callable[[Finding], None]

@@ -1,4 +1,4 @@
-"""Values of `__remote_log_metadata` → remote segments and the changes of their state.
+"""Values of `__remote_log_metadata` → remote segments and the changes of their state; and back.
 
 Mirrors RemoteLogMetadataSerde with its transforms. A broker has as many records as it ever copied and deleted segments, so
 they are decoded in straight code; what is unusual goes to the reader of all schemas, which says what is wrong in Kafka's order.
@@ -6,12 +6,14 @@ they are decoded in straight code; what is unusual goes to the reader of all sch
 
 from __future__ import annotations
 
+from array import array
 from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from enum import IntEnum
 from struct import Struct, error
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.schema.wire import SchemaError
+from engine.kernels.rows import choose_partitions
+from engine.schema.wire import SchemaError, encode_compact, encode_unsigned_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +29,7 @@ _SIZE = Struct(">i")
 _UPDATE_BODY = Struct(">20sb16sbiqb")  # the same ids, broker, time of the event, size of the custom metadata
 _PARTITION_BODY = Struct(">20sbiqbb")  # topic id with partition, tags, broker, time of the event, state, tags
 _INT = Struct(">i")
+_INT_LONG = Struct(">iq")
 _NO_TAGS, _TXN_INDEX_EMPTY, _TXN_INDEX_NOT_EMPTY = b"\0", b"\1\0\1\1", b"\1\0\1\0"
 _ENDS = (_NO_TAGS, _TXN_INDEX_EMPTY, _TXN_INDEX_NOT_EMPTY)
 _LAST_STATE = 3
@@ -95,6 +98,30 @@ class PartitionRecord(NamedTuple):
 
 
 Record = SegmentRecord | UpdateRecord | PartitionRecord
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of an id as Kafka writes it."""
+    return urlsafe_b64decode(text + "==")
+
+
+def key_of(topic_id: str, partition: int) -> bytes:
+    """The key of a partition: 20 bytes."""
+    return uuid_bytes(topic_id) + _INT.pack(partition)
+
+
+def metadata_partition_of(key: bytes, count: int) -> int:
+    """The partition of the topic, which has `count`, that the records of a partition are in.
+
+    Mirrors RemoteLogMetadataTopicPartitioner, with Objects.hash and Uuid.hashCode of Java.
+    """
+    digest = 1
+    for number in (int.from_bytes(key[8:16]), int.from_bytes(key[:8])):
+        digest = 31 * digest + (number ^ (number >> 32))
+    digest = (31 * digest + partition_number(key)) & 0xFFFFFFFF
+    found = array("i", [-1])
+    choose_partitions(digest.to_bytes(4), array("i", [0, 4]), b"\1", 0, 1, count, 0, found)
+    return found[0]
 
 
 def uuid_text(data: bytes) -> str:
@@ -220,11 +247,7 @@ def _decode_by_schema(value: bytes | None) -> Record:
 
 def _ids(fields: dict[str, Any]) -> tuple[bytes, bytes]:
     """(topic id and partition, name of the topic) of a TopicIdPartitionEntry."""
-    return _uuid(fields["id"]) + _INT.pack(fields["partition"]), fields["name"].encode()
-
-
-def _uuid(text: str) -> bytes:
-    return urlsafe_b64decode(text + "==")
+    return uuid_bytes(fields["id"]) + _INT.pack(fields["partition"]), fields["name"].encode()
 
 
 def _custom(fields: dict[str, Any]) -> bytes | None:
@@ -235,7 +258,7 @@ def _segment_by_schema(fields: dict[str, Any]) -> SegmentRecord:
     ids = fields["remoteLogSegmentId"]
     epochs = {each["leaderEpoch"]: each["offset"] for each in fields["segmentLeaderEpochs"]}
     return SegmentRecord(
-        *_ids(ids["topicIdPartition"]), _uuid(ids["id"]), fields["startOffset"], fields["endOffset"], fields["brokerId"],
+        *_ids(ids["topicIdPartition"]), uuid_bytes(ids["id"]), fields["startOffset"], fields["endOffset"], fields["brokerId"],
         fields["maxTimestampMs"], fields["eventTimestampMs"], tuple(sorted(epochs.items())), fields["segmentSizeInBytes"],
         _custom(fields), fields["remoteLogSegmentState"], bool(fields.get("txnIndexEmpty")),
     )  # fmt: skip
@@ -244,7 +267,7 @@ def _segment_by_schema(fields: dict[str, Any]) -> SegmentRecord:
 def _update_by_schema(fields: dict[str, Any]) -> UpdateRecord:
     ids = fields["remoteLogSegmentId"]
     return UpdateRecord(
-        *_ids(ids["topicIdPartition"]), _uuid(ids["id"]), fields["brokerId"], fields["eventTimestampMs"], _custom(fields),
+        *_ids(ids["topicIdPartition"]), uuid_bytes(ids["id"]), fields["brokerId"], fields["eventTimestampMs"], _custom(fields),
         fields["remoteLogSegmentState"],
     )  # fmt: skip
 
@@ -259,3 +282,24 @@ _BY_SCHEMA: dict[str, Callable[[dict[str, Any]], Record]] = {
     "RemoteLogSegmentMetadataUpdateRecord": _update_by_schema,
     "RemotePartitionDeleteMetadataRecord": _partition_by_schema,
 }
+
+
+# ---- the way back
+
+
+def encode_record(record: SegmentRecord | UpdateRecord) -> bytes:
+    """The value of a record as RemoteLogMetadataSerde writes it."""
+    ids = encode_compact(record.topic) + record.key + b"\0" + record.segment_id + b"\0"
+    if isinstance(record, UpdateRecord):
+        changes = _INT_LONG.pack(record.broker_id, record.event_timestamp_ms)
+        return _UPDATE + ids + changes + encode_compact(record.custom) + bytes((record.state, 0))
+    offsets = _RANGE.pack(
+        record.start_offset, record.end_offset, record.broker_id, record.max_timestamp_ms, record.event_timestamp_ms
+    )
+    epochs = b"".join(_EPOCH.pack(epoch, start, 0) for epoch, start in record.leader_epochs)
+    tags = _TXN_INDEX_EMPTY if record.txn_index_empty else _NO_TAGS
+    count = encode_unsigned_varint(len(record.leader_epochs) + 1)
+    return b"".join(
+        (_SEGMENT, ids, offsets, count, epochs, _SIZE.pack(record.size), encode_compact(record.custom),
+         bytes((record.state,)), tags)
+    )  # fmt: skip

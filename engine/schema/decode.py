@@ -6,7 +6,7 @@ from functools import cache
 from typing import Protocol
 
 from engine.schema import tables
-from engine.schema.control import control_data, control_text
+from engine.schema.metadata import control_data, control_text
 from engine.schema.wire import SchemaError
 
 __all__ = [

@@ -1,21 +1,34 @@
 """Records in Kafka's metadata framing: frame version, type and version as varints, then the message.
 
-Used by `__cluster_metadata` and `__remote_log_metadata`. Mirrors AbstractApiMessageSerde.
+Used by `__cluster_metadata` and `__remote_log_metadata`. Mirrors AbstractApiMessageSerde. KRaft's
+control records too (ControlRecordUtils): what follows ` headerKeys: []` in the dump.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.schema.compiler import message_json
-from engine.schema.wire import SchemaError, to_int16, unsigned_varint
+from engine.formats import ControlType
+from engine.record.control import ControlRecordInvalid
+from engine.record.control import control_type as check_key
+from engine.schema import tables
+from engine.schema.compiler import message_json, reader_for
+from engine.schema.wire import SchemaError, to_int16, underflow, unsigned_varint
 
 if TYPE_CHECKING:
     from engine.schema.notation import Catalogue
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
+_INT16 = Struct(">h")
+# the dump puts a colon behind the first only
+_LABELS: dict[int, str] = {
+    ControlType.LEADER_CHANGE: "LeaderChange:", ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
+    ControlType.SNAPSHOT_FOOTER: "SnapshotFooter", ControlType.KRAFT_VERSION: "KRaftVersion",
+    ControlType.KRAFT_VOTERS: "KRaftVoters",
+}  # fmt: skip
 
 
 class MetadataRecord(NamedTuple):
@@ -98,3 +111,39 @@ class ClusterMetadataDecoder:
     def _json(self, value: bytes | None) -> str:
         record = read_record(self._catalogue, value)
         return f'{{"type":"{type_name(record.name)}","version":{record.version},"data":{record.text}}}'
+
+
+def control_text(control_type: int, key: bytes, value: bytes | None) -> str:
+    """` LeaderChange: {"version":0,…}` for types 2 to 6; SchemaError for bad bytes of key or value.
+
+    The bytes are always read as version 0, but shown with the fields of the version that their first field names.
+    Types that Kafka 4.3.1 does not know give ` controlType: UNKNOWN(…)`. Transaction markers are not for here.
+    """
+    try:
+        check_key(key)
+    except ControlRecordInvalid as error:
+        raise SchemaError(str(error)) from None
+    if control_type not in _LABELS:
+        return f" controlType: UNKNOWN({control_type})"
+    return f" {_LABELS[control_type]} {_control_json(control_type, value)}"
+
+
+def control_data(control_type: int, value: bytes | None) -> dict[str, object]:
+    """The fields of a control record of type 2 to 6; SchemaError for bad bytes and for any other type."""
+    if control_type not in _LABELS:
+        raise SchemaError(f"control type {control_type} has no schema")
+    fields: dict[str, object] = json.loads(_control_json(control_type, value))
+    return fields
+
+
+def _control_json(control_type: int, value: bytes | None) -> str:
+    if value is None:
+        raise SchemaError("the control record has no value")
+    if len(value) < 2:
+        raise underflow(value, 0)
+    message = tables.control().find("control", control_type)
+    assert message is not None
+    shown_version = _INT16.unpack_from(value)[0]
+    out: list[str] = []
+    reader_for(tables.control(), message.name, 0, shown_version, embedded=False)(value, 0, out)
+    return "".join(out)

@@ -1,8 +1,8 @@
-"""Records of `__cluster_metadata` and its snapshots (Kafka 4.3.1; see notation.py)."""
+"""Records of `__cluster_metadata`, its snapshots, and `__remote_log_metadata` (Kafka 4.3.1; see notation.py)."""
 
 from __future__ import annotations
 
-MESSAGES = """
+CLUSTER = """
 message RegisterBrokerRecord record 0 versions 0-4 flexible 0+
   brokerId               int32
   isMigratingZkBroker    bool     2+ = false
@@ -203,4 +203,62 @@ message VotersRecord control 6 versions 0 flexible 0+
     kRaftVersionFeature    KRaftVersionFeature
       minSupportedVersion  int16
       maxSupportedVersion  int16
+"""
+
+REMOTE_LOG = """
+message RemoteLogSegmentMetadataRecord record 0 versions 0 flexible 0+
+  remoteLogSegmentId     RemoteLogSegmentIdEntry
+    topicIdPartition     TopicIdPartitionEntry
+      name               string
+      id                 uuid
+      partition          int32
+    id                   uuid
+  startOffset            int64
+  endOffset              int64
+  brokerId               int32
+  maxTimestampMs         int64
+  eventTimestampMs       int64
+  segmentLeaderEpochs    []SegmentLeaderEpochEntry
+    leaderEpoch          int32
+    offset               int64
+  segmentSizeInBytes     int32
+  customMetadata         bytes?  = null
+  remoteLogSegmentState  int8
+  txnIndexEmpty          bool    tag 0
+
+message RemoteLogSegmentMetadataUpdateRecord record 1 versions 0 flexible 0+
+  remoteLogSegmentId     RemoteLogSegmentIdEntry
+    topicIdPartition     TopicIdPartitionEntry
+      name               string
+      id                 uuid
+      partition          int32
+    id                   uuid
+  brokerId               int32
+  eventTimestampMs       int64
+  customMetadata         bytes?  = null
+  remoteLogSegmentState  int8
+
+message RemotePartitionDeleteMetadataRecord record 2 versions 0 flexible 0+
+  topicIdPartition            TopicIdPartitionEntry
+    name                      string
+    id                        uuid
+    partition                 int32
+  brokerId                    int32
+  eventTimestampMs            int64
+  remotePartitionDeleteState  int8
+
+message RemoteLogSegmentMetadataSnapshotRecord record 3 versions 0 flexible 0+
+  segmentId              uuid
+  startOffset            int64
+  endOffset              int64
+  brokerId               int32
+  maxTimestampMs         int64
+  eventTimestampMs       int64
+  segmentLeaderEpochs    []SegmentLeaderEpochEntry
+    leaderEpoch          int32
+    offset               int64
+  segmentSizeInBytes     int32
+  customMetadata         bytes?  = null
+  remoteLogSegmentState  int8
+  txnIndexEmpty          bool    tag 0
 """

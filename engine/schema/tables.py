@@ -10,25 +10,25 @@ from engine.schema.notation import Catalogue
 @cache
 def offsets() -> Catalogue:
     """Records of `__consumer_offsets`, and what their bytes hold."""
-    from engine.schema import table_group, table_streams
+    from engine.schema import table_coordinator
 
-    return Catalogue(table_group.MESSAGES + table_streams.MESSAGES + table_group.CONSUMER_PROTOCOL)
+    return Catalogue(table_coordinator.GROUPS + table_coordinator.STREAMS_GROUPS + table_coordinator.CONSUMER_PROTOCOL)
 
 
 @cache
 def transactions() -> Catalogue:
     """Records of `__transaction_state`."""
-    from engine.schema import table_remote
+    from engine.schema import table_coordinator
 
-    return Catalogue(table_remote.TRANSACTION_STATE)
+    return Catalogue(table_coordinator.TRANSACTION_STATE)
 
 
 @cache
 def share_group_state() -> Catalogue:
     """Records of `__share_group_state`."""
-    from engine.schema import table_streams
+    from engine.schema import table_coordinator
 
-    return Catalogue(table_streams.SHARE_GROUP_STATE)
+    return Catalogue(table_coordinator.SHARE_GROUP_STATE)
 
 
 @cache
@@ -36,15 +36,15 @@ def cluster_metadata() -> Catalogue:
     """Records of `__cluster_metadata`, its snapshots and bootstrap.checkpoint."""
     from engine.schema import table_metadata
 
-    return Catalogue(table_metadata.MESSAGES)
+    return Catalogue(table_metadata.CLUSTER)
 
 
 @cache
 def remote_log_metadata() -> Catalogue:
     """Records of `__remote_log_metadata`."""
-    from engine.schema import table_remote
+    from engine.schema import table_metadata
 
-    return Catalogue(table_remote.MESSAGES)
+    return Catalogue(table_metadata.REMOTE_LOG)
 
 
 @cache

@@ -1,7 +1,7 @@
 """Single values out of bytes, with the limits and the error messages of Kafka's ByteBufferAccessor.
 
-Every function takes `data` and a byte position `at` in it and raises SchemaError for bytes that do not hold the value;
-no length is believed before it was compared with what is left.
+Every function that reads takes `data` and a byte position `at` in it and raises SchemaError for bytes that do not hold the
+value; no length is believed before it was compared with what is left.
 """
 
 from __future__ import annotations
@@ -97,3 +97,17 @@ def skip_unknown_tag(data: bytes, at: int) -> int:
         raise SchemaError(f"a tagged field claims {size} bytes", kafka=str(size))
     take(data, at, size)
     return at + size
+
+
+def encode_unsigned_varint(value: int) -> bytes:
+    """The way back of `unsigned_varint`."""
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value % 0x80 + 0x80)
+        value //= 0x80
+    return bytes((*found, value))
+
+
+def encode_compact(data: bytes | None) -> bytes:
+    """A string, or bytes, of a flexible version, with its length."""
+    return b"\0" if data is None else encode_unsigned_varint(len(data) + 1) + data

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of
 from engine.discovery.names import file_name, parse_partition_dir
 from engine.dump.json_stream import text_field
 from engine.errors import KafkalogError, UnreadableFile, UsageError
@@ -35,8 +36,8 @@ from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_lo
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
-from kafkalog_cli.json_output import Lines, json_stream
 from kafkalog_cli.options import PATH, Whole, size_option
+from kafkalog_cli.output import Lines, json_stream
 from kafkalog_cli.partitions import check_metrics, run
 
 if TYPE_CHECKING:
@@ -237,27 +238,27 @@ class InputReader:
         try:
             self._read_all()
         except (AppendRefused, LineInvalid, UnbuildableBatch, Refused07, _InputFailed) as error:
-            refusal = f"{_text(error)}; {{}} {self._unit} before it are in the log"
+            refusal = f"{_text(error)}; {{}} before it appended"
         except Interrupted as error:
-            refusal = f"{error}: {{}} {self._unit} of the input are in the log and flushed to disk"
+            refusal = f"{error}; {{}} of the input appended and flushed to disk"
         if refusal is not None:
             done = self._intake.appended.amount
-            self._log.report.add(Action.REFUSED, "", refusal.format(done), records=done)
+            self._log.report.add(Action.REFUSED, "", refusal.format(count_of(done, self._unit)), records=done)
             kind = "abort" if kind == "commit" else kind  # half a transaction is none
         self._note_cut_off()
         if kind in ("commit", "abort"):
             self._end_transaction(kind)
         self._flush()
         if self._appender.skipped:
-            click.echo(f"{self._appender.skipped} lines of the input are not data records: skipped", err=True)
+            click.echo(f"skipped {count_of(self._appender.skipped, 'line')} of the input: not data records", err=True)
 
     def _note_unfinished(self) -> None:
         """Say how far it came. Nothing is synced once more: behind a sync that failed the next one may lie."""
         self._acknowledge()
         outcome = self._intake.appended
         where = "" if outcome.last is None else f" (up to offset {outcome.last.last_offset})"
-        there = f"{outcome.amount} {self._unit} of the input are in the log{where}"
-        what = f"it ended in the middle: {there}, {outcome.taken} of them flushed to disk"
+        there = f"{count_of(outcome.amount, self._unit)} of the input appended{where}, {outcome.taken} of them flushed to disk"
+        what = f"stopped before the end of the input: {there}"
         self._log.report.add(Action.REFUSED, "", what, records=outcome.amount)
 
     def _note_cut_off(self) -> None:
@@ -267,11 +268,12 @@ class InputReader:
             return
         if self._values["follower"]:
             at = f"offset {first.last_offset}"
-            what = (f"{count} batches of the input are cut off, the first one ends at {at}: {first.cut_off}"
+            what = (f"{count_of(count, 'incomplete batch')} in the input, the first one ends at {at}: {first.cut_off}"
                     "; a follower appends them unchanged, so they are in the log")
         else:
             at = f"offsets {first.first_offset} to {first.last_offset}"
-            what = (f"{count} compressed sets of the input end inside a message, the first one is at {at}: {first.cut_off}"
+            sets = count_of(count, "compressed set")
+            what = (f"{sets} of the input with an incomplete message at the end, the first one is at {at}: {first.cut_off}"
                     "; a broker skips the incomplete message, so it is not in the log")
         self._log.report.add(Action.EXPLAINED, "", what, severity=Severity.ERROR)
 
@@ -366,9 +368,9 @@ class InputReader:
         first, last = run.first_offset, run.last_offset
         there = ", already in the log" if run.is_duplicate else ""
         fields: dict[str, object] = {
-            "first_offset": first, "last_offset": last, self._unit: run.amount, "is_duplicate": run.is_duplicate,
+            "first_offset": first, "last_offset": last, f"{self._unit}s": run.amount, "is_duplicate": run.is_duplicate,
         }  # fmt: skip
-        self._say("appended", fields, f"offsets {first} to {last} ({run.amount} {self._unit}{there})")
+        self._say("appended", fields, f"offsets {first} to {last} ({count_of(run.amount, self._unit)}{there})")
 
     def _say(self, kind: str, fields: dict[str, object], text: str) -> None:
         """Tell of what is on the disk, as an object of type `kind` or as text."""

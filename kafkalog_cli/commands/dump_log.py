@@ -23,8 +23,7 @@ from kafkalog_cli.decoders import DecoderClass, payload_decoder
 from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import PATH, FileList, KafkaCommand, format_option, jobs_option, size_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
-from kafkalog_cli.ranges import NO_END, OffsetRange
-from kafkalog_cli.selecting import SELECTION, selection_from, selection_options
+from kafkalog_cli.selecting import NO_END, SELECTION, OffsetRange, selection_from, selection_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -281,7 +280,7 @@ def _text(options: DumpOptions, out: TextBuffer) -> tuple[DumpRenderer, Outcome]
 
 def _json(options: DumpOptions, out: TextBuffer, form: str) -> tuple[DumpRenderer, Outcome]:
     from engine.dump.json_objects import JsonDump
-    from kafkalog_cli.json_output import json_stream
+    from kafkalog_cli.output import json_stream
 
     stream = json_stream(form, out, "dump-log")
     assert stream is not None  # it is not text
@@ -340,7 +339,7 @@ def _count(
     files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection, renderer: DumpRenderer,
     outcome: Outcome,
 ) -> DumpReports:
-    from engine.dump.matches import tally
+    from engine.dump.run import tally
 
     records = batches = 0
     reports = DumpReports()
@@ -366,7 +365,7 @@ def _behind_tail(
     wanted = selection.tail
     if wanted is None:
         return targets, 0
-    from engine.dump.matches import tally
+    from engine.dump.run import tally
 
     found = 0
     for index in range(len(targets) - 1, -1, -1):

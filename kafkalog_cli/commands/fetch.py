@@ -16,21 +16,19 @@ from engine.errors import KafkalogError, UnreadableFile, UsageError, argument
 from engine.files import ReadOnlyFiles, now_ms
 from engine.formats import INT_MAX, LONG_MAX, LONG_MIN
 from engine.log.errors import RecordsInRemoteStorage
-from engine.log.fetch.merging import by_time
 from engine.log.fetch.reading import FetchIsolation, out_of_range, read
-from engine.log.fetch.records import FetchLimits, RecordFetcher, last_matches
+from engine.log.fetch.records import FetchLimits, RecordFetcher, by_time, last_matches
 from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
 from engine.log.logdir.logs_07 import is_log_07
-from engine.log.logdir.tiered import not_read, remote_log_start
+from engine.log.logdir.topics import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
 from kafkalog_cli.fetch_output import Output, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Size, Whole, format_option, jobs_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
-from kafkalog_cli.ranges import EARLIEST, LATEST, NO_END, OffsetRange, Until
 from kafkalog_cli.remote_store import STORE, store_from, store_options
-from kafkalog_cli.selecting import SELECTION, selection_from, selection_options
+from kafkalog_cli.selecting import EARLIEST, LATEST, NO_END, SELECTION, OffsetRange, Until, selection_from, selection_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

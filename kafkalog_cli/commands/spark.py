@@ -23,8 +23,8 @@ from kafkalog_cli.commands.restore import undo as undo_commit
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
-from kafkalog_cli.json_output import Lines, json_stream
 from kafkalog_cli.options import PATH, Whole, format_option, size_option, version_option
+from kafkalog_cli.output import Lines, json_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

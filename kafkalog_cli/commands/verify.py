@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
+from engine.amounts import count_of
 from engine.discovery.names import FileKind, file_name, is_log_file_name, parent_of, parse_file_name
 from engine.discovery.paths import discover
 from engine.discovery.patterns import expand
@@ -26,25 +27,33 @@ from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
-from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.app import Outcome, Total, printable
 from kafkalog_cli.asking import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
-from kafkalog_cli.json_output import json_stream
-from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option, yes_option
-from kafkalog_cli.output import outlive_output, outliving, raw_stdout
+from kafkalog_cli.options import (
+    PATH,
+    Whole,
+    bytes_option,
+    format_option,
+    quiet_option,
+    shown_size,
+    verbose_option,
+    version_option,
+    yes_option,
+)
+from kafkalog_cli.output import json_stream, outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
-from kafkalog_cli.total import Total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from engine.config.server import Settings
     from engine.config.topic import LogConfig
     from engine.dump.json_stream import JsonStream
     from engine.files import Files, ReadOnlyFiles
-    from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
     from engine.log.session import Quarantines
     from engine.log.tiering import Tiering
@@ -53,7 +62,7 @@ if TYPE_CHECKING:
 _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
     Section("Repair", ("--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--now")),
-    Section("Output", ("--quiet", "--verbose", "--format", "--jobs")),
+    Section("Output", ("--quiet", "--verbose", "--bytes", "--format", "--jobs")),
 )
 _MAIN = ("--rebuild", "--dry-run", "--config-file", "--format", "--jobs")
 _EXAMPLES = (
@@ -81,6 +90,7 @@ _EXAMPLES = (
 @click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
 @quiet_option
 @verbose_option
+@bytes_option
 @version_option
 @click.pass_context
 def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
@@ -251,7 +261,7 @@ class _Tally:
         """One line."""
         if not self.directories:
             return "nothing was started"
-        done = f"{self.done} of {len(self.directories)} partitions are done"
+        done = f"{self.done} of {count_of(len(self.directories), 'partition')} done"
         if self.done == len(self.directories):
             return done
         return (f"{done}, the next one is {printable(self.directories[self.done])}; unfinished files are as after a crash: "
@@ -295,7 +305,7 @@ def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
 
 def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> tuple[list[str], list[Cluster]]:
     """Directories that hold files of a partition, each once, in order; and what the log dirs around them say."""
-    from engine.log.verify.start import survey_start
+    from engine.log.logdir.startup import survey_start
 
     expanded: dict[str, list[str]] = {}
     for path in paths:
@@ -401,10 +411,11 @@ def _show(
     if quiet and done.worst in (None, Severity.INFO) and not result.rebuilt:
         return
     parts = (
-        f"{done.segments} segments", f"{done.batches} batches", f"{done.offset_entries + done.time_entries} index entries",
-        f"{done.aborted_transactions} aborted transactions", f"{done.producer_snapshots} snapshots",
-        f"{done.leader_epochs} leader epochs",
-    )  # fmt: skip
+        count_of(done.segments, "segment"), count_of(done.batches, "batch"),
+        count_of(done.offset_entries + done.time_entries, "index entry"),
+        count_of(done.aborted_transactions, "aborted transaction"), count_of(done.producer_snapshots, "snapshot"),
+        count_of(done.leader_epochs, "leader epoch"),
+    )
     if result.rebuilt:
         say(f"{printable(done.path)}: rebuilt {', '.join(result.rebuilt)}")
     say(f"{printable(done.path)}: {_verdict(done)} ({', '.join(parts)})")
@@ -461,8 +472,9 @@ class Rebuild:
             stamp.size for directory in directories for name, stamp in list_files(files, directory).items()
             if not is_log_file_name(name)
         )  # fmt: skip
-        what = (f"{names_of(log_dirs)}, {len(directories)} partitions, deletes or replaces at most {size} bytes (--dry-run "
-                "shows how much)")
+        count = count_of(len(directories), "partition")
+        what = (f"{names_of(log_dirs)}, {count}, deletes or replaces at most {shown_size(size)} (--dry-run shows how "
+                "much)")
         if not agreed(f"verify --rebuild: {what}{undo}"):
             raise Declined
 
@@ -479,7 +491,7 @@ class Rebuild:
         from engine.log.logdir.log_dirs import locked, not_permitted
         from engine.log.verify.rebuild import Rebuilder
         from engine.overlay import OverlayFiles
-        from engine.overlay.spill import Spill
+        from engine.overlay.content import Spill
 
         with ExitStack() as stack:
             files = OverlayFiles(reader, self.now, stack.enter_context(closing(Spill(nameless_file)))) if disk is None else disk

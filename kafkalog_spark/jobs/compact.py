@@ -11,11 +11,10 @@ from functools import partial
 from secrets import randbits
 from typing import TYPE_CHECKING
 
-from engine.config.server import ServerConfig
+from engine.config.server import ServerConfig, Settings
 from engine.discovery.names import METADATA_TOPIC
 from engine.files import now_ms
 from engine.log.cleaner.compaction import INSTEAD, METADATA_LOG, CompactionOptions
-from engine.log.logdir.settings import Settings
 from engine.log.operations.compact import Compact
 from engine.log.operations.operation import operate, put_marker, take_marker
 from engine.log.report import Action, Report

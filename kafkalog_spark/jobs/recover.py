@@ -1,4 +1,7 @@
-"""Recover many partitions as tasks: what `kafkalog recover` does, with its locks, its quarantine and its checkpoints."""
+"""Recover many partitions as tasks: what `kafkalog recover` does, with its locks, its quarantine and its checkpoints.
+
+It stands alone, as every job does.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.config.server import ServerConfig
+from engine.config.server import ServerConfig, Settings
 from engine.files import now_ms
-from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import foresee
 from engine.log.operations.recover import RecoverOptions, Recovery, finish, prepare, recover_places
 from engine.log.session import Quarantines

@@ -1,4 +1,7 @@
-"""Verify every partition of every dir: checksums, indexes, snapshots, epochs, and replicas against each other."""
+"""Verify every partition of every dir: checksums, indexes, snapshots, epochs, and replicas against each other.
+
+It stands alone, as every job does.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,7 @@ import pyarrow as pa
 from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
-from engine.log.fetch.replicas import best_replica
-from engine.log.verify.divergence import find_divergence
+from engine.log.fetch.replicas import best_replica, find_divergence
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.table.columns import FINDING_TYPES, rows_as_batches
 from kafkalog_spark.table.levels import directories, kept_findings, with_policies

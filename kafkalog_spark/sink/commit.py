@@ -14,18 +14,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.identity import ZERO_UUID
+from engine.config.server import Settings
 from engine.discovery.names import FileKind, PartitionDir, file_name, log_file_name, parse_partition_dir
 from engine.discovery.paths import is_brokers_log_dir
 from engine.discovery.sink_commits import STAGING
 from engine.errors import KafkalogError, argument
 from engine.files import remove_tree
-from engine.log.append.adoption import adopt_segment, move_batches, move_in_memory
-from engine.log.append.damaged_end import damage_at_end
 from engine.log.append.intake import FollowerIntake
+from engine.log.append.log_end import adopt_segment, damage_at_end, move_batches, move_in_memory
 from engine.log.loading.loader import REPAIRABLE
 from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
 from engine.log.logdir.log_manager import LogManager, Standing
-from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.operations.mending import find_topic_id, write_topic_id
 from engine.log.operations.operation import Marker, Operation, operate, put_marker, take_marker

@@ -5,16 +5,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from engine.config.server import Settings
 from engine.discovery.names import parent_of
 from engine.discovery.patterns import expand
 from engine.files import ReadOnlyFiles
 from engine.log.fetch.open_transactions import TransactionStates
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import in_same_cluster, survey_all
-from engine.log.logdir.tiered import not_read, remote_log_start
-from engine.log.logdir.topics import Topics
-from kafkalog_spark.table.damage import report_finding
+from engine.log.logdir.topics import Topics, not_read, remote_log_start
+from kafkalog_spark.errors import report_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The levels of rows other than records: batches, segments, index entries, findings. Each has a schema and reads a split.
+"""The levels of rows: records, batches, segments, index entries, findings. Each has a schema and reads a split.
 
 `batches` follows the options as `records` does. The others look at whole directories, replicas included.
 """
@@ -12,26 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from engine.arrow.batches import BatchBuilder
 from engine.arrow.columns import micros
 from engine.arrow.heads import head_batches
+from engine.config.server import Settings
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX
-from engine.log.logdir.settings import Settings
+from engine.log.errors import CorruptRecord
+from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from engine.log.verify.partition import verify_partition
-from kafkalog_spark.errors import LogDirError, escaped
+from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, escaped, on_corruption
 from kafkalog_spark.table.around import Around
 from kafkalog_spark.table.columns import rows_as_batches
-from kafkalog_spark.table.damage import on_corruption
 from kafkalog_spark.table.partitions import find_places, log_size, open_view, spoken
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
-from kafkalog_spark.table.reading import first_left, open_piece, read_split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from engine.log.fetch.view import PartitionView
     from kafkalog_spark.table.options import Bounds, ReadOptions
 
 _LOG = logging.getLogger("kafkalog")
@@ -179,3 +181,57 @@ def _indexes(piece: Piece) -> Iterator[dict[str, Any]]:
 
 
 _READERS = {"findings": _findings, "segments": _segments, "indexes": _indexes}
+
+
+def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The records of a split, piece by piece. Raises LogDirError, also for damage where onCorruption is `fail`.
+
+    Raises DataLossError for what has gone since the pieces were planned, unless failOnDataLoss is false.
+    """
+    shared = FetchColumns()
+    for piece in pieces:
+        view = open_piece(piece, options, last_stable_offset=piece.end)
+        if view is None:
+            continue
+        view.left_out = piece.left_out
+        try:
+            start = first_left(view, piece, options)
+            if start >= piece.end:
+                continue
+            report, only_sound = on_corruption(options.on_corruption)
+            fetcher = RecordFetcher(
+                view, start, options.isolation, report, FetchLimits(
+                    end=piece.end, only_sound=only_sound, max_decompressed_bytes=options.max_decompressed_bytes,
+                ), columns=shared,
+            )  # fmt: skip
+            builder = BatchBuilder(columns, piece.topic, piece.partition, escaped(piece.directory))
+            yield from builder.batches(fetcher.runs())
+        except CorruptRecord as error:  # in the way of the first record, where onCorruption is `fail`
+            raise LogDirError(f"{error}; {GO_ON_BEHIND_DAMAGE}") from None
+        except KafkalogError as error:
+            raise LogDirError(str(error)) from None
+        finally:
+            view.close()
+
+
+def open_piece(piece: Piece, options: ReadOptions, **known: Any) -> PartitionView | None:
+    """The partition of a piece; None: it has gone since it was planned, and may. Raises LogDirError."""
+    try:
+        return open_view(piece.directory, **known)
+    except LogDirError:
+        if options.fail_on_data_loss or ReadOnlyFiles().exists(piece.directory):
+            raise
+        return None
+
+
+def first_left(view: PartitionView, piece: Piece, options: ReadOptions) -> int:
+    """Where a piece begins, of which something may have gone since it was planned, at either end. Raises DataLossError."""
+    if options.fail_on_data_loss and view.log_end_offset < piece.end:
+        what = f"{piece.topic}-{piece.partition}: offset {piece.end - 1} is due, and the log ends at {view.log_end_offset}."
+        raise DataLossError(what)
+    if piece.start >= view.log_start_offset:
+        return piece.start
+    if options.fail_on_data_loss:
+        what = f"{piece.topic}-{piece.partition}: offset {piece.start} is due, and the log begins at {view.log_start_offset}."
+        raise DataLossError(what)
+    return view.log_start_offset

@@ -18,9 +18,8 @@ from engine.log.fetch.open_transactions import end_as_coordinator, findings_of_e
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from engine.log.fetch.view import BEING_WRITTEN
 from engine.log.tiering import TopicPolicy
-from kafkalog_spark.errors import GO_ON_WITHOUT, DataLossError, LogDirError, OptionError
+from kafkalog_spark.errors import GO_ON_WITHOUT, DataLossError, LogDirError, OptionError, on_corruption, report_finding
 from kafkalog_spark.table.around import Around
-from kafkalog_spark.table.damage import on_corruption, report_finding
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
 from kafkalog_spark.table.partitions import Source, find_sources, open_view
 

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog_cli.main import COMMANDS
 from kafkalog_cli.options import Ratio, Size, Whole
-from kafkalog_cli.ranges import Instant, OffsetRange, TimeRange
+from kafkalog_cli.selecting import Instant, OffsetRange, TimeRange
 from tests.support.run import kafkalog
 
 HUGE = ("9" * 20, "9" * 5000)

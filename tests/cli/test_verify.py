@@ -311,8 +311,8 @@ def test_the_rest_of_a_file_and_of_other_files_is_counted_to_the_last(gaps, monk
     monkeypatch.setattr("engine.log.continuity.header_gaps.KEPT", 1)
     lines = [line for line in kafkalog("verify", str(gaps)).err.splitlines() if "[offset-gap]" in line]
     assert lines[2:] == [
-        f"{gaps}/00000000000000000000.log: 1 more findings [offset-gap]",
-        f"{gaps}/00000000000000000010.log: 1 more findings [offset-gap]",
+        f"{gaps}/00000000000000000000.log: 1 more finding [offset-gap]",
+        f"{gaps}/00000000000000000010.log: 1 more finding [offset-gap]",
         f"{gaps}: 96 more findings [offset-gap] in 48 more files",
     ]
 

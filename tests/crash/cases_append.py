@@ -5,9 +5,9 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from engine.formats import Codec, ControlType
-from engine.log.append.adoption import adopt_segment, move_batches
 from engine.log.append.analysis import append_as_follower, append_as_leader
 from engine.log.append.bulk import BulkAppender
+from engine.log.append.log_end import adopt_segment, move_batches
 from engine.log.producers.entry import AppendOrigin
 from kafkalog_cli.commands.append import make_partition
 from tests.crash.cases_log import END, opened

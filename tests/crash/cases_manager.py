@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from engine.checkpoint.offsets import decode_offset_checkpoint
+from engine.config.server import Settings
 from engine.log.logdir.log_dirs import find_log_dirs, locked
 from engine.log.logdir.log_manager import LogManager, purge_deleted_directories
-from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import Effect, foresee, survey
 from engine.log.operations.at_offset import Truncate
 from engine.log.operations.operation import operate

@@ -25,7 +25,7 @@ DATA = b"".join(BATCHES)
 @pytest.fixture(autouse=True, params=["one-by-one", "together"])
 def decoded(request, monkeypatch):
     """How batches are decoded whose timestamps a time index has: large ones many at a time."""
-    monkeypatch.setattr("engine.dump.offset_search._DENSE", 0 if request.param == "together" else 1 << 10)
+    monkeypatch.setattr("engine.dump.index_files._DENSE", 0 if request.param == "together" else 1 << 10)
 
 
 class Shown:
@@ -153,7 +153,7 @@ def test_the_brokers_own_check_looks_at_no_log(data, words, codes):
 
 
 def test_many_wrong_entries_are_counted(monkeypatch):
-    monkeypatch.setattr("engine.dump.index_files._KEPT", 2)
+    monkeypatch.setattr("engine.dump.index_files._WRONG_KEPT", 2)
     done = offsets(index(*[(number, AT[3]) for number in (1, 2, 3, 4, 5)]))
     named = [finding for finding in done.findings if finding.code == "index-offset-mismatch"]
     assert [finding.where.position for finding in named] == [0, 8, None]

@@ -9,9 +9,9 @@ import zlib
 import pytest
 
 from engine.discovery.names import file_name, parse_file_name
-from engine.dump.matches import Tally, tally
 from engine.dump.renderer import DumpOptions
 from engine.dump.reports import DumpReports
+from engine.dump.run import Tally, tally
 from engine.formats import Codec
 from engine.record.selection import Selection
 from tests.support.memory_files import WORKING_DIRECTORY, MemoryFiles

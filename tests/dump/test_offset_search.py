@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.dump import offset_search
+from engine.dump import index_files
 from engine.dump.batch_heads import BatchHeads
-from engine.dump.offset_search import OffsetSearch
+from engine.dump.index_files import OffsetSearch
 from engine.record.builder import NewRecord, build_batch
 from tests.support.small_logs import opened
 
@@ -45,8 +45,8 @@ def test_every_question_has_the_answer_of_a_walk(offsets, questions, near, bits,
     """Offsets in any order, positions in the middle of batches and behind the end, zeros and rubbish behind the last batch."""
     heads = BatchHeads(opened(log_of(offsets) + rest))
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("_NEAR", near), ("_SMALLEST_BLOCK", bits), ("_FANOUT", 1), ("_KEPT", kept)):
-            patch.setattr(offset_search, name, value)
+        for name, value in (("_NEAR", near), ("_SMALLEST_BLOCK", bits), ("_FANOUT", 1), ("_PASSAGES_KEPT", kept)):
+            patch.setattr(index_files, name, value)
         search = OffsetSearch(heads)
         size = len(log_of([0]))
         for position, offset in questions:

@@ -10,9 +10,8 @@ from engine.discovery.names import FileKind, file_name, parse_file_name
 from engine.dump import batch_heads
 from engine.dump.json_objects import JsonDump
 from engine.dump.json_stream import JsonStream
-from engine.dump.matches import tally
 from engine.dump.reports import DumpReports
-from engine.dump.run import LOGS, Dump
+from engine.dump.run import LOGS, Dump, tally
 from engine.dump.selection import Selector
 from engine.dump.text import TextDump
 from engine.dump.text_buffer import TextBuffer

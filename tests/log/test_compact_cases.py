@@ -8,7 +8,7 @@ from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.cleaner.compaction import CompactionOptions, compact
-from engine.log.cleaner.uncleanable import Uncleanable
+from engine.log.cleaner.outcome import Uncleanable
 from tests.support.cases import cases, differences
 from tests.support.floors import saw_enough
 from tests.support.live_keys import last_records, lost_keys

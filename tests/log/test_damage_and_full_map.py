@@ -11,7 +11,7 @@ from engine.formats import BATCH_HEADER, Codec
 from engine.log.cleaner import key_pass
 from engine.log.cleaner.compaction import CompactionOptions, compact
 from engine.log.cleaner.offset_map import BYTES_PER_ENTRY
-from engine.log.cleaner.uncleanable import Uncleanable
+from engine.log.cleaner.outcome import Uncleanable
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
 from tests.fuzz.mutate import repaired

@@ -8,7 +8,7 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.formats import BATCH_HEADER
-from engine.log.verify.divergence import find_divergence
+from engine.log.fetch.replicas import find_divergence
 from engine.record.crc import crc32c
 
 CRC, ATTRIBUTES = BATCH_HEADER.positions["crc"], BATCH_HEADER.positions["attributes"]

@@ -9,7 +9,7 @@ from engine.files import Files
 from engine.formats import Codec
 from engine.log.cleaner import walk
 from engine.log.cleaner.compaction import CompactionOptions, compact
-from engine.log.cleaner.uncleanable import Uncleanable
+from engine.log.cleaner.outcome import Uncleanable
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
 from tests.support.live_keys import last_records, lost_keys

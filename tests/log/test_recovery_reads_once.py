@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from engine.config.server import ServerConfig
+from engine.config.server import ServerConfig, Settings
 from engine.files import Files, OpenFile
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import LogManager
-from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.operations.recover import RecoverOptions, recover
 from engine.log.report import Action

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from engine.log.segment.scan_ahead import ScanAhead
+from engine.log.loading.shared import ScanAhead
 
 
 class Segment:

@@ -12,7 +12,7 @@ import pytest
 
 from engine.config.topic import LogConfig
 from engine.files import ReadOnlyFiles
-from engine.log.logdir.tiered import remote_log_start
+from engine.log.logdir.topics import remote_log_start
 from engine.log.tiering import Starts, Tiering, tiering_of
 from tests.support.corpus import tiered_answers, tiered_directory
 from tests.support.json_output import objects_of

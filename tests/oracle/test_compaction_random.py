@@ -23,7 +23,7 @@ from engine.files import Files
 from engine.index.entries import IndexFull
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.cleaner.compaction import CompactionOptions, compact
-from engine.log.cleaner.uncleanable import Uncleanable
+from engine.log.cleaner.outcome import Uncleanable
 from engine.log.loading.loader import open_log
 from tests.support.cases import differences
 from tests.support.live_keys import lost_keys

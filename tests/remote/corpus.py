@@ -85,3 +85,28 @@ def private_keys(folder: Path) -> dict[str, str]:
 def brokers_log_dirs(name: str) -> list[str]:
     """The log dirs that were served when the truth was asked: of `pair` without those of its third broker."""
     return [path for path in log_dirs(name) if not path.endswith("n2/d0")]
+
+
+def consumed(name, isolation):
+    """(topic-partition, rows) of what a consumer read; None: there is a range that it could not read."""
+    for path in sorted((TOP / name / "truth/consumed" / isolation).iterdir()):
+        data = path.read_bytes()
+        rows = [json.loads(line) for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()]
+        yield path.name.partition(".jsonl")[0], None if any("error" in row for row in rows) else rows
+
+
+def plain(row, *names):
+    """A row with bytes as base64."""
+    found = {}
+    for field in names:
+        data = row.get(field)
+        found[field] = row.get(f"{field}_b64") if data is None else base64.b64encode(data.encode()).decode()
+    return found
+
+
+def as_consumed(row):
+    headers = [[header["key"], plain(header, "value")["value"]] for header in row["headers"]]
+    return {
+        "partition": row["partition"], "offset": row["offset"], "timestamp": row["timestamp"],
+        "timestampType": row["timestamp_type"], "leaderEpoch": row["leader_epoch"], **plain(row, "key", "value"), "headers": headers,
+    }  # fmt: skip

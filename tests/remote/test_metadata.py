@@ -11,9 +11,20 @@ import uuid
 import pytest
 
 from engine.files import ReadOnlyFiles
+from engine.remote import metadata_log
 from engine.remote.metadata import RemoteLogMetadata
 from engine.remote.metadata_log import MetadataLogs
-from engine.remote.records import SegmentRecord, State, UpdateRecord, _decode, _decode_by_schema, decode_record
+from engine.remote.records import (
+    SegmentRecord,
+    State,
+    UpdateRecord,
+    _decode,
+    _decode_by_schema,
+    decode_record,
+    encode_record,
+    key_of,
+    metadata_partition_of,
+)
 from engine.schema.decode import SchemaError
 from tests.remote.corpus import SETS, damaged, log_dirs, truth
 from tests.support.json_output import objects_of
@@ -210,3 +221,21 @@ def test_many_deletions_from_the_front_keep_the_rest():
     assert partition.segment(0, (count - 101) * 10) is None
     assert partition.segment(0, (count - 100) * 10 + 5).start_offset == (count - 100) * 10
     assert partition.highest_offset(0) == count * 10 - 1
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_records_are_written_as_brokers_write_them(name, monkeypatch):
+    count = 0
+
+    def both(value):
+        nonlocal count
+        record = decode_record(value)
+        assert encode_record(record) == value
+        count += 1
+        return record
+
+    monkeypatch.setattr(metadata_log, "decode_record", both)
+    metadata = MetadataLogs(ReadOnlyFiles(), log_dirs(name), lambda _finding: None).read()
+    assert count > 100
+    for partition in metadata.partitions():
+        assert metadata_partition_of(key_of(partition.topic_id, partition.partition), 3) == partition.metadata_partition

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import hashlib
 import json
 from contextlib import contextmanager
 
 import pytest
 
+from engine.config.server import Settings
 from engine.files import ReadOnlyFiles
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch.reading import FetchIsolation, read
-from engine.log.logdir.settings import Settings
 from engine.remote.access import open_layout, open_store
 from engine.remote.partitions import TieredPartitions
 from engine.remote.reading import TieredView
-from tests.remote.corpus import SETS, TOP, brokers_log_dirs, damaged, private_keys, stores, truth
+from tests.remote.corpus import SETS, TOP, as_consumed, brokers_log_dirs, consumed, damaged, private_keys, stores, truth
 from tests.support.run import kafkalog
 
 ANSWERED = [name for name in SETS if (TOP / name / "truth/offsets.jsonl").exists()]
@@ -98,31 +96,6 @@ def test_times_lead_to_the_offsets_that_the_broker_found(name, tmp_path):
                     assert got == one["found"], (key, one["at"])
                     asked += 1
     assert asked > 50
-
-
-def consumed(name, isolation):
-    """(topic-partition, rows) of what a consumer read; None: there is a range that it could not read."""
-    for path in sorted((TOP / name / "truth/consumed" / isolation).iterdir()):
-        data = path.read_bytes()
-        rows = [json.loads(line) for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()]
-        yield path.name.partition(".jsonl")[0], None if any("error" in row for row in rows) else rows
-
-
-def plain(row, *names):
-    """A row with bytes as base64."""
-    found = {}
-    for field in names:
-        data = row.get(field)
-        found[field] = row.get(f"{field}_b64") if data is None else base64.b64encode(data.encode()).decode()
-    return found
-
-
-def as_consumed(row):
-    headers = [[header["key"], plain(header, "value")["value"]] for header in row["headers"]]
-    return {
-        "partition": row["partition"], "offset": row["offset"], "timestamp": row["timestamp"],
-        "timestampType": row["timestamp_type"], "leaderEpoch": row["leader_epoch"], **plain(row, "key", "value"), "headers": headers,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)

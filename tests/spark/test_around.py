@@ -11,10 +11,9 @@ import pytest
 from kafkalog_spark.errors import DataLossError
 from kafkalog_spark.jobs.verify import SCHEMA, check_split, splits_of
 from kafkalog_spark.table.following import first_offsets, last_offsets, plan_between
-from kafkalog_spark.table.levels import plan_level, read_level
+from kafkalog_spark.table.levels import plan_level, read_level, read_split
 from kafkalog_spark.table.options import Bounds, read_options
 from kafkalog_spark.table.planning import plan
-from kafkalog_spark.table.reading import read_split
 from kafkalog_spark.tasks import options_of
 from tests.support.corpus import tiered_answers, tiered_directory
 from tests.support.lost_batches import cut_out

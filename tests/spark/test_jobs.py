@@ -21,8 +21,8 @@ from engine.log.fetch.view import PartitionView
 from engine.log.verify.partition import verify_partition
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.commands.spark import _JOBS, _sentence, run_job
-from kafkalog_cli.json_output import Lines, json_stream
 from kafkalog_cli.main import cli
+from kafkalog_cli.output import Lines, json_stream
 from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, OptionError
 from kafkalog_spark.jobs.export import bring_back
 from kafkalog_spark.jobs.recover import recover

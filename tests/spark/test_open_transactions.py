@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafkalog_spark.errors import OptionError
+from kafkalog_spark.table.levels import read_split
 from kafkalog_spark.table.options import Bounds, read_options
 from kafkalog_spark.table.planning import plan
-from kafkalog_spark.table.reading import read_split
 from tests.support.open_transactions import with_open_transactions
 
 

@@ -23,10 +23,9 @@ from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
 from kafkalog_spark.schema import fitted, wanted_schema
 from kafkalog_spark.table.columns import LEVELS, level_schema, types_for
 from kafkalog_spark.table.following import first_offsets, last_offsets
-from kafkalog_spark.table.levels import kept_findings, plan_level, read_level
+from kafkalog_spark.table.levels import kept_findings, plan_level, read_level, read_split
 from kafkalog_spark.table.options import Bounds, read_options
 from kafkalog_spark.table.planning import Piece, plan
-from kafkalog_spark.table.reading import read_split
 from tests.support.open_files import open_below
 
 

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from kafkalog_spark.errors import LogDirError, OptionError
-from kafkalog_spark.table.targets import check_target
+from kafkalog_spark.jobs.export import check_target
 
 
 @pytest.fixture

@@ -29,13 +29,7 @@ from engine.kernels.admission import judge_records
 from engine.kernels.select import largest_timestamp
 from engine.kernels.tables import TRAITS, Flaw, Trait
 from engine.log.append.frames import Frame, FrameRecords, decode_batch
-from engine.log.append_errors import (
-    CorruptRecord,
-    IllegalArgument,
-    InvalidRecord,
-    InvalidTimestamp,
-    RecordValidationFailed,
-)
+from engine.log.append_errors import CorruptRecord, IllegalArgument, InvalidRecord, InvalidTimestamp, RecordValidationFailed
 from engine.log.producers.entry import AppendOrigin
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec, UnbuildableBatch, encode_batch
 from engine.record.builder import NewRecord, stage

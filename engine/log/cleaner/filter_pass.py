@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.config.topic import LogConfig
     from engine.findings import Finding
     from engine.log.cleaner.offset_map import LaterOffsets
-    from engine.log.cleaner.stats import CleanerStats
+    from engine.log.cleaner.outcome import CleanerStats
     from engine.log.cleaner.transactions import CleanedTransactionMetadata, LastRecords
     from engine.log.segment.log_segment import LogSegment
     from engine.record.columns import BatchColumns

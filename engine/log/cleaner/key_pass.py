@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from engine.log.cleaner.offset_map import SkimpyOffsetMap, Survivors
-    from engine.log.cleaner.stats import CleanerStats
+    from engine.log.cleaner.outcome import CleanerStats
     from engine.log.cleaner.walk import WalkColumns
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment

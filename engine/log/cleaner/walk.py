@@ -6,10 +6,11 @@ from bisect import bisect_left
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, BatchField, ControlType
 from engine.kernels.cleaning import first_unsound
-from engine.log.cleaner.uncleanable import Uncleanable, untold_abort
+from engine.log.cleaner.outcome import Uncleanable, untold_abort
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.codecs.codecs import FINDINGS, InflateStatus
 from engine.record.columns import BatchColumns, RecordColumns
@@ -90,7 +91,7 @@ class SegmentWalk:
             else:
                 yield window
         if walk.stop is not Stop.END:
-            what = f"no whole batch begins here; {walk.end - walk.position} bytes remain"
+            what = f"no whole batch begins here; {count_of(walk.end - walk.position, 'byte')} left"
             raise Uncleanable(Finding("torn-tail", Where(self._path, walk.position), what))
 
     def chunks(self, window: Window, row: int = 0, end: int | None = None) -> Iterator[Chunk]:

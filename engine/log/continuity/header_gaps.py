@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, INT_MAX, LONG_MAX, LONG_MIN, MAGIC_V2, BatchField
 from engine.kernels.select import next_break, next_cleaned
@@ -113,7 +114,7 @@ def loss_findings(gaps: HeaderGaps, path: str) -> Iterator[Finding]:
     """The losses in the log at `path`; those beyond the first 1000 in one."""
     losses = gaps.losses()
     for gap in losses:
-        what = f"{gap.after - gap.before - 1} offsets are missing after offset {gap.before}"
+        what = f"{count_of(gap.after - gap.before - 1, 'offset')} missing after offset {gap.before}"
         yield Finding("offset-gap", Where(path, gap.position, gap.after), what)
     if gaps.loss_count > len(losses):
         more = gaps.loss_count - len(losses)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from engine.amounts import count_of
 from engine.discovery.names import FileKind, PartitionKind, is_log_file_name, log_file_name, parent_of, parse_partition_dir
 from engine.files import is_locked
 from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, BatchField
 from engine.kernels.transactions import next_in_transaction
 from engine.log.fetch.replicas import best_replica
-from engine.log.moment import moment
+from engine.log.report import moment
 from engine.log.segment.batch_search import first_timestamp
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk
@@ -124,20 +125,20 @@ def findings_of_wait(files: ReadOnlyFiles, directory: str, held: HeldBack) -> It
     if is_locked(f"{parent_of(files.absolute(directory))}/{FileKind.LOCK.value}"):
         return
     for number, one in enumerate(held.transactions):
-        own = f"it has {one.records} records"
+        own = f"it has {count_of(one.records, 'record')}"
         if not number:
-            own = f"{held.records} records from offset {held.offset} on are held back, {one.records} of them its own"
+            own = f"{count_of(held.records, 'record')} held back from offset {held.offset} on, {one.records} of them its own"
         yield Finding("open-transaction", Where(directory, None, one.first_offset), f"{_who(one)}; {own}")
 
 
 def findings_of_ends(directory: str, held: HeldBack) -> Iterator[Finding]:
     """The same of a reading that took open transactions as they will end."""
     for one in held.transactions:
-        end = f"its {one.records} records are left out: read as aborted"
+        end = f"its {count_of(one.records, 'record')} skipped, as aborted"
         if not one.is_known:
             end += "; no __transaction_state in the log dirs that were read has its state; a commit may have been decided"
         if one.is_committed:
-            end = f"its {one.records} records are read: __transaction_state says that it is committed"
+            end = f"its {count_of(one.records, 'record')} read, because __transaction_state says that it is committed"
         yield Finding("open-transaction-ended", Where(directory, None, one.first_offset), f"{_who(one)}; {end}")
 
 

@@ -1,14 +1,27 @@
-"""The records that a consumer reads from a log: from an offset on, control records and aborted transactions left out."""
+"""The records that a consumer reads from a log: from an offset on, control records and aborted transactions left out.
+
+The records of several logs come as one sequence, by their timestamps (`by_time`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heapify, heappop
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
-from engine.formats import CONTROL_FLAG, INT_MAX, LONG_MAX, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, ControlType, RecordField
-from engine.kernels.select import next_unsound
+from engine.formats import (
+    CONTROL_FLAG,
+    INT_MAX,
+    LONG_MAX,
+    LONG_MIN,
+    MAGIC_V2,
+    TRANSACTIONAL_FLAG,
+    BatchField,
+    ControlType,
+    RecordField,
+)
+from engine.kernels.select import largest_timestamp, next_unsound
 from engine.kernels.transactions import next_in_transaction
 from engine.log.continuity.offset_order import OffsetOrder, stop_before
 from engine.log.errors import CorruptRecord
@@ -34,8 +47,8 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
     from engine.record.selection import Selection
     from engine.record.windows import Window
-
     Report = Callable[[Finding], None]
+    from collections.abc import Sequence
 
 _LARGEST_FETCH = INT_MAX  # bytes: a whole segment
 
@@ -316,3 +329,32 @@ class _Filter:
                 self._report(unreadable_marker(window, row, self._path, error))
             return False
         return marker is not None and marker.control_type is ControlType.ABORT
+
+
+def by_time(logs: Sequence[Iterator[Run]]) -> Iterator[tuple[int, Run]]:
+    """The runs of `logs`, cut and interleaved so that timestamps grow → (which log, run).
+
+    The records of one log keep the order of their offsets: one whose timestamp is smaller than that of a record before it
+    comes directly after that record. Equal timestamps come in the order of `logs`. Each log needs columns of its own.
+    """
+    heads: list[tuple[int, int, Run]] = []  # (timestamp that the next record counts with, which log, what is left of its run)
+
+    def follow(log: int, before: int, run: Run | None) -> None:
+        if run is None:
+            run = next(logs[log], None)
+        if run is not None:
+            heappush(heads, (max(before, run.chunk.records.table[RecordField.TIMESTAMP, run.first]), log, run))
+
+    for log in range(len(logs)):
+        follow(log, LONG_MIN, None)
+    while heads:
+        time, log, run = heappop(heads)
+        end = run.end
+        if heads:
+            times, end = run.chunk.records.field(RecordField.TIMESTAMP), run.first
+            while end < run.end and (max(time, times[end]), log) < heads[0][:2]:
+                time, end = max(time, times[end]), end + 1
+        else:
+            time = max(time, largest_timestamp(run.chunk.records.table, run.first, run.end))
+        yield log, run._replace(end=end)
+        follow(log, time, run._replace(first=end) if end < run.end else None)

@@ -1,17 +1,29 @@
-"""Several copies of one partition: which of them a leader would have."""
+"""Several copies of one partition: which of them a leader would have, and where another one leaves it.
+
+Replicas fetch a leader's batches byte for byte, so what two of them hold at the same offsets has the same epoch and the same
+checksum; after an unclean election, or a crash that lost acknowledged records, it does not. A shorter copy is only behind,
+one that begins later was trimmed, and the cleaner takes batches out of a copy, or records out of a batch, without moving
+the batches' offsets: none of that is divergence.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import KafkalogError
 from engine.findings import Finding, Where
+from engine.formats import MAGIC_V2, BatchField
 from engine.log.fetch.view import PartitionView
+from engine.record.columns import BatchColumns
+from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from engine.files import ReadOnlyFiles
+
+_ROWS = 1024  # batches of a window; two replicas are held at a time
 
 
 def best_replica(files: ReadOnlyFiles, directories: list[str]) -> str:
@@ -49,3 +61,75 @@ def _rank(files: ReadOnlyFiles, directory: str) -> tuple[int, int, int] | None:
 
 def _unsaid(_finding: Finding) -> None:
     """What stands behind the last batch is told where the end is read."""
+
+
+class _Head(NamedTuple):
+    path: str
+    position: int
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    record_count: int
+    crc: int
+    magic: int
+
+
+def find_divergence(files: ReadOnlyFiles, leading: str, other: str, report: Callable[[Finding], None]) -> bool:
+    """Report where the copy in directory `other` leaves the one in `leading`; True: it does.
+
+    One finding, at the first batch of `other` that cannot stand beside its counterpart. Memory: a window of each.
+    Raises UnreadableFile, FileChangedWhileReading.
+    """
+    ours, theirs = _heads(files, leading), _heads(files, other)
+    one, two = next(ours, None), next(theirs, None)
+    while one is not None and two is not None:
+        what = _difference(one, two)
+        if what is not None:
+            report(Finding("replica-divergence", Where(two.path, two.position, two.base_offset), f"{what} in {one.path}"))
+            return True
+        if one.base_offset <= two.base_offset:
+            two = next(theirs, None) if one.base_offset == two.base_offset else two
+            one = next(ours, None)
+        else:
+            two = next(theirs, None)
+    return False
+
+
+def _difference(one: _Head, two: _Head) -> str | None:
+    """What two batches cannot both be; None: they can."""
+    if one.base_offset != two.base_offset:
+        first, second = sorted((one, two), key=lambda head: head.base_offset)
+        if first.last_offset < second.base_offset or min(one.magic, two.magic) < MAGIC_V2:
+            return None
+        return f"offsets {two.base_offset} to {two.last_offset}, against {one.base_offset} to {one.last_offset}"
+    if one.leader_epoch != two.leader_epoch:
+        return f"written in leader epoch {two.leader_epoch}, against {one.leader_epoch}"
+    if one.last_offset != two.last_offset and one.magic == two.magic == MAGIC_V2:
+        return f"the batch ends at offset {two.last_offset}, against {one.last_offset}"
+    if one.crc != two.crc and one.record_count == two.record_count and one.magic == two.magic == MAGIC_V2:
+        return "other records under the same offsets"
+    return None
+
+
+def _heads(files: ReadOnlyFiles, directory: str) -> Iterator[_Head]:
+    """The batches of a copy in order, up to the first that cannot be read."""
+    columns = BatchColumns(_ROWS)
+    logs = ((parse_file_name(name), name) for name in files.list(directory))
+    segments = sorted((parsed.base_offset, name) for parsed, name in logs if parsed is not None
+                      and parsed.kind is FileKind.LOG and parsed.base_offset is not None and not parsed.suffix)  # fmt: skip
+    for _, name in segments:
+        path = f"{directory}/{name}"
+        with files.open(path) as file:
+            walk = LogWalk(file, batches=columns)
+            for window in walk:
+                table = window.batches.table
+                for row in range(window.rows):
+                    if not table[BatchField.VALID, row]:
+                        return
+                    yield _Head(
+                        path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row],
+                        table[BatchField.LAST_OFFSET, row], table[BatchField.LEADER_EPOCH, row],
+                        table[BatchField.COUNT, row], table[BatchField.CRC, row], table[BatchField.MAGIC, row],
+                    )  # fmt: skip
+            if walk.stop is not Stop.END:
+                return

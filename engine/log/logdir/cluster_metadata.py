@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from engine.amounts import count_of
 from engine.config.server import topic_settings
 from engine.discovery.names import METADATA_TOPIC, FileKind, parse_file_name
 from engine.formats import BatchField
@@ -91,6 +92,15 @@ def read_cluster_metadata(files: ReadOnlyFiles, directory: str) -> ClusterMetada
         if metadata.findings:
             break  # what lies behind damage is dropped by a broker
     metadata.end_offset = max(metadata.end_offset, start)
+    return metadata
+
+
+def read_bootstrap(files: ReadOnlyFiles, path: str) -> ClusterMetadata:
+    """What a new cluster begins with, by the bootstrap.checkpoint at `path`. Raises UnreadableFile."""
+    metadata = ClusterMetadata()
+    replay = _Replay(metadata)
+    for record in _records(files, path, metadata.findings):
+        replay.apply(record)
     return metadata
 
 
@@ -247,7 +257,7 @@ def _damage(file: OpenFile, base: int, name: str, *, is_last: bool) -> tuple[Met
                     what = f"the checksum of the batch at byte {position} is wrong"
                     damage, is_unwritten = MetadataProof(True, what, base, name, position, offset), _ends_in_zeros(file)
         if damage is None and walk.stop is not Stop.END:
-            what = f"no whole batch begins at byte {walk.position}, {walk.end - walk.position} bytes are left"
+            what = f"no whole batch begins at byte {walk.position}, {count_of(walk.end - walk.position, 'byte')} left"
             damage = MetadataProof(True, what, base, name, walk.position, offset)
             is_unwritten = walk.stop is Stop.TORN or only_zeros(file, walk.position, file.size())
         goes_on = walk.stop is not Stop.END and walk.resynchronise() is not None

@@ -40,13 +40,13 @@ from engine.log.tiering import Tiering, TopicPolicy, read_starts, tiering_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
 
+    from engine.config.server import Settings
     from engine.config.topic import LogConfig
     from engine.files import Files, ReadOnlyFiles
     from engine.log.loading.shared import LoadOptions
     from engine.log.logdir.cluster_metadata import ClusterMetadata
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.logs_07 import ReportedLog07
-    from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
@@ -309,6 +309,11 @@ class LogManager:
             if tiering is Tiering.TIERED or log.begins_within_a_segment or (tiering is Tiering.UNKNOWN and has_line):
                 starts[place.key] = log.log_start_offset
         self._write(log_dir.path, FileKind.LOG_START_CHECKPOINT, starts)
+
+    def add_lines(self, log_dir: str, lines: Mapping[FileKind, Offsets]) -> None:
+        """Add lines to checkpoints of a log dir, for partitions that are about to stand there."""
+        for kind, offsets in lines.items():
+            self._write(log_dir, kind, {**self.offsets(log_dir, kind), **offsets})
 
     def forget(self, log_dir: LogDir, keys: Container[tuple[str, int]]) -> None:
         """Drop the lines of partitions whose logs are gone from every checkpoint of `log_dir`.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from engine.amounts import count_of, exact_duration
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import UsageError
 from engine.findings import Severity
@@ -207,9 +208,10 @@ def explain_retention_07(reported: ReportedLog07) -> None:
     """Note every segment that is left, the oldest first, and when time lets it go."""
     log, now = reported.log, reported.now
     for segment in log.segments:
-        by_time = f"deletable by time {log.config.retention_ms} ms after its last change, {now - segment.modified_ms()} ms ago"
+        age = exact_duration(now - segment.modified_ms())
+        by_time = f"deletable by time {exact_duration(log.config.retention_ms)} after its last change, which was {age} ago"
         limit = log.config.retention_size
-        by_size = "no limit of size" if limit < 0 else f"deletable by size when {limit} bytes remain without it"
+        by_size = "no limit of size" if limit < 0 else f"deletable by size when {count_of(limit, 'byte')} remain without it"
         why = f"kept: {by_time}; {by_size}"
         reported.report.add(Action.EXPLAINED, segment.name, why, offsets=_offsets(segment), size=segment.size)
 

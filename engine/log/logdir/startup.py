@@ -1,8 +1,8 @@
 """What a broker would make of log dirs when it starts on them, without starting one.
 
-Each `Trouble` quotes what the broker says. Seen with Kafka 4.3.1; mirrors KafkaRaftServer.initializeLogDirs,
-LogManager.loadLogs and BrokerMetadataPublisher, in that order. Damage inside logs is not looked for here, except in
-the metadata log, whose loss is the loss of every topic.
+Each `Trouble` quotes what the broker says; `survey_start` makes findings of them. Seen with Kafka 4.3.1; mirrors
+KafkaRaftServer.initializeLogDirs, LogManager.loadLogs and BrokerMetadataPublisher, in that order. Damage inside logs is not
+looked for here, except in the metadata log, whose loss is the loss of every topic.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.checkpoint.identity import (
     MetaProperties,
     decode_meta_properties,
@@ -22,20 +23,20 @@ from engine.checkpoint.leader_epochs import MalformedCheckpoint, parse_leader_ep
 from engine.checkpoint.offsets import checkpoint_fault
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
-from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of
+from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of, parent_of
+from engine.discovery.paths import is_brokers_log_dir
 from engine.discovery.sink_commits import STAGING, undo_advice
-from engine.errors import UnreadableFile, argument
+from engine.errors import UnreadableFile, UsageError, argument
+from engine.findings import Finding, Where
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, prove_metadata_log, read_cluster_metadata
-from engine.log.logdir.log_dirs import nameless
+from engine.log.logdir.log_dirs import find_log_dirs, nameless
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
-    from engine.findings import Finding
     from engine.log.logdir.cluster_metadata import MetadataProof
     from engine.log.logdir.log_dirs import LogDir, Place
-
 
 _KRAFT = 1  # version of meta.properties; brokers with ZooKeeper write 0
 
@@ -438,11 +439,56 @@ def _metadata(cluster: Cluster) -> Iterator[Trouble]:
     strays = [one for log_dir in cluster.log_dirs for one in log_dir.partitions()
               if one.name.topic not in names and one.name.topic != METADATA_TOPIC]
     said = f"Corruption found in segment {proof.segment}, truncating to offset {proof.offset}"
-    what = (f"{proof.what}; {proof.lost_batches} sound batches after it would be deleted, and {len(strays)} partition "
-            "directories would be renamed to -stray")
+    what = (f"{proof.what}; a broker would delete {count_of(proof.lost_batches, 'sound batch')} after it and rename "
+            f"{count_of(len(strays), 'partition directory')} to -stray")
     do = "copy the metadata log from another controller, or continue with --accept-metadata-loss"
     yield Trouble(Effect.LOSES_TOPICS, place.log_dir, f"{METADATA_DIR}/{proof.file}", said, what, None, do)
 
 
 def _first(findings: list[Finding]) -> str:
     return findings[0].what
+
+
+_CODES = {
+    Effect.STOPS: "broker-stops",
+    Effect.OFFLINE: "log-dir-offline",
+    Effect.STRAYS: "partition-stray",
+    Effect.LOSES_TOPICS: "metadata-loss",
+    Effect.WARNS: "broker-warns",
+}
+
+
+def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None]) -> list[Cluster]:
+    """What the log dirs around `paths` say, for each broker that they belong to. Reports what it trips over when it starts.
+
+    Only log dirs that `paths` name as a whole, or hold, are judged together as a start judges them. Raises UnreadableFile.
+    """
+    log_dirs: dict[str, LogDir] = {}
+    for path in paths:
+        try:
+            found = find_log_dirs(files, [path if files.info(path).is_directory else parent_of(files.absolute(path))])
+        except (UsageError, UnreadableFile):
+            continue  # no place of Kafka's; who looks for partitions there reports what cannot be read
+        if not files.info(path).is_directory:
+            found = [one for one in found if not one.is_whole]  # a file of the log dir itself says nothing of the others
+        for one in found:
+            known = log_dirs.get(one.path)
+            log_dirs[one.path] = one if known is None or not known.is_whole else known
+    clusters = survey_all(files, list(log_dirs.values()))
+    for cluster in clusters:
+        if all(one.is_whole for one in cluster.log_dirs):
+            _report_start(files, cluster, report)
+    return clusters
+
+
+def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Finding], None]) -> None:
+    is_a_brokers = cluster.metadata_dir is not None or any(is_brokers_log_dir(files, one.path) for one in cluster.log_dirs)
+    if not is_a_brokers:
+        return  # partitions were copied there
+    for trouble in foresee(files, cluster):
+        if trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT:  # told with its partition
+            report(Finding(_CODES[trouble.effect], Where(trouble.path), _text(trouble)))
+
+
+def _text(trouble: Trouble) -> str:
+    return trouble.what if trouble.said is None else f"{trouble.what}; a broker says: {trouble.said}"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from engine.errors import KafkalogError, UsageError
 from engine.formats import CODEC_NAMES, Codec, ControlType
 from engine.kafka07.entries import CODEC_NAMES_07
-from engine.log.append.damaged_end import refuse_damaged_end
 from engine.log.append.intake import BatchIntake, FollowerIntake, LineIntake, end_transaction, with_producer
 from engine.log.append.intake_07 import LineIntake07, SetIntake07
+from engine.log.append.log_end import refuse_damaged_end
 from engine.log.append_errors import AppendRefused
 from engine.log.logdir.logs_07 import ReportedLog07
 from engine.log.operations.mending import settle_topic_id
@@ -72,7 +72,7 @@ _UNKNOWN_TO_07 = {
 class Appender(Protocol):
     """Appends input to one log.
 
-    unit  what lies between two offsets of the log
+    unit  what lies between two offsets of the log, in the singular
     """
 
     unit: str
@@ -96,7 +96,7 @@ def appender_for(log: UnifiedLog | ReportedLog07, options: AppendOptions) -> App
 class _Appender:
     """Appends to a log of record batches or message sets."""
 
-    unit = "records"
+    unit = "record"
     intake: Intake
 
     def __init__(self, log: UnifiedLog, options: AppendOptions) -> None:
@@ -145,7 +145,7 @@ class _Appender:
 class _Appender07:
     """Appends to a log of 0.7. Between two of its offsets is a byte."""
 
-    unit = "bytes"
+    unit = "byte"
     intake: Intake
 
     def __init__(self, log: ReportedLog07, options: AppendOptions) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from engine.checkpoint.offsets import lower_checkpoints
 from engine.discovery.names import FileKind, PartitionKind, file_name, parent_of, parse_partition_dir
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.errors import OffsetOutOfRange
-from engine.log.logdir.lowering import lower_checkpoints
 from engine.log.operations.operation import Operation
 from engine.log.report import Action
 from engine.log.retention.rules import deletable_below, delete_below_log_start_offset

@@ -69,7 +69,12 @@ def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> tuple
 
 def write_topic_id(files: Files, path: str, topic_id: str) -> None:
     """Write partition.metadata at `path` as a broker does."""
-    replace(files, path, [f"version: 0\ntopic_id: {topic_id}".encode()])
+    replace(files, path, [topic_id_text(topic_id)])
+
+
+def topic_id_text(topic_id: str) -> bytes:
+    """The bytes of partition.metadata."""
+    return f"version: 0\ntopic_id: {topic_id}".encode()
 
 
 def check_topic_id(topic_id: str) -> None:

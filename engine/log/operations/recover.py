@@ -11,6 +11,8 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from engine.amounts import count_of
+from engine.checkpoint.offsets import lower_checkpoints
 from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind
 from engine.errors import KafkalogError, UsageError, too_little_memory
 from engine.files import nameless_file
@@ -22,7 +24,6 @@ from engine.log.loading.notes import NO_INDEX
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_manager import Listing, refuse_what_is_not_ours
 from engine.log.logdir.logs_07 import refuse_offsets_07
-from engine.log.logdir.lowering import lower_checkpoints
 from engine.log.logdir.startup import Effect, foresee
 from engine.log.operations.mending import mend
 from engine.log.operations.operation import (
@@ -38,7 +39,7 @@ from engine.log.report import Action, Report, leaves_doubt
 from engine.log.session import OpenOptions
 from engine.log.verify.losses import read_evidence
 from engine.overlay import OverlayFiles
-from engine.overlay.spill import Spill
+from engine.overlay.content import Spill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -384,7 +385,7 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
     name = FileKind.LOG_START_CHECKPOINT.value
     what = f"{name} has log start offset {start}, after the log end {end}: a broker deletes the whole log"
     if options.start_beyond_end != "keep":
-        why = f"{what}, {size} bytes of offsets {first} to {end - 1}"
+        why = f"{what}, {count_of(size, 'byte')} of offsets {first} to {end - 1}"
         raise StartBeyondEnd(f"{place.path}: {why}", path=place.path,
                              do="--start-beyond-end keep keeps the log, --start-beyond-end delete deletes it as the broker "
                                 "does")

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of, exact_size
 from engine.discovery.names import PartitionKind, parent_of
 from engine.errors import UnreadableFile, UsageError
 from engine.findings import Severity
@@ -153,8 +154,9 @@ class _Disk:
             return None
         report = Report(self._log_dirs[0].path, "retain")
         why = "--keep-deleted keeps what is deleted" if self._options.keep_deleted else _WHY_NOT_MORE
-        text = (f"{self._wanted} free bytes were requested: {self._free} are free, and at most {possible} more can "
-                f"be freed; {why}. Nothing was deleted; --as-much-as-possible deletes as much as allowed")
+        text = (f"{exact_size(self._wanted)} were requested: {exact_size(self._free)} are free, and at most "
+                f"{exact_size(possible)} more can be freed; {why}. Nothing was deleted; --as-much-as-possible deletes as much "
+                "as allowed")
         report.add(Action.REFUSED, "", text, severity=Severity.ERROR)
         return report
 
@@ -197,10 +199,12 @@ class _Disk:
         assert plan is not None, "plans come before"
         free = self._free + freed
         report = Report(self._log_dirs[0].path, "retain")
-        planned = f"{plan.segments} segments of {len(plan.end_offsets)} partitions and {plan.leftovers} bytes of leftover files"
-        done = f"{self._free} before and {freed} freed now; {planned} were planned"
+        planned = (f"{count_of(plan.segments, 'segment')} of {count_of(len(plan.end_offsets), 'partition')} and "
+                   f"{exact_size(plan.leftovers)} of leftover files")
+        text = (f"{exact_size(wanted)} were requested, {exact_size(free)} are free: {exact_size(self._free)} before and "
+                f"{exact_size(freed)} freed now; {planned} were planned")
         if free >= wanted:
-            report.add(Action.EXPLAINED, "", f"{free} bytes of the disk are free, {wanted} were requested; {done}")
+            report.add(Action.EXPLAINED, "", text)
             return report
         if failed:
             why = "a partition failed"
@@ -209,8 +213,7 @@ class _Disk:
         else:
             why = ("nothing else can be deleted: the rest is in active segments, in compacted or internal topics, or does not "
                    "belong to a partition")
-        text = f"{wanted} free bytes were requested, {free} are free; {done}; {why}"
-        report.add(Action.REFUSED, "", text, size=max(0, freed), severity=Severity.ERROR)
+        report.add(Action.REFUSED, "", f"{text}; {why}", size=max(0, freed), severity=Severity.ERROR)
         return report
 
     def _freed(self) -> int:

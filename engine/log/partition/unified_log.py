@@ -297,12 +297,13 @@ class UnifiedLog:
             self.update_high_watermark(offset)
         self.local_log.recovery_point = max(self.local_log.recovery_point, offset)
 
-    def truncate_to(self, target_offset: int, reason: str = "truncated") -> bool:
+    def truncate_to(self, target_offset: int, reason: str | None = None) -> bool:
         """Cut the log so that it ends at `target_offset`; False where it ends there or lower already.
 
         A batch that holds the offset goes as a whole. Raises OffsetOutOfRange for a negative offset.
         """
         self._refuse_negative(target_offset)
+        reason = f"the log is to end at offset {target_offset}" if reason is None else reason
         if target_offset >= self.log_end_offset:
             self.report.add(Action.EXPLAINED, "", f"nothing to truncate: the log ends at offset {self.log_end_offset}")
             self.leader_epoch_cache.truncate_from_end(self.log_end_offset)
@@ -323,7 +324,7 @@ class UnifiedLog:
             self.report.add(Action.MOVED, "", why, offsets=(end, None))
         return True
 
-    def truncate_fully_and_start_at(self, new_offset: int, reason: str = "truncated fully") -> None:
+    def truncate_fully_and_start_at(self, new_offset: int, reason: str = "the log is to begin again, empty") -> None:
         """Delete everything; the log begins and ends at `new_offset`. The recovery point does not move up.
 
         Raises OffsetOutOfRange for a negative offset.

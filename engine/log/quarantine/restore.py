@@ -6,6 +6,7 @@ import errno
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.discovery.names import file_name, parent_of
 from engine.errors import KafkalogError, UnwritableFile, argument
 from engine.files import acting_as_root, is_full, look
@@ -219,7 +220,7 @@ def _unproven(entries: tuple[Entry | None, ...], changed: set[str]) -> dict[int,
                 pass
     for path, (number, first, size) in kept_end.items():
         if size and path in changed:
-            what = f"its first {size} bytes are not known to be as before: they were not kept, and the file was changed since"
+            what = f"its start ({count_of(size, 'byte')}) may differ: it was not kept, and the file was changed since"
             found[number] = Difference(first, what)
     return found
 
@@ -359,7 +360,7 @@ def _stored_faults(
             yield number, (f"{path}: a hard link, which can change under another name, for {entry.path}; replace it with a "
                            f"copy: {own}")
         elif (size := info.size) != entry.size:
-            yield number, f"{path}: {size} bytes instead of {entry.size}, for {entry.path}"
+            yield number, f"{path}: {count_of(size, 'byte')} instead of {entry.size}, for {entry.path}"
         elif size > MAX_KEPT_SIZE:
             continue  # it was renamed, and nobody read it
         elif _sha256(files, path) != entry.sha256:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.discovery.names import JOB_LOCK, TASK_LOCK, FileKind, parent_of
 from engine.files import look
 
@@ -101,5 +102,5 @@ def _difference(before: Stamp | None, now: Stamp | None) -> str | None:
     if before is None:
         return _NEW
     if now.size != before.size:
-        return f"{now.size} bytes instead of {before.size}"
+        return f"{count_of(now.size, 'byte')} instead of {before.size}"
     return _WRITTEN if now.modified_ns != before.modified_ns else f"{_MODE}{now.mode:o} instead of {before.mode:o}"

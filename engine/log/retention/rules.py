@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of, exact_duration
 from engine.discovery.names import log_file_name
-from engine.log.moment import moment
-from engine.log.report import Action
+from engine.log.report import Action, moment
 
 if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
@@ -131,7 +131,7 @@ def beyond_size(log: UnifiedLog) -> Breach | None:
         if excess < segment.size:
             return None
         excess -= segment.size
-        return f"{limit + excess} bytes remain without it, at least retention.bytes {limit}"
+        return f"{limit + excess} bytes remain without it, retention.bytes={limit}"
 
     return breach
 
@@ -146,7 +146,7 @@ def beyond_time(log: UnifiedLog) -> Breach | None:
         largest = segment.largest_timestamp
         if now - largest <= limit:
             return None
-        return f"its largest timestamp {largest} is {now - largest} ms old, retention.ms is {limit}"
+        return f"its largest timestamp, {moment(largest)}, is {exact_duration(now - largest)} old, retention.ms={limit}"
 
     return breach
 
@@ -195,7 +195,8 @@ def _size(log: UnifiedLog) -> str:
     limit = log.config.retention_size
     if limit < 0:
         return "not by size: retention.bytes is not set"
-    return f"not by size: the log has {log.size} bytes, and less than retention.bytes={limit} would remain without it"
+    size = count_of(log.size, "byte")
+    return f"not by size: the log has {size}, and less than retention.bytes={limit} would remain without it"
 
 
 def _timestamp(log: UnifiedLog, segment: LogSegment) -> list[str]:

@@ -2,7 +2,7 @@
 
 The library tells neither where a frame is cut off nor, for frames without a content size, what follows it, and it can
 not bound what one call makes. So frames are taken apart here: headers of frames and blocks are walked, the library
-gets one block at a time.
+gets one block at a time. It stands alone as each codec does.
 """
 
 from __future__ import annotations

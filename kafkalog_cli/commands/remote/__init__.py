@@ -12,10 +12,13 @@ _TABLE = {
     "list": ("kafkalog_cli.commands.remote.list_segments", "List the remote segments of partitions, or their history."),
     "verify": ("kafkalog_cli.commands.remote.verify", "Compare the objects of a store with the metadata of remote segments."),
     "offsets": ("kafkalog_cli.commands.remote.offsets", "Show where logs begin and end, and what is not copied yet, and why."),
+    "restore": ("kafkalog_cli.commands.remote.restore", "Make partitions again of which only the store is left."),
 }
 _EXAMPLES = (
     Example("What is remote:", "kafkalog remote list /var/lib/kafka/data"),
     Example("What is not copied yet, and why:", "kafkalog remote offsets /var/lib/kafka/data"),
+    Example("All brokers are lost, the bucket is left:",
+            "kafkalog remote restore orders --into /var/lib/kafka/data --store s3://kafka-tiered"),
 )
 
 
@@ -23,9 +26,9 @@ _EXAMPLES = (
 @version_option
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Look at tiered storage (KIP-405): what is remote, and how far logs are copied.
+    """Look at tiered storage (KIP-405): what is remote, and how far logs are copied; restore what only the store has.
 
     What brokers know of remote segments is in the topic __remote_log_metadata. Its logs are read in the log dirs that are
-    named: name those of all brokers, or of those that hold the partitions of that topic. Nothing is changed.
+    named: name those of all brokers, or of those that hold the partitions of that topic.
     """
     show_short_help(ctx)

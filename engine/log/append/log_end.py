@@ -1,18 +1,21 @@
-"""Segments written elsewhere become the end of a log: moved, not copied, and given other offsets where they need them.
+"""The end of a log: is it damaged, so that no reader would find what is appended; segments from elsewhere become it.
 
-Index entries count from the base offset, which is in the name: a segment is moved along the log by 16 bytes a batch, none
-of them under a checksum.
+Segments are moved, not copied. Their index entries count from the base offset, which is in the name, so 16 bytes a batch are
+changed, none of them under a checksum.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.discovery.names import log_file_name
+from engine.errors import argument
 from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MIN_RECORD_SIZE
 from engine.log.append_errors import UnexpectedAppendOffset
-from engine.log.errors import CorruptRecord
+from engine.log.errors import CorruptRecord, LogDamaged
 from engine.log.report import Action
+from engine.log.segment.batch_search import find_end
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.splitting import SEGMENT_FILES
 
@@ -21,6 +24,29 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
 
 _HEAD_SIZE = BATCH_HEADER.positions["magic"]  # offset, length, leader epoch
+
+
+def damage_at_end(log: UnifiedLog) -> str | None:
+    """What is wrong with the last batches of a log, of which a clean start reads none; None: nothing is."""
+    segment = log.segments.active_segment
+    if not segment.size:
+        return None
+    indexed = segment.offset_index.lookup(segment.offset_index.last_offset).position
+    end = find_end(segment.log_file, indexed if indexed < segment.size else 0, segment.size, segment.base_offset)
+    if end.sound_offset != end.next_offset:
+        return f"the batch from offset {end.sound_offset} has a wrong checksum"
+    if end.position < segment.size:
+        return f"at byte {end.position}: what follows is not a whole batch ({count_of(segment.size - end.position, 'byte')})"
+    return None
+
+
+def refuse_damaged_end(log: UnifiedLog) -> None:
+    """Raise LogDamaged if records would be appended behind damage, where a broker appends them and nobody finds them."""
+    why = damage_at_end(log)
+    if why is not None:
+        what = (f"{log.directory}/{log_file_name(log.segments.active_segment.base_offset)}: {why}: no reader gets past this "
+                "point")
+        raise LogDamaged(what, do=f"kafkalog recover {argument(log.directory)}    # it keeps what it truncates in a quarantine")
 
 
 def move_batches(files: Files, path: str, shift: int, leader_epoch: int) -> None:

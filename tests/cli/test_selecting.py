@@ -1,7 +1,7 @@
 import click
 import pytest
 
-from kafkalog_cli.ranges import Header, OffsetRange, TimeRange, parse_instant
+from kafkalog_cli.selecting import Header, OffsetRange, TimeRange, parse_instant
 
 NOW = 1_700_000_000_000
 

@@ -1,0 +1,143 @@
+"""What a store itself tells of the segments in it, without `__remote_log_metadata`: by keys, manifests, and the objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.checkpoint.leader_epochs import parse_leader_epochs
+from engine.formats import NO_TIMESTAMP, BatchField
+from engine.record.columns import BatchColumns
+from engine.record.soundness import unsound_batches, unsound_end
+from engine.record.windows import LogWalk
+from engine.remote.aiven_manifest import CorruptObject
+from engine.remote.layouts import IndexKind, parse_key
+from engine.remote.metadata import RemoteSegment
+from engine.remote.ranged_file import RangedFile
+from engine.remote.records import State, uuid_bytes
+from engine.remote.storage import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.record.windows import Window
+    from engine.remote.layouts import Layout, ObjectName, SegmentParts
+    from engine.remote.storage import Object
+
+
+class PartitionName(NamedTuple):
+    """A partition of a topic that may have been made again under another id."""
+
+    topic: str
+    topic_id: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class StoredSegment(NamedTuple):
+    """Objects whose keys name one segment. `named`: what the key of one of them says; objects by the parts of their keys."""
+
+    named: ObjectName
+    objects: dict[str, Object]
+
+    @property
+    def partition(self) -> PartitionName:
+        """Whose segment it is."""
+        return PartitionName(self.named.topic, self.named.topic_id, self.named.partition)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its objects."""
+        return sum(one.size for one in self.objects.values())
+
+
+class Inventory(NamedTuple):
+    """The objects of a store. `others`: those whose keys the layout does not have, or has behind another prefix."""
+
+    segments: list[StoredSegment]
+    others: list[Object]
+
+    def by_partition(self) -> dict[PartitionName, list[StoredSegment]]:
+        """The segments of each partition, in the order of their offsets."""
+        found: dict[PartitionName, list[StoredSegment]] = {}
+        for one in sorted(self.segments, key=lambda one: (one.partition, one.named.base_offset, one.named.segment_id)):
+            found.setdefault(one.partition, []).append(one)
+        return found
+
+
+def list_store(layout: Layout) -> Inventory:
+    """Everything behind the layout's prefix, by one listing. Raises UnreadableFile."""
+    segments: dict[str, StoredSegment] = {}
+    others = []
+    for one in layout.store.list(layout.prefix):
+        named = parse_key(layout.name, one.key, layout.prefix)
+        if named is None or named.prefix != layout.prefix:
+            others.append(one)
+        else:
+            segments.setdefault(named.stem, StoredSegment(named, {})).objects[named.part] = one
+    return Inventory(list(segments.values()), others)
+
+
+def lacking_parts(layout: Layout, stored: StoredSegment) -> list[str]:
+    """The parts without which a copy was cut off, or its deletion has begun."""
+    return sorted(layout.last_parts - stored.objects.keys())
+
+
+def describe(layout: Layout, stored: StoredSegment) -> tuple[RemoteSegment, SegmentParts]:
+    """The segment as its metadata would have it, and its parts: by its manifest, or else by reading all of its log.
+
+    Raises CorruptObject, UnreadableFile, FileChangedWhileReading.
+    """
+    segment, parts = layout.segment(stored.named)
+    return (_read(stored.named, parts) if segment is None else segment), parts
+
+
+def leader_epochs_of(parts: SegmentParts) -> list[EpochEntry]:
+    """The leader epochs of the log up to the segment's end. Raises UnreadableFile, CorruptObject, MalformedCheckpoint."""
+    path = parts.path(IndexKind.LEADER_EPOCH)
+    data = parts.index(IndexKind.LEADER_EPOCH)
+    if data is None:
+        raise missing(path)
+    entries = parse_leader_epochs(data, path)
+    if not entries:
+        raise CorruptObject(f"{path}: it has no leader epoch", path=path)
+    return entries
+
+
+def _read(named: ObjectName, parts: SegmentParts) -> RemoteSegment:
+    """What the log says of itself. Where the cleaner took the last records, its end is that of those that are left."""
+    base, path = named.base_offset, parts.path(None)
+    following, largest = base, NO_TIMESTAMP
+    with RangedFile(path, parts.log_size(), parts.read_log) as file:
+        walk = LogWalk(file, batches=BatchColumns())
+        for window in walk:
+            for row in _sound_rows(path, window):
+                first, last, timestamp = (window.batches.table[field, row] for field in
+                                          (BatchField.BASE_OFFSET, BatchField.LAST_OFFSET, BatchField.MAX_TIMESTAMP))
+                if not following <= first <= last:
+                    what = f"{path}: a batch with offsets {first} to {last} where {following} or more are expected"
+                    raise CorruptObject(what, path=path)
+                following, largest = last + 1, max(largest, timestamp)
+        end = unsound_end(file, path, walk.stop, walk.position, walk.end)
+    if end is not None or following == base:
+        raise CorruptObject(f"{path}: {'it has no batch' if end is None else end.what}", path=path)
+    entries = leader_epochs_of(parts)
+    first_epoch = [(one.epoch, base) for one in entries if one.start_offset <= base][-1:]
+    epochs = (*first_epoch, *((one.epoch, one.start_offset) for one in entries if base < one.start_offset < following))
+    if not first_epoch:
+        where = parts.path(IndexKind.LEADER_EPOCH)
+        raise CorruptObject(f"{where}: no leader epoch has offset {base}", path=where)
+    txn_index = parts.index(IndexKind.TRANSACTION)
+    return RemoteSegment(
+        uuid_bytes(named.segment_id), State.COPY_SEGMENT_FINISHED, base, following - 1, parts.log_size(), largest, -1, 0,
+        not txn_index, epochs, None,
+    )  # fmt: skip
+
+
+def _sound_rows(path: str, window: Window) -> Iterator[int]:
+    """The rows of the window's batches. Raises CorruptObject for the first that is damaged."""
+    for _, finding in unsound_batches(path, window, codecs=False):
+        raise CorruptObject(f"{path}: byte {finding.where.position}: {finding.what}", path=path)
+    yield from range(window.rows)

@@ -1,0 +1,375 @@
+"""Partitions made again in a log dir, where only the store is left of them.
+
+Their segments become known again by records in `__remote_log_metadata`. A leader with an empty log deletes the remote segments
+that it knows of; so each partition stands before its records do, and stopping in between loses nothing. The topic itself comes
+last: in a cluster that has not started yet, by its bootstrap.checkpoint.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
+from dataclasses import replace as replace_in
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
+
+from engine.checkpoint.identity import decode_partition_metadata, read_identity
+from engine.discovery.names import (
+    FileKind,
+    file_name,
+    log_file_name,
+    offset_index_file_name,
+    parent_of,
+    parse_partition_dir,
+    time_index_file_name,
+)
+from engine.errors import FileChangedWhileReading, UnreadableFile, UsageError
+from engine.files import replace
+from engine.findings import Severity
+from engine.log.logdir.bootstrap import NewTopic, add_to_bootstrap
+from engine.log.logdir.cluster_metadata import read_bootstrap
+from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
+from engine.log.logdir.log_manager import LogManager
+from engine.log.logdir.startup import survey
+from engine.log.operations.mending import write_topic_id
+from engine.log.operations.operation import operate
+from engine.log.report import Action, Report
+from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
+from engine.remote.inventory import list_store
+from engine.remote.metadata import records_of
+from engine.remote.metadata_log import AppendRecords, MetadataLogs
+from engine.remote.records import State, encode_record, key_of, metadata_partition_of
+from engine.remote.restored_log import LogWriter, NotRestored, RestorePlanner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from engine.files import Files
+    from engine.findings import Finding
+    from engine.log.logdir.cluster_metadata import ClusterMetadata
+    from engine.log.logdir.startup import Cluster
+    from engine.log.session import Session
+    from engine.remote.inventory import PartitionName, StoredSegment
+    from engine.remote.layouts import Layout
+    from engine.remote.metadata import RemoteLogMetadata
+    from engine.remote.restored_log import RestoredLog
+
+_COMMAND = "remote restore"
+_DEFAULT_METADATA_COUNT = 50  # remote.log.metadata.topic.num.partitions
+_METADATA_COUNT = "rlmm.config.remote.log.metadata.topic.num.partitions"
+_SHOWN = 10  # topics
+# what a topic gets whose own settings are lost: with the retention of brokers the first leader would delete what is older
+_SETTINGS = {"remote.storage.enable": "true", "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+_METADATA_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "remote.storage.enable": "false"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreOptions:
+    """What is restored.
+
+    topics         names or patterns        topic_id  of topics that were made several times; None: there is one
+    log_dirs       of brokers of the same cluster, where logs of __remote_log_metadata or the cluster's metadata may be left
+    metadata_count partitions of __remote_log_metadata; None: as the cluster's metadata or server.properties say
+    whole          with all segments
+    """
+
+    topics: tuple[str, ...]
+    topic_id: str | None = None
+    log_dirs: tuple[str, ...] = ()
+    metadata_count: int | None = None
+    whole: bool = False
+
+
+class _Planned(NamedTuple):
+    directory: str
+    log: RestoredLog
+    report: Report
+
+
+class Restore:
+    """Restores partitions of `layout`'s store into the first log dir of a session; the others are of the same broker.
+
+    report  takes damage in logs of __remote_log_metadata
+    """
+
+    def __init__(self, options: RestoreOptions, layout: Layout, report: Callable[[Finding], None]) -> None:
+        self._options, self._layout, self._report = options, layout, report
+
+    def work(self, session: Session) -> Iterator[Report]:
+        """Plan everything, then write it. Raises UsageError, UnreadableFile."""
+        options, disk, target = self._options, session.disk, session.log_dirs[0]
+        files = session.manager.files_of(target.path)
+        paths = list(dict.fromkeys((*(one.path for one in session.log_dirs), *options.log_dirs)))
+        known = MetadataLogs(disk, paths, self._report, is_needed=False).read()
+        told = dict(session.options.settings.server.values).get(_METADATA_COUNT, "")
+        count = options.metadata_count or (int(told) if told.isdecimal() else None)
+        placement = Placement(session.manager, survey(disk, find_log_dirs(disk, paths)), target, count)
+        planner = RestorePlanner(self._layout, known, placement.metadata_count)
+        writer = LogWriter(files, self._layout, whole=options.whole)
+        starts = session.manager.offsets(target.path, FileKind.LOG_START_CHECKPOINT)
+        planned: list[_Planned] = []
+        failed: set[str] = set()
+        for name, stored in self._chosen(placement):
+            one = f"{target.path.rstrip('/')}/{name}"
+            report = Report(one, _COMMAND)
+            try:
+                placement.check(name)
+                log = planner.plan(name, stored, starts.get((name.topic, name.partition), 0))
+                writer.check(one, log)
+                planned.append(_Planned(one, log, report))
+            except (NotRestored, UnreadableFile, FileChangedWhileReading) as error:
+                report.failure = error
+                failed.add(name.topic_id)
+                yield report
+        if placement.is_new:  # a partition that is missing in a new topic would begin at offset 0
+            for _, log, report in planned:
+                if log.name.topic_id in failed:
+                    report.failure = NotRestored(f"{log.name}: not restored without the topic's other partitions")
+                    yield report
+            planned = [one for one in planned if one.report.failure is None]
+        if planned:
+            yield from self._write(session, files, writer, planned, known, placement)
+
+    def _chosen(self, placement: Placement) -> Iterator[tuple[PartitionName, list[StoredSegment]]]:
+        """The partitions that are wanted. Raises UsageError where there is none, or several topics of one name."""
+        options = self._options
+        inventory = list_store(self._layout).by_partition()
+        found = {
+            name: stored for name, stored in inventory.items()
+            if any(fnmatchcase(name.topic, one) for one in options.topics) and options.topic_id in (None, name.topic_id)
+        }
+        if not found:
+            topics = sorted({name.topic for name in inventory})
+            some = ", ".join(topics[:_SHOWN]) + (", …" if len(topics) > _SHOWN else "")
+            what = f"{self._layout.store.name}: it has no segment of {' or '.join(options.topics)}"
+            raise UsageError(what, f"it has segments of: {some}")
+        ids: dict[str, set[str]] = {}
+        for name in found:
+            if placement.may_be(name):
+                ids.setdefault(name.topic, set()).add(name.topic_id)
+        for name in found:
+            if name.topic not in ids:
+                what = f"the cluster has a topic {name.topic} with another id than {name.topic_id}, which the store has"
+                raise UsageError(what, "delete that topic, or restore into a new cluster: brokers find segments by the id")
+        for topic, several in ids.items():
+            if len(several) > 1:
+                what = f"topic {topic} was made {len(several)} times: ids {', '.join(sorted(several))}"
+                raise UsageError(what, "name the id that is meant: --topic-id ID")
+        for name, stored in found.items():
+            if name.topic_id in ids.get(name.topic, ()) and placement.is_here(name):
+                yield name, stored
+
+    def _write(
+        self, session: Session, files: Files, writer: LogWriter, planned: list[_Planned], known: RemoteLogMetadata,
+        placement: Placement,
+    ) -> Iterator[Report]:
+        """Logs and checkpoints first, then what makes directories those of partitions, then what makes them known."""
+        target = placement.target.path
+        for directory, log, report in planned:
+            writer.write(directory, log, report)
+            _tell(log, report)
+        logs = {(log.name.topic, log.name.partition): log for _, log, _ in planned}
+        ends = {key: log.log_end_offset for key, log in logs.items()}
+        session.manager.add_lines(target, {
+            FileKind.LOG_START_CHECKPOINT: {key: log.log_start_offset for key, log in logs.items()},
+            FileKind.RECOVERY_POINT_CHECKPOINT: ends, FileKind.REPLICATION_CHECKPOINT: ends,
+        })  # fmt: skip
+        for directory, log, report in planned:
+            write_topic_id(files, f"{directory}/{FileKind.PARTITION_METADATA.value}", log.name.topic_id)
+            yield report
+        files.sync_directory(target)
+        values: dict[str, list[bytes]] = {}
+        for _, log, _ in planned:
+            records = list(_missing_records(log, known, placement.node_id, session.options.now))
+            if records:
+                values.setdefault(placement.metadata_log(log.metadata.metadata_partition), []).extend(records)
+        yield from _append(session, values)
+        if placement.is_new:
+            yield placement.add_topics((log for _, log, _ in planned), session.options.now)
+
+
+def _tell(log: RestoredLog, report: Report) -> None:
+    """What a broker will have, and what is not part of it."""
+    for first, end in log.gaps:
+        why = "no segment in the store has these offsets: its objects are gone, or compaction took the records"
+        report.add(Action.MISSING, "", why, offsets=(first, end), severity=Severity.ERROR)
+    for producer_id, first in log.open_transactions:
+        why = (f"producer {producer_id} has an open transaction: its end was not copied. Consumers with read_committed and "
+               "copying wait for it; kafka-transactions abort ends it")
+        report.add(Action.EXPLAINED, "", why, offsets=(first, None), severity=Severity.WARNING)
+    for segment, base, why in log.left_out:
+        report.add(Action.EXPLAINED, segment, f"the remote segment from offset {base} is left out: {why}")
+    report.log_start_offset, report.log_end_offset = log.log_start_offset, log.log_end_offset
+    report.segments, report.size, report.recovery_point = len(log.chain), log.size, log.log_end_offset
+
+
+def _missing_records(log: RestoredLog, known: RemoteLogMetadata, node_id: int, now: int) -> Iterator[bytes]:
+    """The records of segments that brokers do not know as copied."""
+    partition = known.find(log.name.topic_id, log.name.partition)
+    segments = () if partition is None else partition.segments()
+    finished = {one.id for one in segments if one.state is State.COPY_SEGMENT_FINISHED}
+    key = key_of(log.name.topic_id, log.name.partition)
+    for segment in log.segments:
+        if segment.id not in finished:
+            told = segment if segment.event_timestamp_ms else segment._replace(event_timestamp_ms=now, broker_id=node_id)
+            for record in records_of(told, log.name.topic, key):
+                yield encode_record(record)
+
+
+def _append(session: Session, values: dict[str, list[bytes]]) -> Iterator[Report]:
+    """Append records to logs of __remote_log_metadata, which are in log dirs of the session."""
+    for log_dir in session.log_dirs:
+        own = [path for path in values if parent_of(path) == log_dir.path.rstrip("/")]
+        names = [(path, parse_partition_dir(file_name(path))) for path in own]
+        places = tuple(Place(path, log_dir.path, name) for path, name in names if name is not None)
+        if places:
+            cluster = replace_in(session.manager.cluster, log_dirs=(LogDir(log_dir.path, False, places, (), ()),))
+            manager = LogManager(session.manager.files_of, cluster, session.options.settings, session.options.now)
+            yield from operate(manager, session.options, AppendRecords(_COMMAND, values))
+
+
+class Placement:
+    """Where partitions belong, as far as the cluster's metadata is left. `target`: the log dir that is restored into.
+
+    is_new  the cluster was formatted and has not started yet: it is going to have the topics that are restored
+    Raises UsageError for a log dir of no broker.
+    """
+
+    def __init__(self, manager: LogManager, cluster: Cluster, target: LogDir, metadata_count: int | None) -> None:
+        self.target, self._manager, self._cluster = target, manager, cluster
+        self._files = files = manager.files_of(target.path)
+        identity = cluster.identities.get(target.path)
+        if identity is None or identity.node_id is None:
+            what = f"{target.path}: no log dir of a broker: it has no meta.properties"
+            do = "kafka-storage format makes it one, with the settings of the broker that is to start"
+            raise UsageError(what, do, path=target.path)
+        self.node_id, self._directory_id = identity.node_id, identity.directory_id
+        metadata: ClusterMetadata | None = cluster.metadata
+        is_empty = metadata is None or not (metadata.topics or metadata.end_offset)
+        self.is_new = is_empty and files.exists(_bootstrap(target))
+        self._metadata = read_bootstrap(files, _bootstrap(target)) if self.is_new else metadata
+        self._topic = None if self._metadata is None else self._metadata.by_name(REMOTE_LOG_METADATA_TOPIC)
+        self._new_id = self._id_on_disk() or _random_id()  # of __remote_log_metadata, if it is new
+        count = None if self._topic is None else len(self._topic.replicas)
+        if None not in (count, metadata_count) and count != metadata_count:
+            what = f"{REMOTE_LOG_METADATA_TOPIC} has {count} partitions, not {metadata_count}"
+            raise UsageError(what, "leave out --metadata-partitions, and set the same number in server.properties")
+        self.metadata_count = count or metadata_count or _DEFAULT_METADATA_COUNT
+
+    def _id_on_disk(self) -> str | None:
+        """The id that a log of __remote_log_metadata has here: of one that was made before this command was stopped."""
+        for log_dir in self._own_log_dirs():
+            for place in log_dir.partitions():
+                path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
+                if place.name.topic == REMOTE_LOG_METADATA_TOPIC and self._files.exists(path):
+                    known = decode_partition_metadata(read_identity(self._files, path), path).value
+                    if known is not None:
+                        return known.topic_id
+        return None
+
+    def may_be(self, name: PartitionName) -> bool:
+        """May a topic of that name have this id, as far as is known?"""
+        topic = None if self._metadata is None else self._metadata.by_name(name.topic)
+        return topic is None or topic.topic_id == name.topic_id
+
+    def is_here(self, name: PartitionName) -> bool:
+        """Is a replica of the partition on this broker, as far as is known?"""
+        topic = None if self._metadata is None else self._metadata.by_name(name.topic)
+        return topic is None or name.partition not in topic.replicas or self.node_id in topic.replicas[name.partition]
+
+    def check(self, name: PartitionName) -> None:
+        """Raise NotRestored where a broker would not serve the partition here, or its records have no place."""
+        if self._metadata is not None and not self.is_new and self._metadata.by_name(name.topic) is None:
+            what = f"{name}: the cluster has no topic {name.topic}, and Kafka makes none with the id {name.topic_id}"
+            raise NotRestored(what, "restore into a log dir that kafka-storage format made and no broker has started on")
+        for log_dir in self._own_log_dirs():
+            for place in log_dir.partitions() if log_dir.path != self.target.path else ():
+                if place.key == (name.topic, name.partition):
+                    raise NotRestored(f"{place.path}: the broker has the partition in this log dir", path=place.path)
+        number = metadata_partition_of(key_of(name.topic_id, name.partition), self.metadata_count)
+        records = f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
+        if self._existing_metadata_log(number) is not None:
+            return
+        if self._topic is not None and self.node_id not in self._topic.replicas.get(number, (self.node_id,)):
+            brokers = ", ".join(map(str, self._topic.replicas[number]))
+            what = f"{name}: its records belong into {records}, which is on broker {brokers}, not on {self.node_id}"
+            raise NotRestored(what, "restore into the log dir of that broker first")
+        if self._metadata_topic_id is None:
+            what = f"{name}: its records belong into {records}, and the topic's id is in none of the log dirs"
+            raise NotRestored(what, "name the log dir with __cluster_metadata-0: --log-dir DIR")
+
+    def _own_log_dirs(self) -> Iterator[LogDir]:
+        """The log dirs of this broker."""
+        for log_dir in self._cluster.log_dirs:
+            identity = self._cluster.identities.get(log_dir.path)
+            if identity is not None and identity.node_id == self.node_id:
+                yield log_dir
+
+    def _existing_metadata_log(self, number: int) -> str | None:
+        for log_dir in self._own_log_dirs():
+            path = f"{log_dir.path.rstrip('/')}/{REMOTE_LOG_METADATA_TOPIC}-{number}"
+            if self._files.exists(path):
+                return path
+        return None
+
+    @property
+    def _metadata_topic_id(self) -> str | None:
+        """The id of __remote_log_metadata; None: nobody knows it."""
+        if self._topic is not None:
+            return self._topic.topic_id
+        return self._new_id if self.is_new else None
+
+    def metadata_log(self, number: int) -> str:
+        """The directory of a log of __remote_log_metadata in one of this broker's log dirs; made where there is none."""
+        found = self._existing_metadata_log(number)
+        if found is not None:
+            return found
+        files, topic_id = self._files, self._metadata_topic_id
+        assert topic_id is not None  # see `check`
+        directory = f"{self.target.path.rstrip('/')}/{REMOTE_LOG_METADATA_TOPIC}-{number}"
+        files.make_directory(directory)
+        for make in (log_file_name, offset_index_file_name, time_index_file_name):
+            replace(files, f"{directory}/{make(0)}", [b""])
+        write_topic_id(files, f"{directory}/{FileKind.PARTITION_METADATA.value}", topic_id)
+        files.sync_directory(self.target.path)
+        return directory
+
+    def add_topics(self, logs: Iterable[RestoredLog], now: int) -> Report:
+        """Let the new cluster begin with the topics of these logs, and with __remote_log_metadata."""
+        report = Report(self.target.path, _COMMAND)
+        assert self._metadata is not None  # it is new
+        epochs: dict[tuple[str, str], dict[int, int]] = {}
+        for log in logs:
+            known = epochs.setdefault((log.name.topic, log.name.topic_id), {})
+            known |= {number: 0 for number in range(log.name.partition) if number not in known}
+            known[log.name.partition] = log.epochs[-1].epoch
+        directory_id = self._directory_id or "A" * 22
+        topics = [
+            NewTopic(name, topic_id, known, _SETTINGS, self.node_id, directory_id)
+            for (name, topic_id), known in epochs.items() if self._metadata.by_name(name) is None
+        ]
+        if self._topic is None:
+            of_metadata = dict.fromkeys(range(self.metadata_count), 0)
+            of_topic = (of_metadata, _METADATA_SETTINGS, self.node_id, directory_id)
+            topics.append(NewTopic(REMOTE_LOG_METADATA_TOPIC, self._new_id, *of_topic))
+        if topics:
+            for log_dir in self._own_log_dirs():  # one of them has the metadata log
+                files = self._manager.files_of(log_dir.path)
+                if files.exists(_bootstrap(log_dir)):
+                    add_to_bootstrap(files, _bootstrap(log_dir), topics, now)
+            names = ", ".join(topic.name for topic in topics)
+            report.add(Action.REBUILT, FileKind.BOOTSTRAP_CHECKPOINT.value, f"a new cluster begins with these topics: {names}")
+            why = ("their own settings are lost: they keep all records (retention.ms=-1, retention.bytes=-1) until others "
+                   "are set with kafka-configs. A controller reads the file at its first start; one elsewhere needs a copy")
+            report.add(Action.EXPLAINED, "", why)
+        return report
+
+
+def _bootstrap(log_dir: LogDir) -> str:
+    return f"{log_dir.path.rstrip('/')}/{FileKind.BOOTSTRAP_CHECKPOINT.value}"
+
+
+def _random_id() -> str:
+    """An id for a topic that is new. It does not begin with `-`, as none of Kafka's does."""
+    return urlsafe_b64encode(b"k" + uuid4().bytes[1:]).decode()[:22]

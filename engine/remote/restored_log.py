@@ -1,0 +1,304 @@
+"""A partition as a store tells it: which segments belong to it, where it begins and ends; and its directory on a disk.
+
+Of each partition its last segment tells the history: its leader epochs, and its producers at the log end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint, encode_leader_epochs
+from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.discovery.names import (
+    FileKind,
+    log_file_name,
+    offset_index_file_name,
+    producer_snapshot_file_name,
+    time_index_file_name,
+    transaction_index_file_name,
+)  # fmt: skip
+from engine.errors import KafkalogError, argument
+from engine.files import replace
+from engine.log.operations.mending import topic_id_text
+from engine.log.report import Action
+from engine.remote.aiven_manifest import CorruptObject
+from engine.remote.inventory import describe, lacking_parts, leader_epochs_of
+from engine.remote.layouts import IndexKind
+from engine.remote.lineage import Lineage
+from engine.remote.metadata import PartitionMetadata, records_of
+from engine.remote.records import State, key_of, metadata_partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from engine.files import Files
+    from engine.log.report import Report
+    from engine.remote.inventory import PartitionName, StoredSegment
+    from engine.remote.layouts import Layout, SegmentParts
+    from engine.remote.metadata import RemoteLogMetadata, RemoteSegment
+
+_PIECE = 8 << 20  # bytes of a log that are read and written at once
+_INDEX_NAMES = {
+    IndexKind.OFFSET: offset_index_file_name, IndexKind.TIMESTAMP: time_index_file_name,
+    IndexKind.TRANSACTION: transaction_index_file_name,
+}  # fmt: skip
+
+
+class NotRestored(KafkalogError):
+    """A partition that cannot be made again from a store: nothing was written for it."""
+
+    code = "not-restored"
+    exit_status = 4
+
+
+@dataclass(slots=True)
+class RestoredLog:
+    """A partition as it is going to be.
+
+    segments   those that belong to it, in the order of their records; `chain` those that its offsets are read from, in order
+    left_out   (segment id, base offset, why) of the others in the store
+    gaps       (first, end) of offsets between its segments that no segment has
+    snapshot   producers at the log end; None: the store has none
+    open_transactions  (producer id, first offset) of those that no marker in the store ends
+    metadata   all that is going to be known of it
+    """
+
+    name: PartitionName
+    segments: list[RemoteSegment]
+    chain: list[RemoteSegment]
+    epochs: list[EpochEntry]
+    log_start_offset: int
+    log_end_offset: int
+    snapshot: bytes | None
+    metadata: PartitionMetadata
+    left_out: list[tuple[str, int, str]] = field(default_factory=list)
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    open_transactions: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its segments."""
+        return sum(one.size for one in self.chain)
+
+
+class _Candidate(NamedTuple):
+    """A whole segment. `is_read`: nobody told its end offset, the log was read: records behind the last one may be cleaned."""
+
+    segment: RemoteSegment
+    parts: SegmentParts
+    is_read: bool
+
+
+class RestorePlanner:
+    """Plans partitions from what `layout` finds in its store.
+
+    known             what logs of __remote_log_metadata that are left say
+    metadata_count    partitions of that topic
+    """
+
+    def __init__(self, layout: Layout, known: RemoteLogMetadata, metadata_count: int) -> None:
+        self._layout, self._known, self._count = layout, known, metadata_count
+
+    def plan(self, name: PartitionName, stored: Sequence[StoredSegment], log_start_offset: int = 0) -> RestoredLog:
+        """The log of a partition whose objects are `stored`, from `log_start_offset` on as far as a checkpoint says.
+
+        Raises NotRestored, UnreadableFile, FileChangedWhileReading.
+        """
+        left_out: list[tuple[str, int, str]] = []
+        whole = list(self._whole(name, stored, left_out))
+        if not whole:
+            why = f": {left_out[0][2]}" if left_out else ""
+            raise NotRestored(f"{name} ({name.topic_id}): the store has no whole segment of it{why}")
+        last = max(whole, key=lambda one: (one.segment.leader_epochs[-1][0], one.segment.end_offset))
+        try:
+            entries = leader_epochs_of(last.parts)
+            snapshot = last.parts.index(IndexKind.PRODUCER_SNAPSHOT)
+            open_transactions = _open_transactions(snapshot, last.parts.path(IndexKind.PRODUCER_SNAPSHOT))
+        except (CorruptObject, MalformedCheckpoint) as error:
+            do = "restore the object from a version or a backup of the store"
+            raise NotRestored(f"{name}: the last segment cannot be used: {error}", do) from error
+        end = last.segment.end_offset + 1
+        lineage = Lineage(entries, end)
+        within = [one for one in whole if lineage.has(one.segment)]
+        if last not in within:
+            what = f"{last.parts.path(IndexKind.LEADER_EPOCH)}: its leader epochs are not those of its segment"
+            raise NotRestored(what, "kafkalog remote verify --deep    # says which object is damaged")
+        for one in whole:
+            if one not in within:
+                is_before = one.segment.leader_epochs[-1][0] < entries[0].epoch
+                why = f"before offset {entries[0].start_offset}, where the log began" if is_before else (
+                    "of another history than the last segment: an unclean election cut it off")
+                left_out.append((one.segment.name, one.segment.start_offset, why))
+        start = max(entries[0].start_offset, log_start_offset)
+        log = self._log(name, within, lineage, start)
+        if log.gaps:
+            gaps = log.gaps
+            log = self._log(name, [_up_to_next(one, gaps) for one in within], lineage, start)
+            log.gaps = gaps
+        log.epochs = _from_start(entries, log.log_start_offset)
+        log.snapshot, log.left_out = snapshot, left_out
+        log.open_transactions = open_transactions
+        return log
+
+    def _whole(
+        self, name: PartitionName, stored: Iterable[StoredSegment], left_out: list[tuple[str, int, str]]
+    ) -> Iterator[_Candidate]:
+        partition = self._known.find(name.topic_id, name.partition)
+        known = {} if partition is None else {one.name: one for one in partition.segments()}
+        for one in stored:
+            told, lacks = known.get(one.named.segment_id), lacking_parts(self._layout, one)
+            why = f"its copy or its deletion was cut off: no {', no '.join(lacks)}" if lacks else ""
+            if told is not None and told.state is State.DELETE_SEGMENT_STARTED:
+                why = "its deletion had begun"
+            if not why:
+                try:
+                    segment, parts = describe(self._layout, one)
+                    yield _Candidate(segment if told is None else told, parts, told is None and segment.event_timestamp_ms == 0)
+                except CorruptObject as error:
+                    why = f"damaged: {error}"
+            if why:
+                left_out.append((one.named.segment_id, one.named.base_offset, why))
+
+    def _log(
+        self, name: PartitionName, within: Sequence[_Candidate], lineage: Lineage, log_start_offset: int
+    ) -> RestoredLog:
+        """The log as a broker reads it that knows these segments."""
+        key = key_of(name.topic_id, name.partition)
+        metadata = PartitionMetadata(name.topic, key, metadata_partition_of(key, self._count))
+        segments = [one.segment for one in within]
+        segments.sort(key=lambda one: (one.leader_epochs[-1][0], one.start_offset, one.end_offset))
+        for segment in segments:
+            for record in records_of(segment, name.topic, key):
+                metadata.apply(record)
+        log = RestoredLog(name, segments, [], [], log_start_offset, lineage.log_end_offset, None, metadata)
+        offset = log_start_offset
+        while offset < log.log_end_offset:
+            found = lineage.segment(metadata, offset)
+            if found is not None:
+                log.chain.append(found)
+                offset = found.end_offset + 1
+                continue
+            following = min((one.start_offset for one in segments if one.start_offset > offset), default=log.log_end_offset)
+            if log.chain:
+                log.gaps.append((offset, following))
+            else:
+                log.log_start_offset = following
+            offset = following
+        return log
+
+
+def _open_transactions(snapshot: bytes | None, path: str) -> list[tuple[int, int]]:
+    """(producer id, first offset) in the order of offsets. Raises CorruptObject."""
+    if snapshot is None:
+        return []
+    producers = ProducerSnapshot(snapshot, path)
+    fault = producers.error()
+    if fault is not None:
+        raise CorruptObject(f"{path}: {fault}", path=path)
+    started = ((one.producer_id, one.current_txn_first_offset) for one in producers)
+    return sorted((one for one in started if one[1] >= 0), key=lambda one: one[1])
+
+
+def _up_to_next(one: _Candidate, gaps: Sequence[tuple[int, int]]) -> _Candidate:
+    """A segment of which nobody told where it ends ends where the next one begins."""
+    ends = dict(gaps)
+    following = ends.get(one.segment.end_offset + 1)
+    if following is None or not one.is_read:
+        return one
+    return one._replace(segment=one.segment._replace(end_offset=following - 1))
+
+
+def _from_start(entries: Sequence[EpochEntry], start: int) -> list[EpochEntry]:
+    """The leader epochs of a log that begins at `start` (LeaderEpochFileCache.truncateFromStart)."""
+    first = [EpochEntry(one.epoch, start) for one in entries if one.start_offset <= start][-1:]
+    return first + [one for one in entries if one.start_offset > start]
+
+
+# ---- on the disk
+
+
+class LogWriter:
+    """Writes the directories of partitions that were planned. `whole`: with their segments, not only the end of the log."""
+
+    def __init__(self, files: Files, layout: Layout, *, whole: bool) -> None:
+        self._files, self._layout, self._whole = files, layout, whole
+
+    def check(self, directory: str, log: RestoredLog) -> None:
+        """Raise NotRestored where something else stands in the directory, or where the segments do not make a local log."""
+        if self._whole:
+            following = log.chain[0].start_offset
+            for one in log.chain:
+                if one.start_offset < following:
+                    what = f"{log.name}: segments overlap at offset {one.start_offset}, as different leaders copied them"
+                    raise NotRestored(what, "leave out --full: the segments stay remote, where a broker reads them")
+                following = one.end_offset + 1
+        if not self._files.exists(directory):
+            return
+        small, large = _small_files(log), self._large_names(log)
+        small[FileKind.PARTITION_METADATA.value] = topic_id_text(log.name.topic_id)
+        for name in self._files.list(directory):
+            path = f"{directory}/{name}"
+            known = name.removesuffix(".tmp")
+            is_ours = known in large or (known in small and (known != name or self._holds(path, small[name])))
+            if not is_ours:
+                what = f"{path}: is there already, and is not what this command writes"
+                do = f"move {argument(directory)} away if a broker is not to serve it"
+                raise NotRestored(what, do, path=path)
+
+    def _holds(self, path: str, content: bytes) -> bool:
+        return self._files.info(path).size == len(content) and self._files.read(path, len(content)) == content
+
+    def _large_names(self, log: RestoredLog) -> set[str]:
+        names: set[str] = set()
+        for one in log.chain if self._whole else ():
+            make = (log_file_name, *_INDEX_NAMES.values())
+            names |= {*(name(one.start_offset) for name in make), producer_snapshot_file_name(one.end_offset + 1)}
+        return names
+
+    def write(self, directory: str, log: RestoredLog, report: Report) -> None:
+        """Write everything but partition.metadata, without which a broker takes the directory for nobody's."""
+        self._files.make_directory(directory)
+        for one in log.chain if self._whole else ():
+            parts = self._layout.parts(log.metadata, one)
+            size = write_segment(self._files, directory, parts, one)
+            offsets = (one.start_offset, one.end_offset + 1)
+            report.add(Action.CREATED, log_file_name(one.start_offset), "copied from the store", offsets=offsets, size=size)
+        for name, content in _small_files(log).items():
+            replace(self._files, f"{directory}/{name}", [content])
+        end = log.log_end_offset
+        report.add(Action.CREATED, log_file_name(end), "an empty segment at the log end", offsets=(end, end))
+
+
+def _small_files(log: RestoredLog) -> dict[str, bytes]:
+    end = log.log_end_offset
+    found = {make(end): b"" for make in (log_file_name, offset_index_file_name, time_index_file_name)}
+    if log.snapshot is not None:
+        found[producer_snapshot_file_name(end)] = log.snapshot
+    found[FileKind.LEADER_EPOCH_CHECKPOINT.value] = encode_leader_epochs(log.epochs)
+    return found
+
+
+def write_segment(files: Files, directory: str, parts: SegmentParts, segment: RemoteSegment) -> int:
+    """Write the files of a segment as its broker had them → bytes of its log. Each one comes whole or not at all.
+
+    The log comes last: indexes without a log are nobody's, and a broker removes them. Raises NotRestored.
+    """
+    for kind, name in _INDEX_NAMES.items():
+        data = parts.index(kind)
+        if data is not None:
+            replace(files, f"{directory}/{name(segment.start_offset)}", [data])
+    snapshot = parts.index(IndexKind.PRODUCER_SNAPSHOT)
+    if snapshot is not None:
+        replace(files, f"{directory}/{producer_snapshot_file_name(segment.end_offset + 1)}", [snapshot])
+    size, path = parts.log_size(), f"{directory}/{log_file_name(segment.start_offset)}"
+    if size != segment.size:
+        raise NotRestored(f"{parts.path(None)}: {size} bytes, but {segment.size} by its metadata", path=parts.path(None))
+    with files.open_writable(f"{path}.tmp", create=True) as file:
+        file.truncate(0)
+        for at in range(0, size, _PIECE):
+            file.write_at(at, parts.read_log(at, min(at + _PIECE, size)))
+        file.sync()
+    files.rename(f"{path}.tmp", path, replaces=True)
+    files.sync_directory(directory)
+    return size

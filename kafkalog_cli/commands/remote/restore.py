@@ -1,0 +1,104 @@
+"""kafkalog remote restore."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli.engine_options import quarantine_options
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
+from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option
+from kafkalog_cli.remote_store import STORE, store_from, store_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.log.report import Report
+    from engine.log.session import Session
+    from kafkalog_cli.progress import Progress
+
+_SECTIONS = (
+    Section("What is restored, and where", (
+        "--into", "--log-dir", "--full", "--topic-id", "--metadata-partitions", "--config-file",
+    )),
+    STORE,
+    Section("Output and work", ("--dry-run", "--quarantine", "--no-quarantine", "--quiet", "--verbose", "--format")),
+)
+_EXAMPLES = (
+    Example("See what a bucket holds of a topic, and what would be written:",
+            "kafkalog remote restore orders --into /var/lib/kafka/data --store s3://kafka-tiered -n"),
+    Example("Restore all topics:", "kafkalog remote restore '*' --into /var/lib/kafka/data --store s3://kafka-tiered"),
+)  # fmt: skip
+_UNASKED: dict[str, Any] = {
+    "settings": (), "now": None, "clean_start": False, "recovery_point": None, "log_start_offset": None,
+    "keep_deleted": False, "jobs": 1, "metrics_textfile": None, "yes": True,
+}  # fmt: skip  # what commands that work on logs may be asked
+
+
+@click.command("remote-restore", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True,
+               main_options=("--into", "--store", "--full", "--dry-run"))
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--into", "log_dir", type=PATH, required=True, metavar="LOGDIR",
+              help="The log dir of the broker that is going to lead the partitions; no broker may run there.")
+@click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
+              help="Another log dir of the cluster that is left: of the same broker, or with logs of __remote_log_metadata; "
+                   "may be repeated.")
+@click.option("--full", "whole", is_flag=True, help="Write all segments, not only the end of each log.")
+@click.option("--topic-id", metavar="ID", help="Of a topic that was created several times, this one.")
+@click.option("--metadata-partitions", "metadata_count", type=Whole(1, 1_000_000), metavar="N",
+              help="Partitions of __remote_log_metadata, where the cluster's metadata is lost "
+                   "(remote.log.metadata.topic.num.partitions). Default: as --config-file says, or 50.")
+@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
+              help="A broker's server.properties: settings of topics.")
+@store_options
+@click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be done.")
+@quarantine_options
+@format_option
+@quiet_option
+@verbose_option
+@version_option
+def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **values: Any) -> int:
+    """Make partitions again of which only the store is left.
+
+    TOPICS are names, or quoted patterns. For each of their partitions the store is asked for whole segments, and for the leader
+    epochs and producers of the last one. Written are: the partition directory with its topic id and an empty segment at the
+    log end, lines in the checkpoints, and records in __remote_log_metadata that make the segments known. With --full all
+    segments are local as well. A broker then serves every record, takes new ones, and copies on.
+
+    Records that were not copied before the loss are not in the store. Do not start a broker before this command has ended: a
+    leader whose log is empty deletes the remote segments that it knows of. It can be stopped and run again.
+    """
+    options = store_from(values)
+    if options is None:
+        raise click.UsageError("--store is needed")
+    from engine.remote.restore import RestoreOptions
+    from kafkalog_cli.partitions import run
+
+    chosen = RestoreOptions(
+        topics=topics, topic_id=values.pop("topic_id"), log_dirs=log_dirs, metadata_count=values.pop("metadata_count"),
+        whole=values.pop("whole"),
+    )  # fmt: skip
+
+    def work(session: Session, progress: Progress) -> Iterator[Report]:
+        from engine.remote.access import open_layout, open_store
+        from engine.remote.restore import Restore
+
+        store = open_store(session.disk, options.store)
+        layout = open_layout(store, options.layout, options.prefix, dict(options.private_keys))
+        return Restore(chosen, layout, lambda finding: progress.say(str(finding))).work(session)
+
+    return run("remote-restore", {**_UNASKED, **values, "paths": (log_dir, *of_one_broker(log_dir, log_dirs))}, work,
+               makes_partitions=True)
+
+
+def of_one_broker(log_dir: str, others: tuple[str, ...]) -> list[str]:
+    """Those of the other log dirs that belong to the broker of `log_dir`: they are locked with it."""
+    from engine.files import ReadOnlyFiles
+    from engine.log.logdir.log_dirs import find_log_dirs
+    from engine.log.logdir.startup import survey
+
+    own, files = log_dir.rstrip("/"), ReadOnlyFiles()
+    found = survey(files, find_log_dirs(files, [own, *others])).identities
+    node_id = found[own].node_id if own in found else None
+    return [path for path, identity in found.items() if path != own and node_id is not None and identity.node_id == node_id]

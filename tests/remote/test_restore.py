@@ -1,0 +1,163 @@
+"""`kafkalog remote restore`: what it makes of a store alone is what a broker had, as far as it was copied."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.remote.corpus import SETS, TOP, as_consumed, consumed, log_dirs, private_keys, stores, truth
+from tests.support.json_output import objects_of
+from tests.support.run import kafkalog
+
+GONE = ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint", "replication-offset-checkpoint", ".kafka_cleanshutdown")
+METADATA = "__remote_log_metadata"
+
+
+def lost(name, top, *, metadata=False):
+    """The log dirs of a set without partitions of its topics; `metadata`: __remote_log_metadata is left."""
+    left = []
+    for origin in map(Path, log_dirs(name)):
+        log_dir = top / origin.relative_to(TOP / name)
+        kept = [path.name for path in origin.iterdir() if path.name.startswith("__") or path.is_file()]
+        kept = [one for one in kept if one not in GONE and (metadata or not one.startswith(METADATA))]
+        shutil.copytree(origin, log_dir, ignore=lambda where, names, origin=origin, kept=kept:
+                        set(names) - set(kept) if Path(where) == origin else ())  # fmt: skip
+        for path in [log_dir, *log_dir.rglob("*")]:
+            path.chmod(path.stat().st_mode | 0o200)
+        left.append(str(log_dir))
+    return left
+
+
+def restore(name, left, tmp_path, *words, topics=("*",)):
+    keys = private_keys(tmp_path) if name == "aiven" else {}
+    more = [word for item in keys.items() for word in ("--private-key", "=".join(item))]
+    others = [word for path in left[1:] for word in ("--log-dir", path)]
+    done = kafkalog("remote", "restore", *topics, "--into", left[0], *others, "--store", stores(name), "--format", "jsonl",
+                    *more, *words)  # fmt: skip
+    return done, more
+
+
+@pytest.mark.parametrize("name", [one for one in SETS if one in ("clean", "aiven")])
+@pytest.mark.parametrize("words", [(), ("--full",)])
+def test_all_that_was_copied_can_be_read_again(name, words, tmp_path):
+    left = lost(name, tmp_path / "top")
+    done, keys = restore(name, left, tmp_path, *words)
+    events = [(one["partition"], event) for one in objects_of(done.out) if one["type"] == "report" for event in one["events"]]
+    undecided = {path: event["first_offset"] for path, event in events if event["severity"] == "warning"}
+    assert (done.status, len(undecided)) == ((0, 0) if name == "clean" else (1, 1))
+    ends = {f"{one['topic']}-{one['partition']}": one["latest_tiered"]["offset"] + 1 for one in truth(name, "offsets.jsonl")}
+    others = [word for path in left for word in ("--log-dir", path)]
+    count = 0
+    for isolation in ("read_uncommitted", "read_committed"):
+        for directory, rows in consumed(name, isolation):
+            path = Path(left[0]) / directory
+            if rows is None or not path.is_dir():
+                assert all(row["offset"] >= ends[directory] for row in rows or ()), directory
+                continue
+            end = int(max(one.name for one in path.glob("*.log"))[:20])
+            assert ends[directory] in (0, end)
+            fetched = kafkalog("fetch", "--store", stores(name), *others, *keys, "--isolation", isolation, "--format", "jsonl", str(path))
+            found = [as_consumed(one) for one in objects_of(fetched.out) if one["type"] == "fetched-record"]
+            if words and isolation == "read_committed":  # no marker of it was copied
+                end = undecided.get(str(path), end)
+            assert found == [row for row in rows if row["offset"] < end], directory
+            count += len(found)
+    assert count > 1000
+
+
+@pytest.mark.parametrize("name", [name for name in SETS if name != "pair"])  # whose replicas are on several brokers
+def test_the_metadata_says_again_what_it_said(name, tmp_path):
+    """Segment by segment, for all that were copied."""
+    left = lost(name, tmp_path / "top")
+    done, _ = restore(name, left, tmp_path)
+    assert done.status in (0, 1), done.err
+    listed = kafkalog("remote", "list", "--format", "jsonl", *left)
+    found = {}
+    for one in objects_of(listed.out):
+        if one["type"] == "remote-segment":
+            found.setdefault((one["topic_id"], one["partition"]), []).append(one)
+    for row in truth(name, "segments.jsonl"):
+        topic_id, _, directory = row["partition"].partition(":")
+        copied = [one for one in row["segments"] if one["state"] == "COPY_SEGMENT_FINISHED"]
+        again = found.pop((topic_id, int(directory.rpartition("-")[2])), [])
+        fields = ("id", "start_offset", "end_offset", "size", "max_timestamp", "txn_index_empty", "leader_epochs")
+        assert [[one[field] for field in fields] for one in again] == [[one[field] for field in fields] for one in copied]
+    assert found == {}
+
+
+def tree(top):
+    """Every file with its bytes."""
+    return {str(path.relative_to(top)): path.read_bytes() for path in sorted(Path(top).rglob("*")) if path.is_file()}
+
+
+def test_a_dry_run_changes_nothing_and_restore_undoes(tmp_path):
+    left = lost("aiven", tmp_path / "top")
+    before = tree(tmp_path / "top")
+    assert restore("aiven", left, tmp_path, "-n")[0].status == 1
+    assert tree(tmp_path / "top") == before
+    assert restore("aiven", left, tmp_path)[0].status == 1
+    quarantines = sorted(map(str, (tmp_path / "top").glob("*.quarantine-*")))
+    assert kafkalog("restore", *quarantines).status == 0
+    after = {name: data for name, data in tree(tmp_path / "top").items() if ".quarantine-" not in name and not name.endswith(".lock")}
+    assert after == before
+
+
+def test_a_second_run_writes_nothing_more(tmp_path):
+    left = lost("aiven", tmp_path / "top")
+    restore("aiven", left, tmp_path, "--no-quarantine")
+    first = tree(tmp_path / "top")
+    assert restore("aiven", left, tmp_path, "--no-quarantine")[0].status == 1
+    assert tree(tmp_path / "top") == first
+
+
+def test_what_stands_there_is_not_replaced(tmp_path):
+    left = lost("aiven", tmp_path / "top")
+    path = Path(left[0]) / "plain-0/00000000000000000000.log"
+    path.parent.mkdir()
+    path.write_bytes(b"the only copy")
+    done, _ = restore("aiven", left, tmp_path, topics=("plain",))
+    assert (done.status, "not-restored" in done.out.decode()) == (4, True)
+    assert path.read_bytes() == b"the only copy"
+
+
+def formatted(tmp_path):
+    """A log dir as kafka-storage format makes it."""
+    log_dir = tmp_path / "data"
+    log_dir.mkdir()
+    origin = TOP / "aiven/d0"
+    for name in ("meta.properties", "bootstrap.checkpoint"):
+        shutil.copy(origin / name, log_dir / name)
+    return log_dir
+
+
+def test_a_new_cluster_begins_with_the_topics(tmp_path):
+    log_dir = formatted(tmp_path)
+    done, _ = restore("aiven", [str(log_dir)], tmp_path, "--metadata-partitions", "3")
+    assert done.status == 1, done.err
+    shown = kafkalog("dump-log", "--cluster-metadata-decoder", "--format", "jsonl", str(log_dir / "bootstrap.checkpoint"))
+    assert shown.status == 0, shown.err
+    records = [one["decoded_value"] for one in objects_of(shown.out) if one["type"] == "record" and one.get("decoded_value")]
+    topics = {one["data"]["name"]: one["data"]["topicId"] for one in records if one["type"] == "TOPIC_RECORD"}
+    for directory in log_dir.iterdir():
+        if directory.is_dir():
+            topic_id = (directory / "partition.metadata").read_text().split()[-1]
+            assert topics[directory.name.rpartition("-")[0]] == topic_id
+    assert len([one for one in records if one["type"] == "PARTITION_RECORD"]) == 4 + 3
+    again, _ = restore("aiven", [str(log_dir)], tmp_path, "--metadata-partitions", "3", "--no-quarantine")
+    assert again.status == 1
+    assert tree(log_dir)["bootstrap.checkpoint"] == (log_dir / "bootstrap.checkpoint").read_bytes()
+
+
+def test_a_log_dir_that_nobody_formatted_is_refused(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/recovery-point-offset-checkpoint").write_text("0\n0\n")
+    done, _ = restore("aiven", [str(tmp_path / "data")], tmp_path)
+    assert (done.status, "kafka-storage format" in done.out.decode()) == (2, True)
+
+
+def test_a_topic_that_the_cluster_has_under_another_id_is_not_restored(tmp_path):
+    left = lost("clean", tmp_path / "top")
+    done = kafkalog("remote", "restore", "plain", "--into", left[0], "--log-dir", left[1], "--store", stores("aiven"))
+    assert (done.status, "with another id than" in done.err) == (2, True)
