@@ -1,8 +1,7 @@
 """Amounts as people write and read them: counts, sizes, lengths of time, times. JSON has the exact numbers.
 
-    sizes      1000, 64k, 16MiB, 10GB: kB, MB, GB and TB are powers of 1000, the others of 1024
-    durations  45s, 90m, 12h, 30d, 2w
-    times      ISO-8601 (UTC if it names no zone), ms since 1970, `now`, `2h ago`
+Read are sizes (1000, 64k, 16MiB, 10GB: kB, MB, GB and TB are powers of 1000, the others of 1024), durations (45s, 90m, 12h,
+30d, 2w) and times (ISO-8601, UTC if it names no zone; ms since 1970; `now`; `2h ago`).
 """
 
 from __future__ import annotations
