@@ -212,13 +212,11 @@ def verify_all(
             errors.insert(0, error)
         finally:
             if rebuild is not None:
-                rebuild.say()
+                rebuild.say(stream)
         for failure in errors:
             outcome.error(failure)
         if stream is None:
             tally.say_total(quiet=shows.quiet, is_dry_run=rebuild is not None and rebuild.dry_run)
-        if rebuild is not None:
-            rebuild.put_kept(stream)
         status = outcome.finish(INTERRUPTION.status if writes else 0)
         out.flush()
     return status
@@ -512,15 +510,10 @@ class Rebuild:
         finally:
             errors += () if dirs is None else dirs.errors
 
-    def put_kept(self, stream: JsonStream | None) -> None:
-        """Where it is kept, in JSON."""
-        from kafkalog_cli.quarantining import put_kept
-
-        put_kept(self._quarantines, stream, dry_run=self.dry_run)
-
-    def say(self) -> None:
+    def say(self, stream: JsonStream | None) -> None:
         """Where it is kept."""
-        from kafkalog_cli.quarantining import say_kept
+        from kafkalog_cli.quarantining import put_kept, say_kept
 
         if self._quarantines is not None:
+            put_kept(self._quarantines, stream, dry_run=self.dry_run)
             say_kept(self._quarantines, self._form, dry_run=self.dry_run)
