@@ -193,6 +193,14 @@ def kept_in(quarantine: QuarantiningFiles) -> str:
     return f"kept in quarantine: {size}; undo with: kafkalog restore {how}{argument(quarantine.directory)}"
 
 
+def kept_fields(quarantine: QuarantiningFiles, *, dry_run: bool) -> dict[str, object]:
+    """The same as fields of an object `kept`."""
+    from engine.dump.json_stream import text_field  # who prints JSON has loaded it
+
+    undo = None if dry_run else printable(kept_in(quarantine).partition("undo with: ")[2])
+    return {**text_field("path", quarantine.directory), "bytes": quarantine.stored_size, "undo": undo, "dry_run": dry_run}
+
+
 def printable(text: str) -> str:
     """Text for stderr: control characters and undecodable bytes of file names shown escaped."""
     from engine.dump.record_text import printable as safe

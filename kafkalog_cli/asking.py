@@ -64,7 +64,7 @@ def is_to_be_asked(values: dict[str, Any]) -> bool:
 
 def ask(name: str, logs: Session, work: Work) -> None:
     """Ask before the command `name` does its work, if it cannot be undone or there are several log dirs. Raises Declined."""
-    is_final = logs.quarantines is None and name not in _ADD_ONLY
+    is_final = logs.dirs.quarantines is None and name not in _ADD_ONLY
     if not is_final and len(logs.log_dirs) < 2:  # several
         return
     names = names_of([log_dir.path for log_dir in logs.log_dirs])
@@ -82,7 +82,7 @@ def _size(name: str, logs: Session, work: Work) -> str:
 
     if name not in _DELETE:
         places = (place.path for log_dir in logs.log_dirs for place in log_dir.places)
-        most = sum(stamp.size for path in places for stamp in list_files(logs.disk, path).values())
+        most = sum(stamp.size for path in places for stamp in list_files(logs.dirs.disk, path).values())
         return f"deletes or replaces at most {shown_size(most)} (--dry-run shows how much)"
     gone = (Action.REMOVED, Action.MARKED, Action.TRUNCATED)
     reports = logs.rehearse(lambda logs: work(logs, Progress()))

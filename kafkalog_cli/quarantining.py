@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.errors import KafkalogError, argument
-from kafkalog_cli.app import kept_in
+from kafkalog_cli.app import kept_fields, kept_in
 from kafkalog_cli.options import shown_size
 from kafkalog_cli.output import say_at_any_rate
 
 if TYPE_CHECKING:
+    from engine.dump.json_stream import JsonStream
     from engine.log.quarantine.seam import QuarantiningFiles
     from engine.log.session import Quarantines
 
@@ -38,6 +39,15 @@ def say_kept(quarantines: Quarantines, form: str, *, dry_run: bool) -> None:
             say_at_any_rate(would_keep(made) if dry_run else kept_in(made), err=form != "text" or sys.exc_info()[0] is not None)
     for made in quarantines.made:
         _say_unfinished(made)
+
+
+def put_kept(quarantines: Quarantines | None, stream: JsonStream | None, *, dry_run: bool) -> None:
+    """The same as objects `kept` of `stream`, once the quarantines are finished."""
+    if quarantines is None or stream is None:
+        return
+    for made in quarantines.made:
+        if made.is_used:
+            stream.put("kept", kept_fields(made, dry_run=dry_run))
 
 
 def would_keep(quarantine: QuarantiningFiles) -> str:

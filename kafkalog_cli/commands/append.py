@@ -36,7 +36,7 @@ from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_lo
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
-from kafkalog_cli.options import PATH, Whole, size_option
+from kafkalog_cli.options import PATH, Time, Whole, size_option
 from kafkalog_cli.output import Lines, json_stream
 from kafkalog_cli.partitions import check_metrics, run
 
@@ -82,7 +82,8 @@ _EXAMPLES = (
 @click.option("--separator", default=":", show_default=True, metavar="TEXT",
               help="Separator of key and value. Without it, or if it is empty, the whole line is the value.")
 @click.option("--null", default="", metavar="TEXT", help="In text input, TEXT stands for a null key or value.")
-@click.option("--timestamp", type=Whole(-1), metavar="MS", help="Of records without one, in ms; -1: none. Default: now.")
+@click.option("--timestamp", type=Time(-1), metavar="TIME",
+              help="Of records without one: ISO-8601, ms, or `2h ago`; -1: none. Default: now.")
 @click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True,
               help="Compression by the producer. The topic's compression.type may compress again.")
 @click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Default: Kafka's for the codec.")
@@ -126,7 +127,7 @@ _CHUNK = 1 << 20  # bytes that wait for the rest of their line or batch, more wh
 
 def append(values: dict[str, Any]) -> int:
     """Append the input to the partition that the options name → exit status."""
-    values["stream"] = json_stream(values["form"], Lines())
+    stream = json_stream(values["form"], Lines())
     try:
         _check(values)
         values["paths"] = (values["path"],)
@@ -140,11 +141,11 @@ def append(values: dict[str, Any]) -> int:
                 kept = logs.manager.files_of(place.log_dir)
                 if not was_there and isinstance(kept, QuarantiningFiles):
                     kept.note_made(place.path)
-                return operate(logs.manager, logs.options, _AppendInput(logs, values, descriptor, is_new=is_new))
+                return operate(logs.manager, logs.options, _AppendInput(logs, values, descriptor, stream, is_new=is_new))
 
-            status = run("append", values, work)
+            status = run("append", values, work, stream=stream)
     except KafkalogError as error:
-        outcome = Outcome(stream=values["stream"])
+        outcome = Outcome(stream=stream)
         outcome.error(error)
         return outcome.finish()
     return status
@@ -153,16 +154,18 @@ def append(values: dict[str, Any]) -> int:
 class _AppendInput(Append):
     """Appends what the input has."""
 
-    def __init__(self, logs: Session, values: dict[str, Any], descriptor: int, *, is_new: bool) -> None:
+    def __init__(
+        self, logs: Session, values: dict[str, Any], descriptor: int, stream: JsonStream | None, *, is_new: bool
+    ) -> None:
         given: dict[str, Any] = {one.name: values.get(one.name) for one in fields(AppendOptions)}
         given |= {"form": values["form_in"], **{name: os.fsencode(values[name]) for name in ("separator", "null")}}
         options = AppendOptions(**given)
         super().__init__(logs.manager, options, is_new=is_new, accepts_losses=values["quarantine"] is not None)
-        self._values, self._descriptor = values, descriptor
+        self._values, self._descriptor, self._stream = values, descriptor, stream
 
     def read_input(self, log: PartitionLog, appender: Appender) -> None:
         """Read it, and print what is on the disk."""
-        InputReader(log, appender, self._values, self._descriptor).run()
+        InputReader(log, appender, self._values, self._descriptor, self._stream).run()
 
 
 def _check(values: dict[str, Any]) -> None:
@@ -215,9 +218,11 @@ class _InputFailed(KafkalogError):
 class InputReader:
     """One run over the input, with `log` open."""
 
-    def __init__(self, log: PartitionLog, appender: Appender, values: dict[str, Any], descriptor: int) -> None:
+    def __init__(
+        self, log: PartitionLog, appender: Appender, values: dict[str, Any], descriptor: int, stream: JsonStream | None
+    ) -> None:
         self._log, self._appender, self._intake, self._unit = log, appender, appender.intake, appender.unit
-        self._values, self._descriptor, self._directory = values, descriptor, log.directory
+        self._values, self._descriptor, self._stream, self._directory = values, descriptor, stream, log.directory
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._flushed_at = time.monotonic()
 
@@ -374,9 +379,8 @@ class InputReader:
 
     def _say(self, kind: str, fields: dict[str, object], text: str) -> None:
         """Print what is on the disk, as an object of type `kind` or as text."""
-        stream: JsonStream | None = self._values["stream"]
-        if stream is not None:
-            stream.put(kind, {**text_field("partition", self._directory), **fields})
+        if self._stream is not None:
+            self._stream.put(kind, {**text_field("partition", self._directory), **fields})
         else:
             click.echo(printable(f"{self._directory}: {text}"))
 

@@ -124,11 +124,11 @@ def opened(
         # settings of topics also come from log dirs where none of their partitions is
         with session(files, log_dirs, options, quarantines, around=found) as logs, held(files, named) as hold:
             try:
-                logs.begin()
+                logs.dirs.begin()
                 yield Job(log_dirs, logs.manager, hold)
             finally:
-                logs.finish()
-                for error in logs.errors:  # whatever else failed: restoring asks how things were left
+                logs.dirs.finish()
+                for error in logs.dirs.errors:  # whatever else failed: restoring asks how things were left
                     raise error
     except KafkalogError as error:
         raise LogDirError(str(error)) from None

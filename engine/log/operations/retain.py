@@ -12,7 +12,7 @@ from engine.errors import UnreadableFile, UsageError
 from engine.findings import Severity
 from engine.log.logdir.log_manager import purge_deleted_directories
 from engine.log.logdir.logs_07 import ReportedLog07, explain_retention_07, retain_07
-from engine.log.operations.operation import Operation, operate, places_of
+from engine.log.operations.operation import AnyLogOperation, operate, places_of
 from engine.log.quarantine.stamps import list_files
 from engine.log.report import Action, Report
 from engine.log.retention.freeing import FreePlan, chosen, free, plan_freeing
@@ -48,11 +48,10 @@ class RetainOptions:
     quarantine: str | None = None
 
 
-class _Retain(Operation):
+class _Retain(AnyLogOperation):
     """Deletes by retention, or by the `plans` of the partition directories."""
 
     name = "retain"
-    accepts_07 = True
 
     def __init__(self, options: RetainOptions, plans: dict[str, FreePlan]) -> None:
         self._options, self._plans = options, plans
