@@ -95,7 +95,7 @@ def test_quiet_prints_problems_only_and_verbose_every_step(changed):
     manifest = kept / "manifest.jsonl"
     manifest.write_bytes(manifest.read_bytes()[:-20])
     done = kafkalog("restore", "-q", "--salvage", str(kept))
-    assert (done.status, done.out) == (4, b"3 changes undone, 4900 bytes put back: all of `recover` that can be undone\n")
+    assert (done.status, done.out) == (4, b"  not put back: line 7 is cut off\n3 changes undone, 4900 bytes put back: all of `recover` that can be undone\n")
 
 
 def test_a_running_broker_keeps_it_out(changed):
