@@ -1,8 +1,8 @@
 """Objects that no broker is ever going to delete, and their deletion.
 
-Brokers delete objects by the records of `__remote_log_metadata`. What these do not name stays for ever: uploads and deletions that
-were cut off, topics that were deleted while no leader was alive. Objects that no record names may also be the only copy of
-records, where the metadata log was lost or is behind: such segments are told apart, and never deleted here.
+Brokers delete objects by the records of `__remote_log_metadata`. What these do not name stays for ever: uploads and deletions
+that were cut off, topics that were deleted while no leader was alive. Objects that no record names may also be the only copy
+of records, where the metadata log was lost or is behind: such segments are told apart, and never deleted here.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class Why(Enum):
     CUT_OFF = "cut-off"  # no record names the segment, and not all of it is there
     NOT_FINISHED = "not-finished"  # its copy began and did not finish; another segment has its offsets
     COPIED_AGAIN = "copied-again"  # no record names the segment, and others have its offsets
-    TOPIC_GONE = "topic-gone"  # the cluster has no topic of that id
+    TOPIC_GONE = "topic-gone"  # the records name the segment, and the cluster has no topic of that id any more
     ONLY_COPY = "only-copy"  # no record names the segment, and none has all of its offsets: it may be the only copy
+    UNKNOWN_TOPIC = "unknown-topic"  # neither the cluster nor a record knows the topic: it may be another cluster's
     FOREIGN = "foreign"  # no key of the layout: nobody knows whose it is
 
 
@@ -81,9 +82,16 @@ class Orphan(NamedTuple):
         return sum(one.size for one in self.objects)
 
 
+class Found(NamedTuple):
+    """The orphans of a store, and the ids of all topics in it."""
+
+    orphans: list[Orphan]
+    topic_ids: set[str]
+
+
 def find_orphans(
     layout: Layout, logs: MetadataLogs, metadata: RemoteLogMetadata, cluster: ClusterMetadata | None
-) -> list[Orphan]:
+) -> Found:
     """The orphans of a store, by its listing and all records of `logs`, which `metadata` takes. Raises UnreadableFile.
 
     cluster  None: it is not known which topics there are
@@ -104,7 +112,7 @@ def find_orphans(
             if why is not None:
                 objects = tuple(one.objects[part] for part in sorted(one.objects))
                 found.append(Orphan(why, name, one.named.segment_id, one.named.base_offset, objects))
-    return found
+    return Found(found, {one.named.topic_id for one in inventory.segments})
 
 
 class _Judge:
@@ -129,7 +137,7 @@ class _Judge:
         if uuid_bytes(segment_id) in self._deleted and told is None:
             return Why.DELETED
         if self._is_gone:
-            return Why.TOPIC_GONE
+            return Why.UNKNOWN_TOPIC if told is None else Why.TOPIC_GONE
         if told is not None:
             is_open = told.state is State.COPY_SEGMENT_STARTED
             return Why.NOT_FINISHED if is_open and self._others_have(told.start_offset, told.end_offset) else None
@@ -149,8 +157,9 @@ class _Judge:
         return first > last
 
 
-def refuse_doubtful(logs: MetadataLogs, cluster: ClusterMetadata | None, count: int | None, found: Sequence[Orphan],
-                    findings: int, store: str) -> None:  # fmt: skip
+def refuse_doubtful(
+    logs: MetadataLogs, cluster: ClusterMetadata | None, count: int | None, found: Found, findings: int, store: str
+) -> None:
     """Raise NotDeleted where it is not sure that the records which were read are all that there are.
 
     count     of partitions of __remote_log_metadata, where the cluster does not tell        findings  in its logs
@@ -168,9 +177,8 @@ def refuse_doubtful(logs: MetadataLogs, cluster: ClusterMetadata | None, count: 
         shown = ", ".join(map(str, missing[:_SHOWN])) + (", …" if len(missing) > _SHOWN else "")
         raise NotDeleted(f"{store}: of __remote_log_metadata the partitions {shown} of {expected} are in none of the log dirs",
                          "name the log dirs of all brokers that hold the topic")
-    gone = {one.partition.topic_id for one in found if one.partition is not None and one.why is Why.TOPIC_GONE}
-    if cluster is not None and len(gone) > 1 and not any(topic_id in cluster.topics for topic_id in _topic_ids(found, gone)):
-        raise NotDeleted(f"{store}: the cluster has none of its {len(gone)} topics", "name the log dirs of the store's cluster")
+    if cluster is not None and found.topic_ids and not found.topic_ids & cluster.topics.keys():
+        raise NotDeleted(f"{store}: the cluster has none of its topics", "name the log dirs of the store's own cluster")
 
 
 # ---- deletion
