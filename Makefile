@@ -33,8 +33,8 @@ test: build lint ## the whole suite; then the tests of the kernels once more, wi
 lint: build ## ruff, mypy, import layers
 	@$(STEP) "ruff" $(VENV)/bin/ruff check .
 	@$(STEP) "mypy" $(VENV)/bin/mypy
-	@$(STEP) "import layers" $(VENV)/bin/lint-imports
-	@$(STEP) "import layers inside engine.log" $(VENV)/bin/lint-imports --config .ci/log-layers.toml
+	@$(STEP) "import layers" $(VENV)/bin/lint-imports --no-cache
+	@$(STEP) "import layers inside engine.log" $(VENV)/bin/lint-imports --no-cache --config .ci/log-layers.toml
 
 oracle: build ## compare with real Kafka (Java, Maven)
 	KAFKALOG_BROKER=all $(PYTHON) -m pytest tests/oracle -m oracle

@@ -69,7 +69,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     completion)
@@ -96,7 +96,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --quarantine --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '--first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --quarantine --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     delete-records)
@@ -114,7 +114,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--before --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '--before --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     dump-log)
@@ -161,7 +161,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --format -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --bytes --format -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     recover)
@@ -183,7 +183,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--full --salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '--full --salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     fetch)
@@ -261,7 +261,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--list --prune --older-than --force --salvage -n --dry-run -y --yes --format -V --version -h --help' "$cur"
+            _kafkalog_words '--list --prune --older-than --force --salvage -n --dry-run -y --yes --bytes --format -V --version -h --help' "$cur"
         fi
         ;;
     retain)
@@ -279,7 +279,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--explain --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '--explain --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     roll)
@@ -297,7 +297,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     spark)
@@ -348,7 +348,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --fully --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '--to --fully --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     verify-index)
@@ -366,7 +366,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --format -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --bytes --format -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     esac

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from engine.amounts import count_of, duration_text
 from engine.discovery.names import file_name, parent_of, parse_file_name
 from engine.errors import UnreadableFile, UsageError, argument
 from engine.files import ReadOnlyFiles
 from engine.findings import Severity
+from kafkalog_cli.options import shown_size
 from kafkalog_cli.streams import colour_choice
 
 if TYPE_CHECKING:
@@ -34,13 +36,12 @@ _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "
 
 UNREADABLE = "path-unreadable"  # the finding about what could not be looked at
 _VERDICT_COLOURS = {Severity.INFO: "green", Severity.WARNING: "yellow", Severity.ERROR: "red"}
-_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
 class Outcome:
     """Collects findings and errors, writes them to stderr, knows the exit status.
 
-    quiet_codes  codes that something else reports in its own words; they count all the same
+    quiet_codes  codes that something else reports in its own words; they still count
     stream       takes the findings instead of stderr, and the errors as well
     verbose      all findings are written out, each code with why and what to do
     """
@@ -127,11 +128,12 @@ class Outcome:
         for (code, path), count in self._counts.items():
             left = count - self._shown[code, path]
             if left and self._shown[code, path]:
-                click.echo(f"{printable(path)}: {left} more findings [{code}]", err=True)
+                click.echo(f"{printable(path)}: {count_of(left, 'more finding')} [{code}]", err=True)
             elif left:
                 rest.setdefault((code, _parent(path)), []).append(left)
         for (code, directory), counts in rest.items():
-            click.echo(f"{printable(directory)}: {sum(counts)} more findings [{code}] in {len(counts)} more files", err=True)
+            more, where = count_of(sum(counts), "more finding"), count_of(len(counts), "more file")
+            click.echo(f"{printable(directory)}: {more} [{code}] in {where}", err=True)
 
     def _show(self, finding: Finding) -> None:
         kind = finding.kind
@@ -187,8 +189,16 @@ def _info(files: ReadOnlyFiles, path: str) -> FileInfo | None:
 
 def kept_in(quarantine: QuarantiningFiles) -> str:
     """The line that says where a command keeps what it changed."""
-    size, how = quarantine.stored_size, "" if quarantine.is_whole else "--salvage "
-    return f"kept in quarantine: {size} bytes; undo with: kafkalog restore {how}{argument(quarantine.directory)}"
+    size, how = shown_size(quarantine.stored_size), "" if quarantine.is_whole else "--salvage "
+    return f"kept in quarantine: {size}; undo with: kafkalog restore {how}{argument(quarantine.directory)}"
+
+
+def kept_fields(quarantine: QuarantiningFiles, *, dry_run: bool) -> dict[str, object]:
+    """The same as fields of an object `kept`."""
+    from engine.dump.json_stream import text_field  # who prints JSON has loaded it
+
+    undo = None if dry_run else printable(kept_in(quarantine).partition("undo with: ")[2])
+    return {**text_field("path", quarantine.directory), "bytes": quarantine.stored_size, "undo": undo, "dry_run": dry_run}
 
 
 def printable(text: str) -> str:
@@ -221,16 +231,9 @@ class Total:
             click.style(f"{number} {verdict}", fg=_VERDICT_COLOURS[severity])
             for (severity, verdict), number in sorted(self._counts.items(), key=lambda one: (ranks.index(one[0][0]), one[0][1]))
         )
-        seconds = perf_counter() - self._begun
-        click.echo(f"{count} partitions: {parts}; {size_text(self._size)} in {seconds:.1f} s", color=colour_choice())
+        took = duration_text(round((perf_counter() - self._begun) * 1000))
+        click.echo(f"{count_of(count, 'partition')}: {parts}; {shown_size(self._size)} in {took}", color=colour_choice())
         words = list(next_command)
         if words:
             click.echo(f"next: {printable(shlex.join(words))}")
 
-
-def size_text(size: int) -> str:
-    """Bytes for people: 12.3 MB, 987 bytes."""
-    for scale, unit in _UNITS:
-        if size >= scale:
-            return f"{size / scale:.1f} {unit}"
-    return f"{size} bytes"

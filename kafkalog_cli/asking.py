@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of
 from kafkalog_cli.app import printable
 from kafkalog_cli.interruption import INTERRUPTION
+from kafkalog_cli.options import shown_size
 from kafkalog_cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def agreed(summary: str) -> bool:
 def names_of(log_dirs: list[str]) -> str:
     """How many log dirs, and which."""
     shown = ", ".join(log_dirs[:_SHOWN]) + (", …" if len(log_dirs) > _SHOWN else "")
-    return f"{len(log_dirs)} log dirs ({shown})"
+    return f"{count_of(len(log_dirs), 'log dir')} ({shown})"
 
 
 def is_to_be_asked(values: dict[str, Any]) -> bool:
@@ -62,13 +64,13 @@ def is_to_be_asked(values: dict[str, Any]) -> bool:
 
 def ask(name: str, logs: Session, work: Work) -> None:
     """Ask before the command `name` does its work, if it cannot be undone or there are several log dirs. Raises Declined."""
-    is_final = logs.quarantines is None and name not in _ADD_ONLY
+    is_final = logs.dirs.quarantines is None and name not in _ADD_ONLY
     if not is_final and len(logs.log_dirs) < 2:  # several
         return
     names = names_of([log_dir.path for log_dir in logs.log_dirs])
     count = sum(len(log_dir.places) for log_dir in logs.log_dirs)
     undo = "; this cannot be undone" if is_final else ""
-    summary = f"{name}: {names}, {count} partitions, {_size(name, logs, work)}{undo}"
+    summary = f"{name}: {names}, {count_of(count, 'partition')}, {_size(name, logs, work)}{undo}"
     if not agreed(summary):
         raise Declined
 
@@ -80,8 +82,9 @@ def _size(name: str, logs: Session, work: Work) -> str:
 
     if name not in _DELETE:
         places = (place.path for log_dir in logs.log_dirs for place in log_dir.places)
-        most = sum(stamp.size for path in places for stamp in list_files(logs.disk, path).values())
-        return f"deletes or replaces at most {most} bytes (--dry-run shows how much)"
+        most = sum(stamp.size for path in places for stamp in list_files(logs.dirs.disk, path).values())
+        return f"deletes or replaces at most {shown_size(most)} (--dry-run shows how much)"
     gone = (Action.REMOVED, Action.MARKED, Action.TRUNCATED)
     reports = logs.rehearse(lambda logs: work(logs, Progress()))
-    return f"deletes {sum(event.size or 0 for report in reports for event in report.events if event.action in gone)} bytes"
+    size = sum(event.size or 0 for report in reports for event in report.events if event.action in gone)
+    return f"deletes {shown_size(size)}"

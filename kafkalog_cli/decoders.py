@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,7 +35,7 @@ def payload_decoder(name: str | None) -> Callable[[bytes], bytes] | None:
     module, colon, function = name.partition(":")
     if not colon:
         raise click.UsageError(f"unknown decoder {name}: use {', '.join(_KAFKAS)}, or your own as module:function")
-    with suppress(OSError):  # the directory may be gone
+    with suppress(OSError):  # the directory may be deleted
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())  # a decoder of one's own often lies where one stands
     try:
@@ -54,7 +56,7 @@ def _as_bytes(value: object) -> bytes:
 def _number(size: int) -> Callable[[bytes], bytes]:
     def decode(data: bytes) -> bytes:
         if len(data) < size:
-            raise ValueError(f"{len(data)} bytes, a number needs {size}")
+            raise ValueError(f"{count_of(len(data), 'byte')}, a number needs {size}")
         return str(int.from_bytes(data[:size], "big", signed=True)).encode()
 
     return decode

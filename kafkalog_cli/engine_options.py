@@ -9,7 +9,9 @@ import click
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
 from kafkalog_cli.options import (
     PATH,
+    Time,
     Whole,
+    bytes_option,
     format_option,
     jobs_option,
     quiet_option,
@@ -31,7 +33,7 @@ _OPENING = "How logs are opened"
 RECOVERING = Section(_OPENING, ("--clean-start", "--recovery-point", "--log-start-offset"))
 OPENING = Section(_OPENING, (*RECOVERING.options, "--high-watermark"))
 OUTPUT = Section("Output and work", (
-    "--dry-run", "--yes", "--quiet", "--verbose", "--format", "--jobs", "--metrics-textfile",
+    "--dry-run", "--yes", "--quiet", "--verbose", "--bytes", "--format", "--jobs", "--metrics-textfile",
 ))
 OUTPUT_OF_ONE = OUTPUT._replace(options=tuple(name for name in OUTPUT.options if name != "--yes"))
 
@@ -64,7 +66,7 @@ _ONE_PATH = (
 _OPTIONS = (
     click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
                  help="A topic setting under Kafka's name; may be repeated. Overrides every other source."),
-    click.option("--now", type=Whole(0), metavar="MS", help="The clock, in ms since 1970. Default: the machine's."),
+    click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's."),
     click.option("--clean-start", is_flag=True,
                  help="Open as after a clean stop: recover only segments without an index."),
     click.option("--recovery-point", type=Whole(0), metavar="N",
@@ -82,6 +84,7 @@ _OPTIONS = (
     format_option,
     quiet_option,
     verbose_option,
+    bytes_option,
     version_option,
 )
 
@@ -99,7 +102,7 @@ def recovering_options(function: Command) -> Command:
 
 
 def engine_options(function: Command) -> Command:
-    """The same, and how far the log is on all replicas, for who goes on to work with it."""
+    """The same, and how far the log is on all replicas, for further work on it."""
     return _with(function, *_PATHS, *_OPTIONS, yes_option, _HIGH_WATERMARK)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from engine.amounts import count_of, parse_duration, parse_size, parse_time, size_text, whole_number
 from engine.errors import EMPTY_PATH
+from engine.files import now_ms
 from engine.formats import LONG_MAX
 from kafkalog_cli.help import DocumentedCommand
 
@@ -18,15 +19,10 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
-_NUMBER = re.compile(r"[+-]?[0-9]+")
-_SIZE = re.compile(r"(\+?[0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
-_DURATION = re.compile(r"([0-9]+)\s*([smhdw])", re.IGNORECASE)
-_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _LARGEST = 1 << 60
-_DIGITS = 30  # of a number: what has more is beyond all bounds, and int() takes not as many as one likes
+_EXACT = "kafkalog.bytes"  # is --bytes given? In the meta of the context
 _SHOWN = 40  # characters of a value in what is said about it
 _OFF = ("false", "no", "off", "0")
-_SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 class _PathType(click.Path):
     """A path that says something. What cannot be opened is said by who opens it, with a status of its own."""
@@ -40,15 +36,6 @@ class _PathType(click.Path):
 PATH = _PathType(readable=False)
 
 
-def whole_number(text: str) -> int | None:
-    """The whole number that `text` says, None where it says none. What has too many digits is as large as it need be."""
-    if _NUMBER.fullmatch(text) is None:
-        return None
-    digits = text.lstrip("+-").lstrip("0") or "0"
-    number = int(digits) if len(digits) <= _DIGITS else 10**_DIGITS
-    return -number if text.startswith("-") else number
-
-
 def check_range(
     value: str, number: int, lowest: int, highest: int, param: click.Parameter | None, ctx: click.Context | None
 ) -> None:
@@ -60,7 +47,7 @@ def check_range(
 
 
 class Size(click.ParamType[int]):
-    """Bytes: 1000, 64k, 16MiB. Units are powers of 1024. No fewer than `least`."""
+    """Bytes: 1000, 64kB, 16MiB. No fewer than `least`."""
 
     name = "size"
 
@@ -71,11 +58,9 @@ class Size(click.ParamType[int]):
         """Text → bytes; click.BadParameter for anything else."""
         if isinstance(value, int):
             return value
-        match = _SIZE.fullmatch(value.strip())
-        number = None if match is None else whole_number(match[1])
-        if match is None or number is None:
+        size = parse_size(value)
+        if size is None:
             self.fail(f"{value!r} is not a size: write 1000, 64kB or 16MiB", param, ctx)
-        size = number * _SCALE[match[2].lower()]
         check_range(value, size, self._least, _LARGEST, param, ctx)
         return size
 
@@ -89,13 +74,39 @@ class Duration(click.ParamType[int]):
         """Text → ms; click.BadParameter for anything else."""
         if isinstance(value, int):
             return value
-        match = _DURATION.fullmatch(value.strip())
-        number = None if match is None else whole_number(match[1])
-        if match is None or number is None:
+        span = parse_duration(value)
+        if span is None:
             self.fail(f"{value!r} is not a duration: write 30d, 12h, 90m or 45s", param, ctx)
-        span = number * _MS[match[2].lower()]
         check_range(value, span, 0, LONG_MAX, param, ctx)
         return span
+
+
+class Time(click.ParamType[int]):
+    """A point in time: ISO-8601, milliseconds, or `2h ago`. None before `lowest`, which is a number of ms."""
+
+    name = "time"
+
+    def __init__(self, lowest: int = 0) -> None:
+        self._lowest = lowest
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Text → ms since the epoch; click.BadParameter for anything else."""
+        if isinstance(value, int):
+            return value
+        check_milliseconds(value, self._lowest, param, ctx)
+        found = parse_time(value, now_ms())
+        if found is None:
+            self.fail(f"{value!r} is not a time: write ISO-8601, milliseconds, or `2h ago`", param, ctx)
+        if found < self._lowest:
+            self.fail(f"{value!r} is before 1970", param, ctx)
+        return found
+
+
+def check_milliseconds(text: str, lowest: int, param: click.Parameter | None, ctx: click.Context | None) -> None:
+    """Raise click.BadParameter for a number outside lowest … LONG_MAX; what is no number passes."""
+    number = whole_number(text.strip())
+    if number is not None:
+        check_range(text, number, lowest, LONG_MAX, param, ctx)
 
 
 class Whole(click.ParamType[int]):
@@ -141,7 +152,7 @@ class FileList(click.ParamType[str]):
         return str(value)
 
 
-def size_text(size: int) -> str:
+def _size_value(size: int) -> str:
     """Bytes as an option takes them: 5MiB, 2147483647."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size and size % scale == 0:
@@ -153,8 +164,25 @@ def size_option(
     name: str, default: int | None, help: str, least: int = 0,  # noqa: A002  # click's own word
 ) -> Callable[[Command], Command]:  # fmt: skip
     """An option that takes bytes, with units; no fewer than `least`."""
-    text = None if default is None else size_text(default)
+    text = None if default is None else _size_value(default)
     return click.option(name, type=Size(least), default=text, show_default=default is not None, metavar="BYTES", help=help)
+
+
+def bytes_option(function: Command) -> Command:
+    """--bytes of a command that prints sizes."""
+
+    def remember(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        context.meta[_EXACT] = value
+
+    help_text = "In text, show exact sizes: 1288490188 bytes, not 1.2 GiB."
+    return click.option("--bytes", is_flag=True, expose_value=False, callback=remember, help=help_text)(function)
+
+
+def shown_size(size: int) -> str:
+    """1.2 GiB; 1288490188 bytes with --bytes, and in the texts of JSON."""
+    context = click.get_current_context(silent=True)
+    is_exact = context is not None and (context.meta.get(_EXACT, False) or context.params.get("form", "text") != "text")
+    return count_of(size, "byte") if is_exact else size_text(size)
 
 
 def jobs_option(help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word
@@ -179,7 +207,7 @@ class KafkaCommand(DocumentedCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite `-files` to `--files` and `--flag=x` to `--flag`, refuse a second `--files`, then parse as click does.
 
-        joptsimple, which reads the options of Kafka's tools, sets a flag whatever stands behind its `=`.
+        joptsimple, which reads the options of Kafka's tools, sets a flag whatever stands after its `=`.
         """
         known = {name for parameter in self.params for name in parameter.opts if name.startswith("--")}
         flags = {name for parameter in self.params if getattr(parameter, "is_flag", False) for name in parameter.opts}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files, acting_as_root, is_locked
@@ -22,8 +23,16 @@ from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import Lines, json_stream, outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
-from kafkalog_cli.quarantining import quarantines_for, say_kept
-from kafkalog_cli.render_report import exit_status, has_changes, report_fields, text_lines, total_verdict
+from kafkalog_cli.quarantining import put_kept, quarantines_for, say_kept
+from kafkalog_cli.render_report import (
+    exit_status,
+    has_changes,
+    housekeeping,
+    housekeeping_line,
+    report_fields,
+    text_lines,
+    total_verdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -51,19 +60,21 @@ def run_operation(values: dict[str, Any], operation: Operation) -> int:
 
 def run(
     name: str, values: dict[str, Any], work: Work, *, gauges: Gauges = lambda: (), with_metadata: bool = False,
-    makes_partitions: bool = False,
+    makes_partitions: bool = False, stream: JsonStream | None = None,
 ) -> int:
     """Do the work of the command `name` on the log dirs that PATHS name, and print its reports → exit status.
 
     gauges         what the work adds to --metrics-textfile, asked for at the end
     with_metadata  of log dirs it works on the metadata log as well
     makes_partitions  it works on none of those that are there
+    stream         where the work puts objects of its own; None: it has none
     """
     quarantines = quarantines_for(name, values)
     outlive_output()
+    stream = stream or json_stream(values["form"], Lines())
     try:
-        tally = Tally(with_metadata=with_metadata, counts=not makes_partitions)
-        status = _run(name, values, work, quarantines, gauges, tally)
+        tally = Tally(with_metadata=with_metadata, counts=not makes_partitions, dry_run=values["dry_run"])
+        status = _run(name, values, work, quarantines, gauges, tally, stream)
     finally:
         if quarantines is not None:
             say_kept(quarantines, values["form"], dry_run=values["dry_run"])
@@ -73,9 +84,9 @@ def run(
 
 
 def _run(
-    name: str, values: dict[str, Any], work: Work, quarantines: Quarantines | None, gauges: Gauges, tally: Tally
+    name: str, values: dict[str, Any], work: Work, quarantines: Quarantines | None, gauges: Gauges, tally: Tally,
+    stream: JsonStream | None,
 ) -> int:
-    stream = values.get("stream") or json_stream(values["form"], Lines())
     outcome = Outcome(stream=stream, verbose=values["verbose"])
     reports: list[Report] = []
     errors: list[KafkalogError] = []
@@ -118,11 +129,12 @@ def _run(
                 stream.end(UsageError.exit_status)
             raise
         if values["form"] == "text":
-            tally.say_total(quiet=values["quiet"])
+            tally.say_total(quiet=values["quiet"], verbose=values["verbose"])
         for failure in errors:
             outcome.error(failure)
         if any(not isinstance(failure, UsageError) for failure in errors):
             _say_how_far(tally, is_unchanged=not values["dry_run"] and quarantines is not None and not quarantines.is_used)
+        put_kept(quarantines, stream, dry_run=values["dry_run"])
         return outcome.finish(INTERRUPTION.status)
 
 
@@ -137,7 +149,7 @@ def _show(report: Report, values: dict[str, Any], stream: JsonStream | None, pro
     if stream is not None:
         stream.put("report", report_fields(report, dry_run=values["dry_run"]))
     elif not values["quiet"] or exit_status(report):
-        progress.say("\n".join(text_lines(report, verbose=values["verbose"])))
+        progress.say("\n".join(text_lines(report, verbose=values["verbose"], dry_run=values["dry_run"])))
 
 
 @contextmanager
@@ -162,7 +174,7 @@ def _opened(
             finally:  # also after Ctrl-C, before a broker may come: what it changes is not ours
                 INTERRUPTION.pardon()
     finally:
-        errors += () if logs is None else logs.errors
+        errors += () if logs is None else logs.dirs.errors
 
 
 def _places(log_dirs: Iterable[LogDir]) -> list[str]:
@@ -194,8 +206,9 @@ def check_metrics(values: dict[str, Any]) -> None:
 class Tally:
     """Which partitions are done, for those who find the work half done."""
 
-    def __init__(self, *, with_metadata: bool, counts: bool) -> None:
-        self._with_metadata, self._counts = with_metadata, counts
+    def __init__(self, *, with_metadata: bool, counts: bool, dry_run: bool) -> None:
+        self._with_metadata, self._counts, self._dry_run = with_metadata, counts, dry_run
+        self._housekeeping = 0
         self._logs: Session | None = None
         self._done: set[str] = set()
         self._total = Total()
@@ -209,13 +222,16 @@ class Tally:
         """A report came."""
         if report.failure is None:
             self._done.add(report.directory)
-        verdict = total_verdict(report)
+        verdict = total_verdict(report, dry_run=self._dry_run)
         if verdict is not None:
             self._total.add(*verdict, report.size or 0)
         self._is_due |= has_changes(report)
+        self._housekeeping += housekeeping(report)
 
-    def say_total(self, *, quiet: bool) -> None:
-        """Print the total, and after a dry run the command that does it."""
+    def say_total(self, *, quiet: bool, verbose: bool) -> None:
+        """Print how many small files were brought up to date, the total, and after a dry run the command that does it."""
+        if self._housekeeping and not (quiet or verbose):
+            click.echo(housekeeping_line(self._housekeeping, dry_run=self._dry_run))
         self._total.say(_without_dry_run() if self._is_due else (), quiet=quiet)
 
     def _all(self) -> list[str]:
@@ -235,7 +251,7 @@ class Tally:
 
     @property
     def is_worth_telling(self) -> bool:
-        """Is there anything to tell that the errors do not say?"""
+        """Is there anything to report that the errors do not say?"""
         paths = self._all()
         return len(paths) > 1 and not self._done.issuperset(paths)
 
@@ -248,7 +264,7 @@ class Tally:
             return "nothing was started"
         names = [file_name(path) for path in paths if path not in self._done]
         shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-        done = f"{len(paths) - len(names)} of {len(paths)} partitions are done"
+        done = f"{len(paths) - len(names)} of {count_of(len(paths), 'partition')} done"
         return f"{done}; not done: {shown}" if names else done
 
 

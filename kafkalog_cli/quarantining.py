@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.errors import KafkalogError, argument
-from kafkalog_cli.app import kept_in
+from kafkalog_cli.app import kept_fields, kept_in
+from kafkalog_cli.options import shown_size
 from kafkalog_cli.output import say_at_any_rate
 
 if TYPE_CHECKING:
+    from engine.dump.json_stream import JsonStream
     from engine.log.quarantine.seam import QuarantiningFiles
     from engine.log.session import Quarantines
 
@@ -39,9 +41,18 @@ def say_kept(quarantines: Quarantines, form: str, *, dry_run: bool) -> None:
         _say_unfinished(made)
 
 
+def put_kept(quarantines: Quarantines | None, stream: JsonStream | None, *, dry_run: bool) -> None:
+    """The same as objects `kept` of `stream`, once the quarantines are finished."""
+    if quarantines is None or stream is None:
+        return
+    for made in quarantines.made:
+        if made.is_used:
+            stream.put("kept", kept_fields(made, dry_run=dry_run))
+
+
 def would_keep(quarantine: QuarantiningFiles) -> str:
     """The line of a dry run that says where a command would keep what it changes."""
-    return f"would keep in quarantine: {quarantine.stored_size} bytes, in {argument(quarantine.directory)}"
+    return f"would keep in quarantine: {shown_size(quarantine.stored_size)}, in {argument(quarantine.directory)}"
 
 
 def _say_unfinished(quarantine: QuarantiningFiles) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
+from engine.amounts import count_of
 from engine.dump.json_stream import error_fields, sentence, text_field
 from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
 from engine.findings import Severity
-from engine.log.report import Action, leaves_doubt
+from engine.log.report import Action, leaves_doubt, loses_records
 from kafkalog_cli.app import add_next_step, printable
+from kafkalog_cli.options import shown_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +20,19 @@ if TYPE_CHECKING:
     from engine.log.report import Event, Report
 
 _CHANGES = (Action.TRUNCATED, Action.REMOVED, Action.MARKED, Action.COMPACTED, Action.MOVED, Action.SALVAGED)
+_UNCHANGED = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED, Action.REFUSED, Action.MISSING)  # the files stay as they are
 _QUIET = (Action.KEPT, Action.RECOVERED)  # nothing that a reader must know, unless something was wrong
+_HOUSEKEEPING = (Action.REMOVED, Action.REBUILT, Action.RENAMED, Action.CREATED)
+_CACHES = (".snapshot", ".index", ".timeindex", ".txnindex", "leader-epoch-checkpoint")  # a broker rebuilds them from the log
+_COLOURS = {Severity.WARNING: "yellow", Severity.ERROR: "red"}
+_PAST = {action: action.value for action in Action} | {Action.EXPLAINED: "note:"}
+_FUTURE = _PAST | {
+    Action.KEPT: "would keep", Action.RECOVERED: "would recover", Action.TRUNCATED: "would truncate",
+    Action.REMOVED: "would remove", Action.MARKED: "would mark", Action.REBUILT: "would rebuild",
+    Action.RENAMED: "would rename", Action.CREATED: "would create", Action.SPLIT: "would split",
+    Action.COMPACTED: "would compact", Action.MOVED: "would move", Action.SALVAGED: "would salvage",
+    Action.REFUSED: "would refuse",
+}  # fmt: skip
 
 
 def exit_status(report: Report) -> int:
@@ -33,28 +49,54 @@ def event_status(action: Action, severity: Severity) -> int:
     return 0 if severity is Severity.INFO else 1
 
 
-def text_lines(report: Report, *, verbose: bool = False) -> Iterator[str]:
-    """What was done, a line each, and how the log stands now. `verbose`: also what was kept."""
-    shown = report.events if verbose else _shown(report)
-    for event in shown:
-        yield "  " + printable(_event_text(event))
+def action_text(action: Action, *, dry_run: bool = False) -> str:
+    """The verb of an event: what was done, or what would be done."""
+    return (_FUTURE if dry_run else _PAST)[action]
+
+
+def text_lines(report: Report, *, verbose: bool = False, dry_run: bool = False) -> Iterator[str]:
+    """The events, a line each, losses first, and how the log is now. `verbose`: also housekeeping, and what was kept."""
+    shown = report.events if verbose else [event for event in report.events if not _is_quiet(event)]
+    for event in sorted(shown, key=_rank):
+        text = printable(f"  {action_text(event.action, dry_run=dry_run)} {_event_text(event)}")
+        colour = _COLOURS.get(event.severity)
+        yield text if colour is None else click.style(text, fg=colour)
     if report.failure is not None:
-        yield printable(f"{report.directory}: {_failed(report, shown)}")
+        yield printable(f"{report.directory}: {_failed(report, is_under_way=bool(shown), dry_run=dry_run)}")
     elif report.segments is None:  # a log dir: its small files
-        yield printable(f"{report.directory}: {_verdict(report)}")
+        yield printable(f"{report.directory}: {_verdict(report, dry_run=dry_run)}")
     else:
-        yield printable(f"{report.directory}: {_standing(report)}")
+        yield printable(f"{report.directory}: {_standing(report, dry_run=dry_run)}")
 
 
-def _shown(report: Report) -> list[Event]:
-    return [event for event in report.events if event.action not in _QUIET or event.severity is not Severity.INFO]
+def housekeeping(report: Report) -> int:
+    """The number of small files that were brought up to date: nothing was wrong, and they hold no records."""
+    return len({event.path for event in report.events if _is_housekeeping(event)})
+
+
+def housekeeping_line(count: int, *, dry_run: bool) -> str:
+    """The line that stands for `count` such files."""
+    return f"{count_of(count, 'small file')} {'would be ' if dry_run else ''}brought up to date; -v lists them"
+
+
+def _is_housekeeping(event: Event) -> bool:
+    return event.severity is Severity.INFO and event.action in _HOUSEKEEPING and event.path.endswith(_CACHES)
+
+
+def _is_quiet(event: Event) -> bool:
+    return (event.severity is Severity.INFO and event.action in _QUIET) or _is_housekeeping(event)
+
+
+def _rank(event: Event) -> int:
+    return 0 if event.action is Action.MISSING or loses_records(event) else 1
 
 
 def _event_text(event: Event) -> str:
     place = f"{event.path} " if event.path else ""
     target = f"-> {event.to} " if event.to else ""
     amounts = ", ".join(_amounts(event))
-    return f"{event.action.value} {place}{target}" + (f"({amounts}) " if amounts else "") + f"- {event.reason}"
+    start = place + target + (f"({amounts}) " if amounts else "")
+    return f"{start}- {event.reason}" if start else event.reason
 
 
 def _amounts(event: Event) -> Iterator[str]:
@@ -62,24 +104,26 @@ def _amounts(event: Event) -> Iterator[str]:
         end = "" if event.end_offset in (None, event.first_offset) else f" to {event.end_offset}"
         yield f"offset {event.first_offset}{end}"
     if event.records is not None:
-        yield f"{event.records} records"
+        yield count_of(event.records, "record")
     if event.size is not None:
-        yield f"{event.size} bytes"
+        yield shown_size(event.size)
 
 
-def _standing(report: Report) -> str:
+def _standing(report: Report, *, dry_run: bool) -> str:
     kept = [event for event in report.events if event.action in _QUIET and event.records is not None]
-    records = f", {sum(event.records or 0 for event in kept)} records read" if kept else ""
+    records = f", {count_of(sum(event.records or 0 for event in kept), 'record')} read" if kept else ""
     end = report.log_end_offset if report.next_end_offset is None else report.next_end_offset
     return (
-        f"offsets {min(report.log_start_offset or 0, end or 0)} to {end} in {report.segments} segments, "
-        f"{report.size} bytes{records}; {_verdict(report)}{_unread(report)}"
+        f"offsets {min(report.log_start_offset or 0, end or 0)} to {end} in {count_of(report.segments or 0, 'segment')}, "
+        f"{shown_size(report.size or 0)}{records}; {_verdict(report, dry_run=dry_run)}{_unread(report)}"
     )
 
 
-def _failed(report: Report, shown: list[Event]) -> str:
-    if shown:
-        return "not finished; the last step above may be done only in part"
+def _failed(report: Report, *, is_under_way: bool, dry_run: bool) -> str:
+    if dry_run:
+        return "would not be finished"
+    if is_under_way:
+        return "not finished; the last step may be done only in part"
     is_in_the_middle = isinstance(report.failure, UnreadableFile | UnwritableFile | FileChangedWhileReading)
     return "not finished" if is_in_the_middle else "nothing was done"
 
@@ -92,37 +136,41 @@ def _unread(report: Report) -> str:
     return f"; NOT checked: offsets {first} to {end - 1} (recover --full reads all)"
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: Report, *, dry_run: bool) -> str:
     if report.is_refused:
-        return "done in part" if _is_partly_done(report) else "not done"
+        is_part = _is_partly_done(report)
+        if dry_run:
+            return "would be done in part" if is_part else "would not be done"
+        return "done in part" if is_part else "not done"
     if report.is_doubtful:
-        return "problems are left"
+        return "problems would be left" if dry_run else "problems are left"
     if report.has_problems_left:
         return "records are missing"
-    if report.worst is Severity.INFO and report.unread_below is not None:
-        return "no problems in the part that was read"
-    return {
-        Severity.INFO: "no problems", Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired, with loss",
-    }[report.worst]
+    if report.worst is Severity.INFO:
+        return "no problems" if report.unread_below is None else "no problems in the part that was read"
+    how = "repaired without loss" if report.worst is Severity.WARNING else "repaired, with loss of records"
+    return f"would be {how}" if dry_run else how
 
 
-def total_verdict(report: Report) -> tuple[str, Severity] | None:
+def total_verdict(report: Report, *, dry_run: bool = False) -> tuple[str, Severity] | None:
     """How the report of a partition counts in the total; None: it is of no partition."""
     if report.failure is not None:
-        return "failed", Severity.ERROR
+        return "would fail" if dry_run else "failed", Severity.ERROR
     if report.segments is None:
         return None
     if report.is_refused or report.is_doubtful or report.has_problems_left:
         return "with problems left", Severity.ERROR
-    fine = "without problems" if report.unread_below is None else "without problems in what was read"
-    return {
-        Severity.INFO: fine, Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired with loss",
-    }[report.worst], report.worst
+    if report.worst is Severity.INFO:
+        is_changed = any(event.action not in _UNCHANGED and not _is_housekeeping(event) for event in report.events)
+        fine = "without problems" if report.unread_below is None else "without problems in what was read"
+        return "would change" if dry_run and is_changed else fine, report.worst
+    how = "without loss" if report.worst is Severity.WARNING else "with loss of records"
+    return f"would change {how}" if dry_run else f"repaired {how}", report.worst
 
 
 def has_changes(report: Report) -> bool:
     """Was anything changed, or would be?"""
-    return exit_status(report) == 1 or any(event.action in _CHANGES for event in report.events)
+    return exit_status(report) == 1 or any(event.action not in _UNCHANGED for event in report.events)
 
 
 def _is_partly_done(report: Report) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.amounts import count_of
 from engine.checkpoint.producer_snapshot import producer_text
 from engine.discovery.names import FileKind, file_name
 from engine.dump.kernel_renderer import Form, KernelRenderer
@@ -105,7 +106,7 @@ class TextDump:
     def count(self, path: str | None, records: int, batches: int) -> None:
         """A line for a log, or for the sum of all."""
         name = "total" if path is None else printable(path)
-        self._out.put(f"{name}: {records} records in {batches} batches\n")
+        self._out.put(f"{name}: {count_of(records, 'record')} in {count_of(batches, 'batch')}\n")
 
     def flush(self) -> None:
         """Hand out what was printed up to here."""
@@ -133,7 +134,7 @@ class TextRenderer(KernelRenderer):
         self._put(shown, base, self._flags)
 
     def trailing(self, count: int) -> None:
-        """Kafka's line for what is behind the last batch."""
+        """Kafka's line for what is after the last batch."""
         name = file_name(self._path)
         self._out.put(f"Found {count} invalid bytes at the end of {printable(name) if self._options.escape else name}\n")
 
@@ -152,7 +153,7 @@ class TextRenderer(KernelRenderer):
         return None if self._printer is None else self._decoded
 
     def _control_unseen(self, chunk: Chunk, record: int, base: int) -> bytes:
-        """Nothing, as Kafka has it without metadata. What is wrong with the record is told all the same."""
+        """Nothing, as Kafka has it without metadata. Problems of the record are reported anyway."""
         self._control(chunk, record, base)
         return b""
 

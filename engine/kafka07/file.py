@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from engine.amounts import count_of
 from engine.kafka07.entries import (
     HEADER_V0,
     HEADER_V1,
@@ -88,13 +89,13 @@ def tail_problem(file: OpenFile, position: int, end: int) -> Problem | None:
     if left == 0:
         return None
     if left < SIZE_FIELD:
-        return Problem("torn-tail", f"{left} bytes are left, too few for a size field")
+        return Problem("torn-tail", f"{count_of(left, 'byte')} left, too few for a size field")
     size = size_at(file.read_exactly(position, SIZE_FIELD), 0)
     if size >= MIN_SIZE:
-        return Problem("torn-tail", f"size {size}, but {left - SIZE_FIELD} bytes are left")
+        return Problem("torn-tail", f"size {size}, but only {count_of(left - SIZE_FIELD, 'byte')} left")
     if size == 0 and only_zeros(file, position, end):
-        return Problem("zero-tail", f"{left} zero bytes after the last entry")
-    return Problem("batch-size-invalid", f"size {size}, below {MIN_SIZE}; {left} bytes from here on were not read")
+        return Problem("zero-tail", f"{count_of(left, 'zero byte')} after the last entry")
+    return Problem("batch-size-invalid", f"size {size}, below {MIN_SIZE}; {count_of(left, 'byte')} from here on not read")
 
 
 def iterate_file(
@@ -120,7 +121,7 @@ def iterate_file(
 
 
 def _large_message(file: OpenFile, position: int, size: int, offset: int, error: Problem | None) -> MessageAndOffset:
-    """The entry at `position`, which has at least 6 bytes behind its size, without its payload, with `error` if no other."""
+    """The entry at `position`, which has at least 6 bytes after its size, without its payload, with `error` if no other."""
     end = offset + SIZE_FIELD + size
     head = file.read_exactly(position, SIZE_FIELD + HEADER_V1)
     magic = signed(head[SIZE_FIELD])
@@ -139,7 +140,7 @@ def find_entry(
 ) -> int | None:
     """Position of the first sound entry from `start` on: whole before `end`, with a right checksum; None: there is none.
 
-    Sound entries have at least a byte of payload, else eight zeros behind a small number would be one. The work is
+    Sound entries have at least a byte of payload, else eight zeros after a small number would be one. The work is
     bounded: where bytes that only look right stand thick, the search gives up, and `gave_up` takes the position from which
     on nothing was looked at.
     """

@@ -6,6 +6,7 @@ Versions above those known are read as the highest known one, since later ones m
 
 from __future__ import annotations
 
+from engine.amounts import count_of
 from engine.formats import CONTROL_KEY, END_TXN_MARKER, INT_MAX, NO_SEQUENCE, ControlKey, ControlType, EndTxnMarker, to_int
 
 MARKERS = (ControlType.ABORT, ControlType.COMMIT)
@@ -28,7 +29,7 @@ def control_type(key: bytes | memoryview | None) -> int:
     if key is None:
         raise ControlRecordInvalid("the control record has no key")
     if len(key) < CONTROL_KEY.size:
-        raise ControlRecordInvalid(f"the control record's key has {len(key)} bytes, expected {CONTROL_KEY.size}")
+        raise ControlRecordInvalid(f"the control record's key has {count_of(len(key), 'byte')}, expected {CONTROL_KEY.size}")
     version, kind = CONTROL_KEY.read(key)
     if version < 0:
         raise ControlRecordInvalid(f"the control record's key has version {version}")
@@ -55,7 +56,7 @@ def end_txn_marker(value: bytes | memoryview | None) -> int:
         raise ControlRecordInvalid("the transaction marker has no value")
     if len(value) < END_TXN_MARKER.size:
         size = END_TXN_MARKER.size
-        raise ControlRecordInvalid(f"the transaction marker's value has {len(value)} bytes, expected {size}")
+        raise ControlRecordInvalid(f"the transaction marker's value has {count_of(len(value), 'byte')}, expected {size}")
     version, coordinator_epoch = END_TXN_MARKER.read(value)
     if version < 0:
         raise ControlRecordInvalid(f"the transaction marker's value has version {version}")

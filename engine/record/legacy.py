@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.formats import (
     CODEC_MASK,
     CODEC_NAMES,
@@ -145,7 +146,8 @@ class LegacyEntry:
                 at += LOG_OVERHEAD + LEGACY_V1.field("message_size", self.data, at)
                 done += 1
         if self._more:
-            self.problems.append(Problem("record-invalid", f"{self._more} more messages with lengths that do not fit"))
+            what = f"{count_of(self._more, 'more message')} with lengths that do not fit"
+            self.problems.append(Problem("record-invalid", what))
         yield Span(0, count)
 
     def _note(self, status: Status, number: int) -> None:
@@ -181,10 +183,10 @@ def decode_entry(data: memoryview, batches: BatchColumns, row: int, records: Rec
 def decode_plain(
     data: memoryview, batches: BatchColumns, row: int, last_row: int, records: RecordColumns
 ) -> tuple[int, int, Problem | None, bool]:
-    """Decode plain entries row … last_row - 1, which stand one behind the other: (records, next row, problem, overlong).
+    """Decode plain entries row … last_row - 1, which stand one after the other: (records, next row, problem, overlong).
 
-    overlong  the problem is a value that is longer than its message; all else of it is in the column behind the records
-    Stops before `last_row` where the columns are full, or behind the entry that has the problem. Much cheaper than
+    overlong  the problem is a value that is longer than its message; all else of it is in the column after the records
+    Stops before `last_row` where the columns are full, or after the entry that has the problem. Much cheaper than
     `decode_entry` one by one.
     """
     table = batches.table

@@ -1,4 +1,4 @@
-"""What is wrong with the batches of a log as their headers say it, and with what stands behind the last one.
+"""What is wrong with the batches of a log as their headers say it, and with what follows the last one.
 
 One classification for everybody who reads a log: the same damage has the same code and the same words.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, CODEC_MASK, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, BatchField, Codec
 from engine.kernels.select import next_unsound
@@ -62,7 +63,7 @@ def too_large(path: str, size: int) -> Finding | None:
 
 
 def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) -> Finding | None:
-    """What stands behind the last batch of a walk that came to `position` of `end`; None: nothing.
+    """What follows the last batch of a walk that came to `position` of `end`; None: nothing.
 
     path  as the finding names the file        stop  why the walk ended there
     """
@@ -74,7 +75,7 @@ def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) 
         hole = ", in a hole of the file: never written" if is_hole else ""
         return Finding("zero-tail", where, f"{end - position} zero bytes after the last batch{hole}")
     if stop is Stop.TORN:
-        return Finding("torn-tail", where, f"{end - position} bytes at the end are not a whole batch")
+        return Finding("torn-tail", where, f"incomplete batch at the end: {count_of(end - position, 'byte')}")
     what = f"size field {_size_field(file, position)}, the minimum is {MIN_RECORD_SIZE}"
     return Finding("batch-size-invalid", where, what)
 
@@ -87,7 +88,8 @@ def _passed_over(file: OpenFile, path: str, position: int, found: int, offset: i
     where = Where(path, position, offset)
     if found > position:
         yield Finding("batch-size-invalid", where, f"size field {_size_field(file, position)}, but sound batches follow")
-        yield Finding("skipped-bytes", where, f"{found - position} bytes skipped up to a sound batch at byte {found}")
+        what = f"{count_of(found - position, 'byte')} skipped up to a sound batch at byte {found}"
+        yield Finding("skipped-bytes", where, what)
     else:
         what = f"a sound batch begins at byte {found}, inside one with a wrong checksum"
         yield Finding("batch-size-invalid", where, what)
@@ -97,11 +99,11 @@ def go_on(
     walk: LogWalk | HeadWalk, first_offset: int | None = None, offset: int | None = None, *, search: bool = True,
     is_cut: bool = False,
 ) -> tuple[bool, list[Finding]]:
-    """Lead a walk that has ended on behind damage → (does it go on?, what is wrong where it ended).
+    """Lead a walk that has ended on after damage → (does it go on?, what is wrong where it ended).
 
-    What ends where the file does is torn, what has something sound behind it is damage. At the end of everything: (False, []).
+    What ends where the file does is torn, what has something sound after it is damage. At the end of everything: (False, []).
     first_offset  see LogWalk.resynchronise        offset  of what stood there, where it is known
-    search        False: whatever may be sound behind the damage, the walk ends here
+    search        False: whatever may be sound after the damage, the walk ends here
     is_cut        the walk was to end before its file does, perhaps within a batch, which is not torn then
     """
     if walk.stop is Stop.END:
@@ -125,7 +127,7 @@ def search_ended(position: int, end: int) -> Problem:
 
 
 def searched_up_to(position: int | None) -> str:
-    """What to add where it was said how much is sound behind damage; None: all was looked at."""
+    """What to add where it was said how much is sound after damage; None: all was looked at."""
     return "" if position is None else (f"; the search for sound batches stopped at its work limit at byte {position}: there "
                                         "may be more")
 

@@ -99,7 +99,7 @@ class Restore:
 
     def work(self, session: Session) -> Iterator[Report]:
         """Plan everything, then write it. Raises UsageError, UnreadableFile."""
-        options, disk, target = self._options, session.disk, session.log_dirs[0]
+        options, disk, target = self._options, session.dirs.disk, session.log_dirs[0]
         files = session.manager.files_of(target.path)
         paths = list(dict.fromkeys((*(one.path for one in session.log_dirs), *options.log_dirs)))
         known = MetadataLogs(disk, paths, self._report, is_needed=False).read()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of
 from engine.discovery.names import file_name, parse_partition_dir
 from engine.dump.json_stream import text_field
 from engine.errors import KafkalogError, UnreadableFile, UsageError
@@ -35,7 +36,7 @@ from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_lo
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
-from kafkalog_cli.options import PATH, Whole, size_option
+from kafkalog_cli.options import PATH, Time, Whole, size_option
 from kafkalog_cli.output import Lines, json_stream
 from kafkalog_cli.partitions import check_metrics, run
 
@@ -81,7 +82,8 @@ _EXAMPLES = (
 @click.option("--separator", default=":", show_default=True, metavar="TEXT",
               help="Separator of key and value. Without it, or if it is empty, the whole line is the value.")
 @click.option("--null", default="", metavar="TEXT", help="In text input, TEXT stands for a null key or value.")
-@click.option("--timestamp", type=Whole(-1), metavar="MS", help="Of records without one, in ms; -1: none. Default: now.")
+@click.option("--timestamp", type=Time(-1), metavar="TIME",
+              help="Of records without one: ISO-8601, ms, or `2h ago`; -1: none. Default: now.")
 @click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True,
               help="Compression by the producer. The topic's compression.type may compress again.")
 @click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Default: Kafka's for the codec.")
@@ -125,7 +127,7 @@ _CHUNK = 1 << 20  # bytes that wait for the rest of their line or batch, more wh
 
 def append(values: dict[str, Any]) -> int:
     """Append the input to the partition that the options name → exit status."""
-    values["stream"] = json_stream(values["form"], Lines())
+    stream = json_stream(values["form"], Lines())
     try:
         _check(values)
         values["paths"] = (values["path"],)
@@ -139,11 +141,11 @@ def append(values: dict[str, Any]) -> int:
                 kept = logs.manager.files_of(place.log_dir)
                 if not was_there and isinstance(kept, QuarantiningFiles):
                     kept.note_made(place.path)
-                return operate(logs.manager, logs.options, _AppendInput(logs, values, descriptor, is_new=is_new))
+                return operate(logs.manager, logs.options, _AppendInput(logs, values, descriptor, stream, is_new=is_new))
 
-            status = run("append", values, work)
+            status = run("append", values, work, stream=stream)
     except KafkalogError as error:
-        outcome = Outcome(stream=values["stream"])
+        outcome = Outcome(stream=stream)
         outcome.error(error)
         return outcome.finish()
     return status
@@ -152,16 +154,18 @@ def append(values: dict[str, Any]) -> int:
 class _AppendInput(Append):
     """Appends what the input has."""
 
-    def __init__(self, logs: Session, values: dict[str, Any], descriptor: int, *, is_new: bool) -> None:
+    def __init__(
+        self, logs: Session, values: dict[str, Any], descriptor: int, stream: JsonStream | None, *, is_new: bool
+    ) -> None:
         given: dict[str, Any] = {one.name: values.get(one.name) for one in fields(AppendOptions)}
         given |= {"form": values["form_in"], **{name: os.fsencode(values[name]) for name in ("separator", "null")}}
         options = AppendOptions(**given)
         super().__init__(logs.manager, options, is_new=is_new, accepts_losses=values["quarantine"] is not None)
-        self._values, self._descriptor = values, descriptor
+        self._values, self._descriptor, self._stream = values, descriptor, stream
 
     def read_input(self, log: PartitionLog, appender: Appender) -> None:
         """Read it, and print what is on the disk."""
-        InputReader(log, appender, self._values, self._descriptor).run()
+        InputReader(log, appender, self._values, self._descriptor, self._stream).run()
 
 
 def _check(values: dict[str, Any]) -> None:
@@ -214,16 +218,18 @@ class _InputFailed(KafkalogError):
 class InputReader:
     """One run over the input, with `log` open."""
 
-    def __init__(self, log: PartitionLog, appender: Appender, values: dict[str, Any], descriptor: int) -> None:
+    def __init__(
+        self, log: PartitionLog, appender: Appender, values: dict[str, Any], descriptor: int, stream: JsonStream | None
+    ) -> None:
         self._log, self._appender, self._intake, self._unit = log, appender, appender.intake, appender.unit
-        self._values, self._descriptor, self._directory = values, descriptor, log.directory
+        self._values, self._descriptor, self._stream, self._directory = values, descriptor, stream, log.directory
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._flushed_at = time.monotonic()
 
     def run(self) -> None:
-        """Append everything. What is refused goes into the report; what came before it is kept.
+        """Append everything. Refused input is reported; what came before it is kept.
 
-        Of what else fails, such as a disk without room, the report says how much of the input is in the log all the same.
+        Of what else fails, such as a disk without room, the report still says how much of the input is in the log.
         """
         try:
             self._run()
@@ -237,27 +243,27 @@ class InputReader:
         try:
             self._read_all()
         except (AppendRefused, LineInvalid, UnbuildableBatch, Refused07, _InputFailed) as error:
-            refusal = f"{_text(error)}; {{}} {self._unit} before it are in the log"
+            refusal = f"{_text(error)}; {{}} before it appended"
         except Interrupted as error:
-            refusal = f"{error}: {{}} {self._unit} of the input are in the log and flushed to disk"
+            refusal = f"{error}; {{}} of the input appended and flushed to disk"
         if refusal is not None:
             done = self._intake.appended.amount
-            self._log.report.add(Action.REFUSED, "", refusal.format(done), records=done)
+            self._log.report.add(Action.REFUSED, "", refusal.format(count_of(done, self._unit)), records=done)
             kind = "abort" if kind == "commit" else kind  # half a transaction is none
         self._note_cut_off()
         if kind in ("commit", "abort"):
             self._end_transaction(kind)
         self._flush()
         if self._appender.skipped:
-            click.echo(f"{self._appender.skipped} lines of the input are not data records: skipped", err=True)
+            click.echo(f"skipped {count_of(self._appender.skipped, 'line')} of the input: not data records", err=True)
 
     def _note_unfinished(self) -> None:
-        """Say how far it came. Nothing is synced once more: behind a sync that failed the next one may lie."""
+        """Say how far it came. Nothing is synced once more: after a sync that failed the next one may lie."""
         self._acknowledge()
         outcome = self._intake.appended
         where = "" if outcome.last is None else f" (up to offset {outcome.last.last_offset})"
-        there = f"{outcome.amount} {self._unit} of the input are in the log{where}"
-        what = f"it ended in the middle: {there}, {outcome.taken} of them flushed to disk"
+        there = f"{count_of(outcome.amount, self._unit)} of the input appended{where}, {outcome.taken} of them flushed to disk"
+        what = f"stopped before the end of the input: {there}"
         self._log.report.add(Action.REFUSED, "", what, records=outcome.amount)
 
     def _note_cut_off(self) -> None:
@@ -267,11 +273,12 @@ class InputReader:
             return
         if self._values["follower"]:
             at = f"offset {first.last_offset}"
-            what = (f"{count} batches of the input are cut off, the first one ends at {at}: {first.cut_off}"
+            what = (f"{count_of(count, 'incomplete batch')} in the input, the first one ends at {at}: {first.cut_off}"
                     "; a follower appends them unchanged, so they are in the log")
         else:
             at = f"offsets {first.first_offset} to {first.last_offset}"
-            what = (f"{count} compressed sets of the input end inside a message, the first one is at {at}: {first.cut_off}"
+            sets = count_of(count, "compressed set")
+            what = (f"{sets} of the input with an incomplete message at the end, the first one is at {at}: {first.cut_off}"
                     "; a broker skips the incomplete message, so it is not in the log")
         self._log.report.add(Action.EXPLAINED, "", what, severity=Severity.ERROR)
 
@@ -366,15 +373,14 @@ class InputReader:
         first, last = run.first_offset, run.last_offset
         there = ", already in the log" if run.is_duplicate else ""
         fields: dict[str, object] = {
-            "first_offset": first, "last_offset": last, self._unit: run.amount, "is_duplicate": run.is_duplicate,
+            "first_offset": first, "last_offset": last, f"{self._unit}s": run.amount, "is_duplicate": run.is_duplicate,
         }  # fmt: skip
-        self._say("appended", fields, f"offsets {first} to {last} ({run.amount} {self._unit}{there})")
+        self._say("appended", fields, f"offsets {first} to {last} ({count_of(run.amount, self._unit)}{there})")
 
     def _say(self, kind: str, fields: dict[str, object], text: str) -> None:
-        """Tell of what is on the disk, as an object of type `kind` or as text."""
-        stream: JsonStream | None = self._values["stream"]
-        if stream is not None:
-            stream.put(kind, {**text_field("partition", self._directory), **fields})
+        """Print what is on the disk, as an object of type `kind` or as text."""
+        if self._stream is not None:
+            self._stream.put(kind, {**text_field("partition", self._directory), **fields})
         else:
             click.echo(printable(f"{self._directory}: {text}"))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of
 from engine.discovery.names import file_name, parent_of
 from engine.discovery.sink_commits import MANIFEST, STAGING
 from engine.dump.json_stream import sentence, text_field
@@ -18,7 +19,7 @@ from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
-from kafkalog_cli.options import PATH, Duration, format_option, version_option, yes_option
+from kafkalog_cli.options import PATH, Duration, bytes_option, format_option, shown_size, version_option, yes_option
 from kafkalog_cli.output import Lines, json_stream, outlive_output, say_at_any_rate
 from kafkalog_cli.quarantining import would_keep
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 OBJECTS = "objects.jsonl"  # in a directory with objects of a store: see engine.remote.orphans
 _SECTIONS = (
     Section("What is done", ("--list", "--prune", "--older-than", "--force", "--salvage", "--dry-run", "--yes")),
-    Section("Output", ("--format",)),
+    Section("Output", ("--bytes", "--format")),
 )
 _MAIN = ("--list", "--prune", "--older-than", "--salvage", "--dry-run")
 _EXAMPLES = (
@@ -56,6 +57,7 @@ _EXAMPLES = (
 @click.option("--dry-run", "-n", is_flag=True, help="Say what would be done, and change nothing.")
 @yes_option
 @format_option
+@bytes_option
 @version_option
 def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any) -> int:
     """Undo what a command did, byte for byte, from its quarantine.
@@ -96,7 +98,7 @@ def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any)
 
 
 def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool, dry_run: bool, yes: bool) -> None:
-    """Undo what each of the quarantines tells of, and stopped commits in log dirs."""
+    """Undo the changes in each of the quarantines, and stopped commits in log dirs."""
     files = _files(dry_run=dry_run)
     directories = [path.rstrip("/") or path for path in paths]
     try:
@@ -192,7 +194,8 @@ def _summary(files: Files, directories: list[str]) -> str:
     kept = [describe(files, directory) for directory in directories if is_quarantine(files, directory)]
     log_dirs = {log_dir for one in kept if one is not None for log_dir in one.log_dirs}
     size = sum(one.size for one in kept if one is not None)
-    return f"restore: {len(log_dirs)} log dirs get back {size} bytes, from {len(directories)} quarantines"
+    quarantines = count_of(len(directories), "quarantine")
+    return f"restore: would put back {shown_size(size)} into {count_of(len(log_dirs), 'log dir')}, from {quarantines}"
 
 
 def undo_commits(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool = False) -> int:
@@ -286,10 +289,12 @@ def _say_undone(
 ) -> None:
     for step in [] if commit is None else commit.steps:
         what = "removed" if step.end < 0 else "truncated"
+        would_do = "would remove" if step.end < 0 else "would truncate"
         path = f"{log_dir}/{step.name}"
         to = "" if step.end < 0 else f" to offset {step.end}"
         fields = {"action": what, **text_field("path", path), "offsets": step.offsets}
-        outcome.put("undone", fields, f"  {what} {printable(path)}{to}, {step.offsets} offsets")
+        text = f"  {would_do if dry_run else what} {printable(path)}{to}, {count_of(step.offsets, 'offset')}"
+        outcome.put("undone", fields, text)
     would = "would be " if dry_run else ""
     text = "nothing to undo" if commit is None else f"{would}undone: the commit of {time_text(commit.manifest.at_ms)}"
     last = None if commit is None else commit.manifest.last
@@ -297,7 +302,7 @@ def _say_undone(
 
 
 def _restore(files: Files, directory: str, outcome: Outcome, *, force: bool, salvage: bool, dry_run: bool) -> int:
-    """Undo what the quarantine `directory` tells of, under the locks of its log dirs → exit status."""
+    """Undo the changes in the quarantine `directory`, under the locks of its log dirs → exit status."""
     from engine.files import acting_as_root, now_ms
     from engine.log.logdir.log_dirs import locked
     from engine.log.quarantine.kept import in_use
@@ -367,7 +372,7 @@ def show(paths: tuple[str, ...], outcome: Outcome) -> None:
     for one in kept:
         outcome.put("quarantine", _kept_fields(one), _kept_line(one))
     if outcome.is_text:
-        click.echo(f"{len(kept)} quarantines, {sum(one.size for one in kept)} bytes" if kept else "nothing to undo")
+        click.echo(_amount_kept(kept) if kept else "nothing to undo")
 
 
 def prune(paths: tuple[str, ...], older_than_ms: int, outcome: Outcome, *, dry_run: bool, yes: bool) -> None:
@@ -385,8 +390,7 @@ def prune(paths: tuple[str, ...], older_than_ms: int, outcome: Outcome, *, dry_r
     gone, verb = 0, "would delete" if dry_run else "deleted"
     try:
         old = [one for one in _found(files, paths, outcome) if can_go(one, before_ms)]
-        summary = (f"restore --prune: {len(old)} quarantines, {sum(one.size for one in old)} bytes would be deleted; this "
-                   "cannot be undone")
+        summary = f"restore --prune: would delete {_amount_kept(old)}; this cannot be undone"
         if old and not (dry_run or yes) and not agreed(summary):
             outcome.at_least(DECLINED)
             return
@@ -407,7 +411,7 @@ def prune(paths: tuple[str, ...], older_than_ms: int, outcome: Outcome, *, dry_r
         say_interrupted("one quarantine is deleted in part: run the same command again")
         return
     if outcome.is_text:
-        click.echo(f"{gone} bytes would be deleted" if dry_run else f"{gone} bytes deleted")
+        click.echo(f"{verb} {shown_size(gone)}")
         if dry_run:
             click.echo("dry run: nothing was changed")
 
@@ -427,7 +431,11 @@ def _found(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> li
 def _kept_line(kept: Kept) -> str:
     when = "at an unknown time" if kept.created_ms is None else time_text(kept.created_ms)
     of = f" of {', '.join(kept.log_dirs)}" if kept.log_dirs else ""
-    return printable(f"{kept.path}: {kept.command or 'a command'}{of}, {when}, {kept.size} bytes: {kept.state.value}")
+    return printable(f"{kept.path}: {kept.command or 'a command'}{of}, {when}, {shown_size(kept.size)}: {kept.state.value}")
+
+
+def _amount_kept(kept: list[Kept]) -> str:
+    return f"{count_of(len(kept), 'quarantine')}, {shown_size(sum(one.size for one in kept))}"
 
 
 def _kept_fields(kept: Kept) -> dict[str, object]:
@@ -455,12 +463,13 @@ def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
     if restored.complete_before:
         return [*lines, f"everything possible is undone, but the files are not as before `{command}`"]
     if restored.differences:
-        verdict = f"not as before `{command}`: {len(restored.differences)} files differ"
+        different = len(restored.differences)
+        verdict = f"not as before `{command}`: {count_of(different, 'file')} {'differs' if different == 1 else 'differ'}"
     elif restored.skipped:
         verdict = f"everything of `{command}` that can be undone is undone"
     else:
         verdict = f"as before `{command}`"
-    return [*lines, f"{len(steps)} changes {would}undone, {count} bytes put back: {verdict}"]
+    return [*lines, f"{count_of(len(steps), 'change')} {would}undone, {shown_size(count)} {would}put back: {verdict}"]
 
 
 def _by_file(steps: list[Undone]) -> list[Undone]:
@@ -493,7 +502,7 @@ def _joined(before: Undone, step: Undone) -> Undone:
 
 
 def _amount(step: Undone) -> str:
-    return f" ({step.size} bytes)" if step.size else ""
+    return f" ({shown_size(step.size)})" if step.size else ""
 
 
 def _put_objects(directory: str, restored: Restored, outcome: Outcome, *, dry_run: bool) -> None:

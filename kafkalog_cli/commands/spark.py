@@ -23,7 +23,7 @@ from kafkalog_cli.commands.restore import undo as undo_commit
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
-from kafkalog_cli.options import PATH, Whole, format_option, size_option, version_option
+from kafkalog_cli.options import PATH, Time, Whole, format_option, size_option, version_option
 from kafkalog_cli.output import Lines, json_stream
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
               help="The table format; the last two need their packages in the session (spark.jars.packages).")
 @click.option("--config", "config", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A setting of all topics, overrides those of the metadata logs; may be repeated.")
-@click.option("--now", type=Whole(0), metavar="MS",
-              help="recover, compact: the clock of the job, in ms since 1970. Default: this machine's.")
+@click.option("--now", type=Time(), metavar="TIME",
+              help="recover, compact: the clock of the job: ISO-8601, ms, or `2h ago`. Default: this machine's.")
 @click.option("--salvage", is_flag=True, help="recover: keep the sound batches after damage.")
 @click.option("--force", is_flag=True, help="compact: also logs below their dirty ratio.")
 @size_option("--dedupe-buffer-size", default=96 << 20,
@@ -420,7 +420,7 @@ def _show(frame: DataFrame, given: Given) -> None:
     is_text = given.outcome.is_text
     rows = (row.asDict(recursive=True) for row in rows_of(_times_said(frame, is_text=is_text)))
     if is_text:
-        _table(frame.columns, list(rows))  # how wide it is the last row may tell
+        _table(frame.columns, list(rows))  # its width may depend on the last row
         return
     for row in rows:
         given.outcome.put("statistics", {"by": given.by, **_plain(row)}, None)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
+from engine.amounts import count_of
 from engine.discovery.names import FileKind, file_name, is_log_file_name, parent_of, parse_file_name
 from engine.discovery.paths import discover
 from engine.discovery.patterns import expand
 from engine.dump.json_stream import text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError
-from engine.files import acting_as_root, nameless_file
 from engine.findings import Finding, Severity
 from engine.log.logdir.log_dirs import KINDS as NAMELESS
 from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
@@ -32,7 +32,18 @@ from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_op
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
-from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option, yes_option
+from kafkalog_cli.options import (
+    PATH,
+    Time,
+    Whole,
+    bytes_option,
+    format_option,
+    quiet_option,
+    shown_size,
+    verbose_option,
+    version_option,
+    yes_option,
+)
 from kafkalog_cli.output import json_stream, outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 
@@ -51,7 +62,7 @@ if TYPE_CHECKING:
 _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
     Section("Repair", ("--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--now")),
-    Section("Output", ("--quiet", "--verbose", "--format", "--jobs")),
+    Section("Output", ("--quiet", "--verbose", "--bytes", "--format", "--jobs")),
 )
 _MAIN = ("--rebuild", "--dry-run", "--config-file", "--format", "--jobs")
 _EXAMPLES = (
@@ -73,12 +84,13 @@ _EXAMPLES = (
               "Overrides every other source.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
               help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
-@click.option("--now", type=Whole(0), metavar="MS",
-              help="With --rebuild: the clock by which producers expire, in ms since 1970. Default: the machine's.")
+@click.option("--now", type=Time(), metavar="TIME",
+              help="With --rebuild: the clock by which producers expire: ISO-8601, ms, or `2h ago`. Default: the machine's.")
 @format_option
 @click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
 @quiet_option
 @verbose_option
+@bytes_option
 @version_option
 @click.pass_context
 def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
@@ -170,15 +182,15 @@ def verify_all(
     with INTERRUPTION if writes else nullcontext():
         try:
             with ExitStack() as stack, Progress() as progress:
-                disk = watched_disk(progress, None) if writes else None
+                disk = None if rebuild is None else watched_disk(progress, None)
                 files = watched_reader(progress) if disk is None else disk
                 tally.directories, clusters = _partitions(files, paths, outcome)
                 topics = Topics(files, clusters, settings)
                 begun = None
-                if rebuild is not None:
+                if rebuild is not None and disk is not None:
                     refuse_unrelated(files, _directories(files, paths))
                     rebuild.ask(files, tally.directories)
-                    begun = stack.enter_context(rebuild.begun(files, disk, tally.directories, errors))
+                    begun = stack.enter_context(rebuild.begun(disk, tally.directories, errors))
                 progress.expect_partitions(files, tally.directories)
                 work = partial(_verify, files, topics)
                 with closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
@@ -200,7 +212,7 @@ def verify_all(
             errors.insert(0, error)
         finally:
             if rebuild is not None:
-                rebuild.say()
+                rebuild.say(stream)
         for failure in errors:
             outcome.error(failure)
         if stream is None:
@@ -249,7 +261,7 @@ class _Tally:
         """One line."""
         if not self.directories:
             return "nothing was started"
-        done = f"{self.done} of {len(self.directories)} partitions are done"
+        done = f"{self.done} of {count_of(len(self.directories), 'partition')} done"
         if self.done == len(self.directories):
             return done
         return (f"{done}, the next one is {printable(self.directories[self.done])}; unfinished files are as after a crash: "
@@ -329,7 +341,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
 
 
 def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
-    """`directories` without those that are one of them by another name. Of one that has vanished, who reads it tells."""
+    """`directories` without those that are one of them by another name. One that has vanished is reported by its reader."""
     spelled: dict[str, str] = {}  # real path → as it was named first
     for directory in directories:
         try:
@@ -356,7 +368,7 @@ def _counts(path: str) -> bool:
 
 
 def _is_told_with_its_partition(finding: Finding) -> bool:
-    """Is it about a name that verifying the partition tells as well?"""
+    """Is it about a name that verifying the partition reports too?"""
     name = parse_file_name(file_name(finding.where.file))
     return finding.code == "name-invalid" and name is not None and not name.suffix and name.kind in NAMELESS
 
@@ -399,10 +411,11 @@ def _show(
     if quiet and done.worst in (None, Severity.INFO) and not result.rebuilt:
         return
     parts = (
-        f"{done.segments} segments", f"{done.batches} batches", f"{done.offset_entries + done.time_entries} index entries",
-        f"{done.aborted_transactions} aborted transactions", f"{done.producer_snapshots} snapshots",
-        f"{done.leader_epochs} leader epochs",
-    )  # fmt: skip
+        count_of(done.segments, "segment"), count_of(done.batches, "batch"),
+        count_of(done.offset_entries + done.time_entries, "index entry"),
+        count_of(done.aborted_transactions, "aborted transaction"), count_of(done.producer_snapshots, "snapshot"),
+        count_of(done.leader_epochs, "leader epoch"),
+    )
     if result.rebuilt:
         say(f"{printable(done.path)}: rebuilt {', '.join(result.rebuilt)}")
     say(f"{printable(done.path)}: {_verdict(done)} ({', '.join(parts)})")
@@ -459,53 +472,48 @@ class Rebuild:
             stamp.size for directory in directories for name, stamp in list_files(files, directory).items()
             if not is_log_file_name(name)
         )  # fmt: skip
-        what = (f"{names_of(log_dirs)}, {len(directories)} partitions, deletes or replaces at most {size} bytes (--dry-run "
-                "shows how much)")
+        count = count_of(len(directories), "partition")
+        what = (f"{names_of(log_dirs)}, {count}, deletes or replaces at most {shown_size(size)} (--dry-run shows how "
+                "much)")
         if not agreed(f"verify --rebuild: {what}{undo}"):
             raise Declined
 
     @contextmanager
-    def begun(
-        self, reader: ReadOnlyFiles, disk: Files | None, directories: list[str], errors: list[KafkalogError]
-    ) -> Iterator[Begun]:
+    def begun(self, disk: Files, directories: list[str], errors: list[KafkalogError]) -> Iterator[Begun]:
         """Hold the log dirs of the partitions in `directories`, and rebuild in here.
 
-        disk    None in a dry run
         errors  takes those of quarantines that cannot be closed
         Raises LogDirLocked, UnwritableFile.
         """
-        from engine.log.logdir.log_dirs import locked, not_permitted
+        from engine.log.logdir.log_dirs import not_permitted
+        from engine.log.session import open_dirs
         from engine.log.verify.rebuild import Rebuilder
-        from engine.overlay import OverlayFiles
-        from engine.overlay.content import Spill
 
-        with ExitStack() as stack:
-            files = OverlayFiles(reader, self.now, stack.enter_context(closing(Spill(nameless_file)))) if disk is None else disk
-            log_dir_of = {directory: files.resolve(parent_of(files.absolute(directory))) for directory in directories}
-            log_dirs = list(dict.fromkeys(log_dir_of.values()))
-            load_everything(files, [*log_dirs, *directories])
-            stack.enter_context(locked(files, log_dirs, directories))
-            if disk is None:
-                errors += not_permitted(reader, log_dirs, directories)
-            seams = dict.fromkeys(log_dirs, files)
-            try:
-                if self._quarantines is not None:
-                    with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
-                        seams = {log_dir: self._quarantines.begin(files, log_dir) for log_dir in log_dirs}
+        log_dir_of = {directory: disk.resolve(parent_of(disk.absolute(directory))) for directory in directories}
+        log_dirs = list(dict.fromkeys(log_dir_of.values()))
+        load_everything(disk, [*log_dirs, *directories])
+        dirs = None
+        try:
+            with open_dirs(disk, log_dirs, directories, self._quarantines, now=self.now, dry_run=self.dry_run) as dirs:
+                errors += not_permitted(disk, log_dirs, directories) if self.dry_run else ()
+                dirs.begin()
+                seam_of = dirs.files_of
 
                 def rebuild(directory: str, config: LogConfig, tiering: Tiering, findings: list[Finding]) -> list[str]:
-                    seam = seams[log_dir_of[directory]]
+                    seam = seam_of(log_dir_of[directory])
                     return list(Rebuilder(seam, directory, config, findings, self.now, tiering).run())
 
-                yield Begun(files, rebuild)
-            finally:
-                INTERRUPTION.pardon()
-                if self._quarantines is not None:
-                    errors += self._quarantines.finish()
+                try:
+                    yield Begun(dirs.files, rebuild)
+                finally:
+                    INTERRUPTION.pardon()
+        finally:
+            errors += () if dirs is None else dirs.errors
 
-    def say(self) -> None:
+    def say(self, stream: JsonStream | None) -> None:
         """Where it is kept."""
-        from kafkalog_cli.quarantining import say_kept
+        from kafkalog_cli.quarantining import put_kept, say_kept
 
         if self._quarantines is not None:
+            put_kept(self._quarantines, stream, dry_run=self.dry_run)
             say_kept(self._quarantines, self._form, dry_run=self.dry_run)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from engine.amounts import count_of
 from engine.config.server import Settings
 from engine.discovery.names import file_name, parse_partition_dir
 from engine.discovery.sink_commits import MANIFEST
@@ -119,7 +120,7 @@ def _end_to_undo(files: ReadOnlyFiles, directory: str, before: int, after: int, 
     first = f"{directory}: the commit left its end at offset {after}"
     look = f"kafkalog fetch --offset {max(before, 0)} {argument(directory)}    # what the commit and others wrote"
     if end > after:
-        what = f"{first}, and {end - after} offsets were appended after it: they would be lost"
+        what = f"{first}, and {count_of(end - after, 'offset')} appended after it would be lost"
         raise NotUndoable(what, do=look, path=directory)
     if end < after and (mark is not None or end < before):
         raise NotUndoable(f"{first}, and it ends at offset {end} now: it was truncated since", do=look, path=directory)

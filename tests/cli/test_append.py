@@ -100,7 +100,7 @@ def test_a_dry_run_changes_nothing(append, partition):
     append('{"value":"0"}')
     before = {path.name: path.read_bytes() for path in partition.iterdir()}
     lines, _, status = append('{"value":"1"}', "--dry-run", "--clean-start")
-    assert (said(lines, partition), status) == (["offsets 1 to 1 (1 records)"], 0)
+    assert (said(lines, partition), status) == (["offsets 1 to 1 (1 record)"], 0)
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
 
 
@@ -120,7 +120,7 @@ def test_a_dump_can_be_appended(append, partition, own_corpus, tmp_path):
     dumped = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(source / "00000000000000000000.log"))
     _, err, status = append(dumped.out, "--config", "message.timestamp.after.max.ms=9223372036854775807")
     assert status == 0
-    assert "lines of the input are not data records: skipped" in err
+    assert "of the input: not data records" in err
     copied = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(partition / "00000000000000000000.log"))
 
     def records(done):
@@ -153,8 +153,8 @@ def test_raw_input_that_ends_in_a_batch(append, partition):
     data = (partition / "00000000000000000000.log").read_bytes()
     lines, _, status = append(data + data[:-1], "--input-format", "raw", "--clean-start")
     assert status == 4
-    assert said(lines, partition)[0] == "offsets 1 to 1 (1 records)"
-    assert any("at the end of the input are not a whole batch" in line for line in lines)
+    assert said(lines, partition)[0] == "offsets 1 to 1 (1 record)"
+    assert any("incomplete batch at the end of the input" in line for line in lines)
 
 
 class TestProducers:
@@ -242,7 +242,7 @@ def test_a_pipe_is_read_as_it_comes(partition):
     for number in range(3):
         process.stdin.write(b'{"value":"%d"}\n' % number)
         process.stdin.flush()
-        assert process.stdout.readline().decode().strip() == f"{partition}: offsets {number} to {number} (1 records)"
+        assert process.stdout.readline().decode().strip() == f"{partition}: offsets {number} to {number} (1 record)"
     process.stdin.write(b'{"value":"without a line feed"}')
     process.stdin.close()
     rest = process.stdout.read().decode()
@@ -332,10 +332,10 @@ def test_a_full_disk_does_not_hide_how_much_came_in(append, partition, tmp_path,
     with full_disk(tmp_path, len(text) + 20 + room):
         lines, err, status = append(text, "--batch-size", "1", "--config", "segment.bytes=400")
     assert (status, "No space left on device" in err) == (8, True)
-    [told] = [line for line in lines if "it ended in the middle" in line]
+    [told] = [line for line in lines if "stopped before the end of the input" in line]
     assert kafkalog("recover", "--no-quarantine", str(partition)).status in (0, 1)
     there = len(contents(partition)) - 1
-    assert f" {there} records of the input are in the log" in told
+    assert f": {there} record" in told
     assert ("(up to offset" in told) == (there > 0) == (room > 0)
     acknowledged = sum(int(line.split("(")[1].split()[0]) for line in lines if ": offsets " in line and "records)" in line)
     assert f", {acknowledged} of them flushed to disk" in told
@@ -376,7 +376,7 @@ def test_a_misspelled_member_is_refused_with_its_line(append, partition):
     [refused] = [line for line in lines if "refused" in line]
     assert "line 3: a record has no member 'kye'; --ignore-unknown skips such members; " in refused
     before = len(contents(partition))
-    assert f"{before} records before it are in the log" in refused
+    assert f"; {before} record" in refused
     lines, _, status = append('{"kye":"a","value":"1"}\n{"kye":"a"}', "--ignore-unknown")
     assert status == 4
     assert any("line 2: neither key nor value" in line for line in lines)

@@ -98,20 +98,20 @@ def test_a_line_that_is_too_long_is_not_read_to_its_end(tmp_path, taken, options
     assert left > 4 << 20
     assert "line 3: " in out
     assert f"bytes without a line end; with max.message.bytes at 1000 lines of up to {LONGEST} bytes are read" in out
-    assert "; 2 records before it are in the log" in out
+    assert "; 2 records before it appended" in out
     assert sum(taken) < 1 << 18
 
 
 def test_the_longest_line_is_read(tmp_path):
     line = b'{"value":"%b"}' % (b"\\u0041" * 900)
     out, status, _ = append_piped(tmp_path, line + b" " * (LONGEST - len(line)) + b"\n", *SMALL)
-    assert (status, "offsets 0 to 0 (1 records)" in out) == (0, True)
+    assert (status, "offsets 0 to 0 (1 record)" in out) == (0, True)
 
 
 def test_what_gets_smaller_may_be_a_longer_line(tmp_path):
     data = b"x" * (3 << 20) + b"\n"
     out, status, _ = append_piped(tmp_path, data, "--input-format", "text", "--compression", "zstd", "--config", "max.message.bytes=4000")
-    assert (status, "offsets 0 to 0 (1 records)" in out) == (0, True)
+    assert (status, "offsets 0 to 0 (1 record)" in out) == (0, True)
 
 
 GOOD = build_batch([NewRecord(0, NOW, None, b"v")], partition_leader_epoch=0)
@@ -136,7 +136,7 @@ def test_a_batch_that_can_not_be_appended_is_not_read_to_its_end(tmp_path, start
     assert status == 4
     assert left > 4 << 20
     assert why in out
-    assert "; 1 records before it are in the log" in out
+    assert "; 1 record before it appended" in out
 
 
 @pytest.mark.parametrize(("data", "options", "why"), [
@@ -162,8 +162,8 @@ def test_many_runs_are_flushed_and_told_before_the_end(tmp_path, monkeypatch):
     (tmp_path / "in").write_bytes(one * 30)
     words = ("--create", *CLOCK, "--input", str(tmp_path / "in"), "--input-format", "raw", str(tmp_path / "t-0"))
     done = kafkalog("append", *words)
-    lines = [line.split(": ")[1] for line in done.out.decode().splitlines() if "records" in line]
-    assert lines == ["offsets 0 to 0 (1 records)"] + ["offsets 0 to 0 (1 records, already in the log)"] * 29
+    lines = [line.split(": ")[1] for line in done.out.decode().splitlines() if "record" in line]
+    assert lines == ["offsets 0 to 0 (1 record)"] + ["offsets 0 to 0 (1 record, already in the log)"] * 29
     assert len(flushes) == 2  # one more than that of the end
 
 

@@ -35,9 +35,9 @@ def test_append_says_what_it_leaves_out(tmp_path, magic):
     assert done.status == 1, done.err
     *appended, report = objects_of(done.out)
     assert [(one["first_offset"], one["last_offset"]) for one in appended] == [(0, 6)]
-    [event] = [event for event in report["events"] if "end inside a message" in event["reason"]]
+    [event] = [event for event in report["events"] if "incomplete message" in event["reason"]]
     assert (event["action"], event["severity"]) == ("explained", "error")
-    assert event["reason"].startswith("2 compressed sets of the input end inside a message, the first one is at offsets 0 to 1: "
+    assert event["reason"].startswith("2 compressed sets of the input with an incomplete message at the end, the first one is at offsets 0 to 1: "
                                       "message 2 is cut off")
     assert values_of(tmp_path / "t-0") == ["v0", "v1", "v0", "v1", "v0", "v1", "v2"]
 
@@ -70,7 +70,7 @@ def test_a_follower_takes_sets_as_they_are_and_says_so(tmp_path, magic):
     data = cut_set(0, magic, cut=0) + cut_set(3, magic) + cut_set(6, magic) + cut_set(9, magic, cut=0)
     appended, told = followed(tmp_path, data)
     assert [(one["first_offset"], one["last_offset"]) for one in appended] == [(2, 11)]
-    assert told == ("2 batches of the input are cut off, the first one ends at offset 5: message 2 is cut off; "
+    assert told == ("2 incomplete batches in the input, the first one ends at offset 5: message 2 is cut off; "
                     "a follower appends them unchanged, so they are in the log")
 
 
@@ -79,7 +79,7 @@ def test_a_follower_says_so_of_batches_of_format_2(tmp_path, codec):
     whole, broken = (batch_of(first, codec, cut) for first, cut in ((0, 0), (3, 1)))
     appended, told = followed(tmp_path, whole + broken)
     assert [(one["first_offset"], one["last_offset"]) for one in appended] == [(0, 5)]
-    assert told.startswith("1 batches of the input are cut off, the first one ends at offset 5: ")
+    assert told.startswith("1 incomplete batch in the input, the first one ends at offset 5: ")
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -92,7 +92,7 @@ def test_append_has_nothing_to_say_of_whole_sets(tmp_path, magic):
     (tmp_path / "in").write_bytes(cut_set(0, magic, cut=0))
     words = ("--create", "--now", NOW, "--input-format", "raw", "--input", str(tmp_path / "in"), str(tmp_path / "t-0"))
     done = kafkalog("append", *words)
-    assert (done.status, b"inside a message" in done.out) == (0, False)
+    assert (done.status, b"incomplete" in done.out) == (0, False)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -106,7 +106,7 @@ def test_compaction_says_what_goes_with_a_set(tmp_path, magic, cut):
     done = kafkalog("compact", "--force", "--clean-start", "--now", NOW, "--config", "cleanup.policy=compact", "--format", "json",
                     str(partition))  # fmt: skip
     reports = reports_of(done.out)
-    told = [event for report in reports for event in report["events"] if "ended inside a message" in event["reason"]]
+    told = [event for report in reports for event in report["events"] if "an incomplete message at the end" in event["reason"]]
     assert done.status == 0, done.out
     assert [(event["action"], event["severity"]) for event in told] == [("explained", "info")] * cut
     assert all("00000000000000000000.log at byte 0: message 2 is cut off" in event["reason"] for event in told)

@@ -65,7 +65,7 @@ def test_recover_cuts_it_and_keeps_it_in_quarantine(case, start):
     assert f"truncated {base:020d}.log" in said
     assert f"at byte {len(sound)}: a batch from offset {claimed} on" in said
     assert _WHAT in said
-    assert "are lost too" not in said
+    assert "lost with it" not in said
     assert (directory / f"{base:020d}.log").read_bytes() == sound
     assert names_are_of_kafka(directory)
     assert kafkalog("recover", "--dry-run", "--now", NOW, str(directory)).status == 0

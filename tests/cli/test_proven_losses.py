@@ -321,7 +321,7 @@ def test_records_of_a_damaged_batch_are_counted_by_its_header(partition):
     data[70] ^= 1
     log.write_bytes(data[: 12 + struct.unpack_from(">i", data, 8)[0]])
     done = kafkalog("recover", "--dry-run", "--full", "--now", NOW, str(partition))
-    [line] = [one for one in done.out.decode().splitlines() if one.startswith("  truncated")]
+    [line] = [one for one in done.out.decode().splitlines() if one.startswith("  would truncate")]
     assert f"; {count} records by the batch header" in line
     assert "0 records" not in line
     assert f"(offset 83 to {83 + count}, " in line
@@ -477,12 +477,12 @@ def test_after_recover_an_append_reports_the_lost_end_and_goes_on(partition):
     done = appended(partition)
     assert done.status == 4
     assert b"missing 00000000000000000083.log (offset 83 to 89)" in done.out
-    assert b"offsets 83 to 83 (1 records)" in done.out
+    assert b"offsets 83 to 83 (1 record)" in done.out
 
 
 def test_a_gap_in_the_middle_does_not_refuse_an_append(partition):
     drop(partition, 42)
-    assert b"offsets 89 to 89 (1 records)" in appended(partition).out
+    assert b"offsets 89 to 89 (1 record)" in appended(partition).out
 
 
 @pytest.mark.parametrize("with_index", [True, False])
@@ -527,8 +527,9 @@ def rename(partition, base, to):
 def lines_of(*words):
     """{(action, base offset): line} of what a dry run would do to segments."""
     done = kafkalog(*words[:1], "--dry-run", "--now", NOW, *map(str, words[1:]))
-    lines = [line.split() for line in done.out.decode().splitlines() if ".log " in line]
-    return {(words[0], int(words[1][:20])): " ".join(words[2:]) for words in lines}
+    lines = [line.replace("would ", "").split() for line in done.out.decode().splitlines() if ".log " in line]
+    past = {"keep": "kept", "remove": "removed", "truncate": "truncated", "salvage": "salvaged", "rebuild": "rebuilt"}
+    return {(past.get(words[0], words[0]), int(words[1][:20])): " ".join(words[2:]) for words in lines}
 
 
 @pytest.mark.parametrize("to", [1083, 84])
@@ -538,7 +539,7 @@ def test_a_segment_with_a_wrong_name_that_is_removed_after_damage_says_what_it_h
     found = lines_of("recover", "--full", partition)
     assert found["removed", to].startswith("(offset 83 to 89, 6 records, 701 bytes)")
     assert "(offset 63 to 83, 17 records, " in found["truncated", 63]
-    assert "; 3 records by the batch header; 6 sound batches (offsets 66 to 82) are lost too" in found["truncated", 63]
+    assert "; 3 records by the batch header; lost with it: 6 sound batches (offsets 66 to 82)" in found["truncated", 63]
 
 
 def test_a_segment_with_too_low_a_name_says_what_it_holds(partition):

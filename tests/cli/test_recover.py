@@ -290,7 +290,7 @@ def test_the_clean_marker_is_removed_with_the_first_repair(clean):
     log = max((clean / "append.time-0").glob("*.log"))
     log.write_bytes(log.read_bytes() + bytes(100))
     said = kafkalog("recover", "--no-quarantine", "--now", NOW, "--dry-run", str(clean))
-    assert "  removed .kafka_cleanshutdown - " in said.out.decode()
+    assert "  would remove .kafka_cleanshutdown - " in said.out.decode()
     marker = clean / ".kafka_cleanshutdown"
     assert marker.exists()
     done = kafkalog("recover", "--no-quarantine", "--now", NOW, "--format", "json", str(clean))
@@ -365,7 +365,8 @@ def test_a_partition_that_is_recovered_and_still_stops_a_broker_takes_the_marker
 def test_what_is_removed_is_not_said_to_be_kept(log_dirs):
     (log_dirs / "d0/recovery-point-offset-checkpoint").write_bytes(b"garbage")
     said = [kafkalog("recover", *words, "--no-quarantine", str(log_dirs / "d0")).out.decode() for words in (("--dry-run",), ())]
-    assert all("removed recovery-point-offset-checkpoint - none of its lines is valid; " in text for text in said), said
+    reason = " recovery-point-offset-checkpoint - none of its lines is valid; "
+    assert [f"  {verb}{reason}" in text for verb, text in zip(("would remove", "removed"), said, strict=True)] == [True, True]
     assert "set aside" not in "".join(said)
 
 
@@ -416,7 +417,7 @@ def test_a_log_on_a_disk_that_is_not_mounted_is_one_error(log_dirs, words):
     done = kafkalog("recover", *words, "--now", NOW, str(log_dirs / "d1"))
     assert done.status == 8
     assert f"{log}: a symbolic link to a target that does not exist: perhaps a disk is not mounted; the partition is left unchanged" in done.err
-    assert "5 of 6 partitions are done; not done: u-plain-0" in done.err
+    assert "5 of 6 partitions done; not done: u-plain-0" in done.err
     assert not (log_dirs / "d1/.kafka_cleanshutdown").exists()
     assert sorted(os.listdir(log.parent)) == names
 
@@ -526,14 +527,14 @@ def test_the_metadata_log_is_counted_with_the_others(log_dirs, monkeypatch):
     done = kafkalog("recover", "--now", NOW, str(log_dirs))
     assert done.status == 8
     count = sum(not path.name.endswith("-delete") for path in log_dirs.glob("d?/*-[0-9]*/"))
-    assert f"0 of {count} partitions are done; not done: " in done.err
+    assert f"0 of {count} partitions done; not done: " in done.err
     assert "__cluster_metadata-0" in done.err.splitlines()[-1]
 
 
 def test_a_file_of_kafka_07_among_later_ones_is_ignored(log_dirs):
     log_dir = log_dirs / "d1"
     (log_dir / "u-plain-0/00000000000000000000.kafka").write_bytes(b"of somebody")
-    remark = "explained 00000000000000000000.kafka - a file of Kafka 0.7 among those of a later log: ignored, as by a broker"
+    remark = "note: 00000000000000000000.kafka - a file of Kafka 0.7 among those of a later log: ignored, as by a broker"
     done = kafkalog("recover", "--now", NOW, str(log_dir))
     assert done.status <= 1, done.err
     assert done.out.decode().count(remark) == 1

@@ -32,7 +32,7 @@ def test_every_code_is_described():
 
 
 CAPS = {
-    "`index-offset-mismatch`": index_files._KEPT, "`offset-gap`, and `offset-order`": header_gaps.KEPT,
+    "`index-offset-mismatch`": index_files._WRONG_KEPT, "`offset-gap`, and `offset-order`": header_gaps.KEPT,
     "`txnindex-invalid`": transaction.MAX_FINDINGS, "`file-malformed`": text.MAX_FINDINGS, "`record-invalid`": legacy._NAMED,
     "`verify`: anything of one code about one file": finding_limits.MAX_FINDINGS,
     "`verify`: anything of one code about one partition": finding_limits.MAX_OF_A_CODE, "a report on stderr": reports._LIMIT,

@@ -14,6 +14,12 @@ from tests.support.other_process import lock_held
 from tests.support.run import kafkalog
 
 
+@pytest.fixture(autouse=True)
+def _exact_sizes(monkeypatch):
+    for command in ("RESTORE", "RECOVER"):
+        monkeypatch.setenv(f"KAFKALOG_{command}_BYTES", "1")
+
+
 @pytest.fixture
 def changed(tmp_path):
     """(directory, quarantine, what was there before)."""
@@ -125,7 +131,7 @@ def test_force_says_as_before_only_when_it_is_so(changed):
     done = kafkalog("restore", "--force", str(kept))
     assert done.status == 4
     assert f"differs: {data}/d/b - gone" in done.out.decode()
-    assert "not as before `recover`: 1 files differ" in done.out.decode()
+    assert "not as before `recover`: 1 file differ" in done.out.decode()
 
 
 def test_the_advice_is_a_command_and_the_words_fit(changed):

@@ -9,15 +9,22 @@ from contextlib import ExitStack
 
 import pytest
 
+from engine.amounts import exact_size
 from engine.files import DiskSpace, ReadOnlyFiles
 from tests.support.file_work import tree
 from tests.support.full_disk import full_disk
 from tests.support.permissions import without_permission
-from tests.support.run import kafkalog
+from tests.support.run import as_planned, kafkalog
 
 NOW = 1_764_000_000_000
 DAY = 86_400_000
 ROOM = 100_000  # bytes that are free
+
+
+@pytest.fixture(autouse=True)
+def _exact_sizes(monkeypatch):
+    for command in ("RETAIN", "RECOVER"):
+        monkeypatch.setenv(f"KAFKALOG_{command}_BYTES", "1")
 
 
 @pytest.fixture
@@ -68,7 +75,12 @@ def test_free_takes_left_overs_first_then_the_oldest_segments_of_all(log_dir, di
     }  # fmt: skip
     short = kafkalog(*arguments[:-2], "1000000", "--as-much-as-possible", str(log_dir))
     assert short.status == 4
-    assert "1000000 free bytes were requested, " in short.out.decode()
+    assert f"{exact_size(1000000)} were requested, " in short.out.decode()
+
+
+def summary(wanted, freed, before=ROOM):
+    amounts = f"{exact_size(wanted)} were requested, {exact_size(before + freed)} are free: {exact_size(before)} before and "
+    return f"{amounts}{exact_size(freed)} freed now; "
 
 
 def held(log_dir):
@@ -87,11 +99,11 @@ def test_what_became_free_is_said_as_it_is(log_dir, disk):
     freed = before - held(log_dir)
     assert freed > 2000
     lines = done.out.decode().splitlines()
-    assert f"1000000 free bytes were requested, {ROOM + freed} are free; {ROOM} before and {freed} freed now; " in lines[-2]
-    assert "; 2 segments of 1 partitions" in lines[-2]
+    assert summary(1000000, freed) in lines[-2]
+    assert " freed now; 2 segments of 1 partition and " in lines[-2]
     assert "nothing else can be deleted" in lines[-2]
     assert lines[-1].endswith("done in part")
-    assert planned.out.decode().splitlines()[-3:-1] == lines[-2:]
+    assert planned.out.decode().splitlines()[-3:-1] == as_planned("\n".join(lines[-2:]))
 
 
 @pytest.mark.parametrize("also", [(), ("--dry-run",)])
@@ -119,7 +131,7 @@ def test_what_can_not_be_reached_is_refused_before_anything_is_deleted(hindrance
     call = ("retain", "--clean-start", "--now", str(NOW), "--free", str(wanted), *words, *named)
     done = kafkalog(*call, *also)
     assert done.status == 4
-    assert f"{wanted} free bytes were requested: {ROOM} are free, and at most " in done.out.decode()
+    assert f"{exact_size(wanted)} were requested: {exact_size(ROOM)} are free, and at most " in done.out.decode()
     assert "Nothing was deleted; --as-much-as-possible deletes as much as allowed" in done.out.decode()
     assert tree(ReadOnlyFiles(), str(log_dir)) == before
     done = kafkalog(*call, "--as-much-as-possible")
@@ -134,7 +146,7 @@ def test_what_is_promised_becomes_free(log_dir, disk):
     disk()
     words = ("retain", "--clean-start", "--now", str(NOW), "--free")
     refused = kafkalog(*words, str(1 << 40), str(log_dir)).out.decode()
-    possible = int(refused.split(" more can be freed;")[0].rpartition(" ")[2])
+    possible = int(refused.split(" bytes) more can be freed;")[0].rpartition("(")[2])
     assert kafkalog(*words, str(ROOM + possible + 1), str(log_dir)).status == 4
     assert held(log_dir) == before
     done = kafkalog(*words, str(ROOM + possible), str(log_dir))
@@ -153,10 +165,10 @@ def test_what_stays_as_deleted_is_not_free(log_dir, disk):
     assert tree(ReadOnlyFiles(), str(log_dir)) == before
     done = kafkalog(*arguments, "--keep-deleted", "--as-much-as-possible")
     assert done.status == 4
-    assert f"{ROOM + 1500} free bytes were requested, {ROOM} are free; " in done.out.decode()
+    assert summary(ROOM + 1500, 0) in done.out.decode()
     done = kafkalog(*arguments)
     assert done.status in (0, 1)
-    assert f"bytes of the disk are free, {ROOM + 1500} were requested; {ROOM} before and " in done.out.decode()
+    assert f"{exact_size(ROOM + 1500)} were requested, " in done.out.decode()
     assert "; 0 segments of 0 partitions and " in done.out.decode()
 
 
@@ -185,8 +197,8 @@ def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, 
     arguments = ("retain", "--clean-start", "--now", str(NOW), "--config", f"retention.ms={DAY}", *free, str(log_dir))
     planned, done = kafkalog(*arguments, "--dry-run"), kafkalog(*arguments)
     assert planned.status == done.status == (4 if free else 0), done.err
-    for shown in (planned, done):
-        assert f"removed {gone.name} (700 bytes) - its topic or replica was deleted" in shown.out.decode()
+    for shown, verb in ((planned, "would remove"), (done, "removed")):
+        assert f"  {verb} {gone.name} (700 bytes) - its topic or replica was deleted" in shown.out.decode()
         assert "a-0: offsets 1 to 2" in shown.out.decode()
     assert not gone.exists()
     assert (log_dir.parent / "outside/kept").read_bytes() == b"kept"
@@ -207,7 +219,7 @@ def test_a_deleted_directory_that_stays_does_not_end_it(log_dir, disk, free):
     assert f"removed {goes.name} (700 bytes)" in done.out.decode()
     assert "a-0: offsets 1 to 2" in done.out.decode()
     assert (stays.exists(), goes.exists()) == (True, False)
-    assert not free or f"{ROOM + 3000} free bytes were requested, " in done.out.decode()
+    assert not free or f"{exact_size(ROOM + 3000)} were requested, " in done.out.decode()
 
 
 def test_free_goes_on_behind_a_partition_that_can_not_be_read(log_dir, disk):
@@ -235,7 +247,7 @@ def test_where_enough_is_free_nothing_live_goes(log_dir, disk):
     for _ in range(2):
         done = kafkalog(*arguments)
         assert (done.status, sorted(log_dir.rglob("*.log"))) == (0, left)
-    assert f"bytes of the disk are free, {ROOM + 1200} were requested; " in done.out.decode()
+    assert f"{exact_size(ROOM + 1200)} were requested, " in done.out.decode()
 
 
 def test_left_overs_of_internal_and_compacted_topics_count(log_dir, disk):
@@ -246,7 +258,7 @@ def test_left_overs_of_internal_and_compacted_topics_count(log_dir, disk):
     done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 2000), str(log_dir))
     assert done.status in (0, 1)
     assert len(list((log_dir / "a-0").glob("*.log"))) == len(list((log_dir / "__internal-0").glob("*.log"))) == 2
-    assert "; 0 segments of 0 partitions and 2000 bytes of leftover files were planned" in done.out.decode()
+    assert "; 0 segments of 0 partitions and 2.0 KiB (2000 bytes) of leftover files were planned" in done.out.decode()
 
 
 def test_each_disk_has_a_plan_of_its_own(log_dir, monkeypatch):
@@ -260,8 +272,8 @@ def test_each_disk_has_a_plan_of_its_own(log_dir, monkeypatch):
     out = done.out.decode()
     assert done.status in (0, 1), out
     assert [len(list(top.rglob("*.log"))) for top in (log_dir, other)] == [3, 1]
-    assert "5000 bytes of the disk are free, 1200 were requested; 5000 before and 0 freed now; " in out
-    assert ", 1200 were requested; 0 before and " in out
+    assert summary(1200, 0, before=5000) in out
+    assert f"{exact_size(1200)} were requested, " in out.replace(summary(1200, 0, before=5000), "")
 
 
 @pytest.mark.parametrize("named", ["log dirs", "partitions", "a link"])
@@ -289,8 +301,8 @@ def test_log_dirs_on_one_disk_are_freed_together_and_once(log_dir, disk, named):
     left = [path.name[18:20] + path.parent.name for top in (log_dir, other) for path in sorted(top.rglob("*.log*"))]
     assert left == ["01a-0", "02a-0", "02b-0", "00c-0", "01c-0"]
     freed = before - held(log_dir) - held(other)
-    summary = f"{ROOM + freed} bytes of the disk are free, {ROOM + 2500} were requested; {ROOM} before and {freed} freed now; "
-    assert [text.count(summary + "3 segments of 2 partitions and 300 bytes of leftover files") for text in (out, planned.out.decode())] == [1, 1]
+    said = summary(ROOM + 2500, freed)
+    assert [text.count(said + "3 segments of 2 partitions and 300 bytes of leftover files") for text in (out, planned.out.decode())] == [1, 1]
 
 
 @pytest.mark.parametrize("start", [("--clean-start",), ()])
@@ -311,7 +323,7 @@ def test_a_disk_without_any_room_is_freed(log_dir, disk, start):
     assert not [path for path in log_dir.rglob("*.snapshot") if not path.stat().st_size]
     assert (log_dir / "a-0/00000000000000000000.log").exists()
     assert sorted(path.name[:20] for path in log_dir.glob("b-0/*.log")) == [f"{2:020}"]
-    assert b"/b-0: sound (1 segments, 1 batches" in kafkalog("verify", str(log_dir)).out
+    assert b"/b-0: sound (1 segment, 1 batch" in kafkalog("verify", str(log_dir)).out
     assert kafkalog("recover", "--dry-run", "--now", str(NOW), str(log_dir)).status == 0
 
 
@@ -330,5 +342,5 @@ def test_explain_changes_nothing(own_corpus, tmp_path):
     shutil.copytree(own_corpus / "kafka-4.3.1" / "logs" / "clean" / "d1", log_dir)
     before = tree(ReadOnlyFiles(), str(log_dir))
     done = kafkalog("retain", "--explain", "--config", "retention.ms=1", str(log_dir))
-    assert "removed 00000000000000000000.log" in done.out.decode()
+    assert "would remove 00000000000000000000.log" in done.out.decode()
     assert tree(ReadOnlyFiles(), str(log_dir)) == before

@@ -487,7 +487,7 @@ def test_locales(tmp_path, locale):
         assert "[torn-tail]" in err
         out, err, status = program("dump-log", "--count", ".", cwd=tmp_path, env={"LC_ALL": locale, **settings})
         assert status == 4, err
-        assert b": 1 records in 1 batches" in out
+        assert b": 1 record in 1 batch" in out
 
 
 @pytest.mark.parametrize("option", ["--max-bytes", "--max-message-size", "--max-decompressed-bytes", "--max-batch-bytes"])

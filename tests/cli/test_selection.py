@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from engine.amounts import count_of
 from engine.record.builder import NewRecord, build_batch
 from tests.support.json_output import all_objects
 from tests.support.run import kafkalog
@@ -175,8 +176,8 @@ def test_the_largest_timestamp_and_offset_are_in_open_ranges(tmp_path):
     )
     for words in (["--count"], ["--count", "--key", "k"], ["--count", "--offset", "5:"], ["--count", "--time", "7:"]):
         assert b": 2 records in 2 batches" in kafkalog("dump-log", path, *words).out
-    assert b": 1 records" in kafkalog("dump-log", path, "--count", "--offset", str(largest)).out
-    assert b": 1 records" in kafkalog("dump-log", path, "--count", "--time", f"{largest}:").out
+    assert b": 1 record in 1 batch" in kafkalog("dump-log", path, "--count", "--offset", str(largest)).out
+    assert b": 1 record in 1 batch" in kafkalog("dump-log", path, "--count", "--time", f"{largest}:").out
 
 
 @pytest.mark.parametrize("magic", [1, 2])
@@ -191,11 +192,11 @@ def test_ranges_that_end_before_the_largest_leave_it_out(tmp_path, magic):
         ([f"5:{largest}"], 1), ([f"{largest - 1}:{largest}"], 0), ([f"{largest}:{largest}"], 0), ([f"{largest}:"], 1),
         ([f":{largest}"], 1), ([":"], 2), ([str(largest)], 1),
     ):
-        assert b": %d records in" % count in kafkalog("dump-log", path, "--offset", *words, "--count").out
+        assert b": %s in" % count_of(count, "record").encode() in kafkalog("dump-log", path, "--offset", *words, "--count").out
         for form in (["--print-data-log"], ["--deep-iteration"], []):
             lines = kafkalog("dump-log", path, "--offset", *words, *form).out.splitlines()
             assert sum(line.startswith((b"offset: ", b"baseOffset: ")) for line in lines) == count, (words, form)
-    assert b": 1 records" in kafkalog("dump-log", path, "--count", "--time", f"0:{largest}").out
+    assert b": 1 record in 1 batch" in kafkalog("dump-log", path, "--count", "--time", f"0:{largest}").out
 
 
 @pytest.mark.parametrize("check", ["--verify-index-only", "--index-sanity-check"])

@@ -8,10 +8,10 @@ import shutil
 
 import pytest
 
-from kafkalog_cli.app import size_text
+from engine.amounts import count_of, duration_text, exact_duration, size_text
 from tests.support.run import kafkalog
 
-END = r"; \d+(\.\d)? (bytes|kB|MB) in \d+\.\d s"
+END = r"; \d+(\.\d)? (bytes|KiB|MiB) in (\d+ ms|\d+\.\d s)"
 
 
 @pytest.fixture
@@ -77,10 +77,10 @@ def test_a_total_of_reports(words, logs):
 def test_a_dry_run_ends_with_the_command_that_does_it(logs):
     damage(logs)
     done = kafkalog("recover", "--full", "-n", str(logs))
-    assert "1 repaired with loss" in total(done)[0]
+    assert "1 would change with loss of records" in total(done)[0]
     words = next_command(done)
     assert words == ["recover", "--full", str(logs)]
-    assert "1 repaired with loss" in total(kafkalog(*words))[0]
+    assert "1 repaired with loss of records" in total(kafkalog(*words))[0]
 
 
 def test_one_partition_and_json_have_no_total(logs):
@@ -95,6 +95,61 @@ def test_a_quiet_command_with_nothing_wrong_has_no_total(logs):
     assert kafkalog("verify", "-q", str(logs)).out == b""
 
 
-@pytest.mark.parametrize(("size", "text"), [(0, "0 bytes"), (999, "999 bytes"), (12_345_678, "12.3 MB"), (10**9, "1.0 GB")])
+@pytest.mark.parametrize(("size", "text"), [
+    (0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (12_345_678, "11.8 MiB"), (1 << 30, "1.0 GiB"),
+])
 def test_sizes(size, text):
     assert size_text(size) == text
+
+
+@pytest.mark.parametrize(("ms", "text"), [
+    (0, "0.0 s"), (12, "12 ms"), (400, "0.4 s"), (119_999, "120.0 s"), (120_000, "2 minutes"), (26 * 3_600_000, "26 hours"),
+    (11 * 86_400_000 + 1, "11 days"),
+])
+def test_lengths_of_time(ms, text):
+    assert duration_text(ms) == text
+
+
+def test_a_length_of_time_beside_a_setting_has_its_milliseconds():
+    assert exact_duration(86_400_000 * 2) == "2 days (172800000 ms)"
+    assert exact_duration(12) == "12 ms"
+
+
+@pytest.mark.parametrize(("count", "noun", "text"), [
+    (1, "segment", "1 segment"), (0, "segment", "0 segments"), (2, "index entry", "2 index entries"), (3, "batch", "3 batches"),
+    (2, "key", "2 keys"), (1, "index entry", "1 index entry"),
+])
+def test_counts(count, noun, text):
+    assert count_of(count, noun) == text
+
+
+def test_a_dry_run_speaks_in_the_future_and_puts_losses_first(logs):
+    damage(logs)
+    planned = kafkalog("recover", "--full", "-n", "-v", str(logs)).out.decode()
+    steps = [line.split()[0] for line in planned.splitlines() if line.startswith("  ")]
+    assert set(steps) <= {"would", "missing", "note:"}
+    assert "would truncate" in planned
+    assert "would be repaired, with loss of records" in planned
+    done = kafkalog("recover", "--full", "-v", str(logs)).out.decode()
+    assert "would" not in done
+    assert "  truncated " in done
+
+
+def test_harmless_housekeeping_is_one_line(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0", tmp_path / "d0")
+    words = ("recover", "-n", str(tmp_path / "d0"))
+    done = kafkalog(*words).out.decode()
+    [line] = [line for line in done.splitlines() if "brought up to date" in line]
+    assert re.fullmatch(r"\d+ small files would be brought up to date; -v lists them", line)
+    assert ".snapshot - " not in done
+    listed = kafkalog(*words, "-v").out.decode()
+    assert "brought up to date" not in listed
+    assert listed.count("(a cache; no records)") > 0
+    assert "brought up to date" not in kafkalog(*words, "-q").out.decode()
+
+
+def test_bytes_are_exact_when_asked_for(logs):
+    assert re.search(r" KiB, \d+ records? read; ", kafkalog("recover", "--full", "-n", str(logs)).out.decode())
+    exact = kafkalog("recover", "--full", "-n", "--bytes", str(logs)).out.decode()
+    assert "KiB" not in exact
+    assert re.search(r" \d{4,} bytes, \d+ records? read; ", exact)

@@ -95,4 +95,4 @@ def test_a_partition_that_disappears_is_named_and_the_others_are_done(log_dir):
     assert "u-plain-0" in err
     assert "Traceback" not in err
     assert "u-rolls-0: offsets 0 to " in out
-    assert "1 of 2 partitions are done; not done: u-plain-0" in err
+    assert "1 of 2 partitions done; not done: u-plain-0" in err

@@ -23,7 +23,8 @@ CHECKPOINTS = {
     "log_start": "log-start-offset-checkpoint",
 }
 _HEADER, _CRC_AT, _CHECKED_FROM = 61, 17, 21  # of a batch of format 2
-_SNAPSHOT = struct.Struct(">hii")  # version, CRC, number of entries
+_SNAPSHOT, _TIMESTAMP = struct.Struct(">hii"), struct.Struct(">q")  # version, CRC, number of entries; last timestamp of one
+_EXPIRE_AFTER_MS = 24 * 3600 * 1000  # producer.id.expiration.ms
 Tree = dict[str, bytes | None]
 
 
@@ -116,10 +117,18 @@ def last_offsets(data: bytes) -> set[int]:
     return {struct.unpack_from(">q", row, 14)[0] for row in snapshot_rows(data) if len(row) >= 22}
 
 
-def lost_producers(old: bytes | None, new: bytes | None) -> bool:
-    """Did a producer snapshot lose producers, and nothing else?"""
-    rows = snapshot_rows(old or b"")
-    return bool(rows) and new is not None and set(snapshot_rows(new)) < set(rows)
+def without_expired(before: Tree, after: Tree) -> Tree:
+    """`after`, with those snapshots as they were before that lost expired producers and nothing else.
+
+    As in Kafka: these are left out when a snapshot is read, not when the state is built from batches.
+    """
+    return after | {name: before[name] for name in before.keys() & after.keys() if _lost_expired(before[name], after[name])}
+
+
+def _lost_expired(old: bytes | None, new: bytes | None) -> bool:
+    had, has = set(snapshot_rows(old or b"")), set(snapshot_rows(new or b""))
+    last_time = int(now()) - _EXPIRE_AFTER_MS
+    return has < had and all(_TIMESTAMP.unpack_from(row, 26)[0] <= last_time for row in had - has)
 
 
 def fingerprint(path: Path) -> list[Any]:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.damage.evidence import Tree, batches_in, compare, copy_log_dirs, lost_producers, now, partition_in, prepare, tree
+from tests.damage.evidence import Tree, batches_in, compare, copy_log_dirs, now, partition_in, prepare, tree, without_expired
 from tests.damage.truth import damage_corpus, truth
 from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
@@ -50,8 +50,7 @@ class Repair(NamedTuple):
     statuses        of the dry run and of the run
     other_words     partitions and log dirs of which the dry run says other things than the run
     verified        verify-index after the run
-    second_changes  what the second run changed
-    expired         snapshots that lost producers in the second run and nothing else
+    second_changes  what the second run changed, apart from expired producers
     not_restored    how the log dirs differ from those before after `restore`; `restore_failed`: it said that it failed
     """
 
@@ -65,7 +64,6 @@ class Repair(NamedTuple):
     verified: dict[str, Verdict]
     second: dict[str, dict[str, Any]]
     second_changes: dict[str, list[str]]
-    expired: set[str]
     not_restored: dict[str, list[str]]
     restore_failed: list[str]
 
@@ -116,22 +114,15 @@ def _repair(source: Path, top: Path, options: list[str]) -> Repair:
     _, verified = _verify(top)
     again = copy_log_dirs(top, top.with_name(f"{top.name}-again"))
     second = _recover(again, [*options, "--quarantine", str(quarantine.with_name(f"{quarantine.name}-again"))])
-    after = tree(again)
-    expired = expired_snapshots(left, after)
+    second_changes = compare(left, without_expired(left, tree(again)))
     restored = copy_log_dirs(top, top.with_name(f"{top.name}-left"))  # restore works in the place that the quarantine names
     failed = [done.err.strip()[-300:] for path in _quarantines(quarantine) if (done := kafkalog("restore", str(path))).status]
     not_restored = compare(was, tree(top))
     shutil.rmtree(again)
     return Repair(
         restored, dry_changes, reports_of(dry), reports_of(real), quarantined, (dry.status, real.status), _other_words(dry, real), verified,
-        reports_of(second), compare(left, after), expired, not_restored, failed,
+        reports_of(second), second_changes, not_restored, failed,
     )  # fmt: skip
-
-
-def expired_snapshots(before: Tree, after: Tree) -> set[str]:
-    """Names of the snapshots that lost producers and nothing else."""
-    names = (name for name in before if name.endswith(".snapshot"))
-    return {Path(name).name for name in names if lost_producers(before[name], after.get(name))}
 
 
 def _recover(top: Path, options: list[str]) -> Done:

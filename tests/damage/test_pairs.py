@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from tests.damage.evidence import compare, copy_log_dirs, prepare, tree
-from tests.damage.laws import Case, new_events, second_changes, violations
+from tests.damage.evidence import compare, copy_log_dirs, partition_in, prepare, tree, without_expired
+from tests.damage.laws import Case, new_events, unsettled, violations
 from tests.damage.maker import make_pairs
-from tests.damage.repairs import expired_snapshots, reports_of, settings_for, start
-from tests.damage.truth import MODES, Violation, not_allowed
+from tests.damage.repairs import reports_of, settings_for, start
+from tests.damage.truth import MODES, not_allowed
 from tests.support.run import kafkalog
 
 FULL = os.environ.get("KAFKALOG_DAMAGE") == "full"
@@ -48,10 +48,10 @@ def test_a_second_run_changes_nothing(mode, options, tmp_path):
     left = tree(top)
     second = kafkalog(*words)
     after = tree(top)
-    expired, as_mode = expired_snapshots(left, after), "full" if {"--full", "--mark-clean"} & set(options) else mode
+    as_mode = "full" if {"--full", "--mark-clean"} & set(options) else "unclean"
     changed = {
-        f"{where} {ids.get(where)}": said for where, differ in compare(left, after).items()
-        if (said := not_allowed(ids.get(where, ""), as_mode, [Violation("f", second_changes("recover", differ, expired))]))
+        f"{where} {ids.get(where)}": said for where, differ in compare(left, without_expired(left, after)).items()
+        if (said := unsettled(differ, partition_in(top, where), as_mode))
     }  # fmt: skip
     reports = reports_of(first)
     found = {f"{name} {ids.get(name)}": (report["exit_status"], new) for name, report in reports_of(second).items()

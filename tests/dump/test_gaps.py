@@ -241,7 +241,7 @@ def test_offsets_that_do_not_grow_are_counted_beyond_those_kept(deep, monkeypatc
     report_gaps(found, MemoryFiles({LOG: b""}), LOG, parse_file_name(file_name(LOG)), said.append, DumpReports())
     said = [one for one in said if one.code == "offset-order"]
     assert [one.where.position is None for one in said] == [False, False, False, True]
-    assert said[-1].what == "4 more offsets that do not follow the previous one"
+    assert said[-1].what == "4 more offsets out of order"
 
 
 def test_gaps_are_findings_and_kafkas_last_words():
@@ -249,7 +249,7 @@ def test_gaps_are_findings_and_kafkas_last_words():
     assert reported(batch(0) + batch(4) + batch(2)) == (
         [
             ("offset-order", 2 * one, 2, "offset 2 follows offset 4"),
-            ("offset-gap", one, 4, "3 offsets are missing after offset 0"),
+            ("offset-gap", one, 4, "3 offsets missing after offset 0"),
         ],
         [f"Non-consecutive offsets in {WORKING_DIRECTORY}/{LOG}", "  0 is followed by 4", "  4 is followed by 2"],
     )

@@ -25,8 +25,8 @@ def damaged(first, count=1):
     ([damaged(5, 3)[:-4]], 5, (5, 8), None, "; 3 records by the batch header"),  # torn
     ([damaged(5, 3), damaged(8)], 5, (5, 9), None, "; 4 records by the batch headers"),
     ([damaged(5, 3)], 6, (6, None), None, ""),  # continues nothing
-    ([damaged(5, 3), batch(8)], 900, (5, 9), 1, "; 3 records by the batch header; 1 sound batches (offsets 8 to 8) are lost too"),
-    ([damaged(5, 3), batch(7)], 5, (5, 8), 1, "; 1 sound batches (offsets 7 to 7) are lost too"),  # the header is contradicted
+    ([damaged(5, 3), batch(8)], 900, (5, 9), 1, "; 3 records by the batch header; lost with it: 1 sound batch (offset 8)"),
+    ([damaged(5, 3), batch(7)], 5, (5, 8), 1, "; lost with it: 1 sound batch (offset 7)"),  # the header is contradicted
     ([batch(5), damaged(6, 2), batch(9)], 5, (5, 10), 2, "; 2 records by the batch header"),
     ([batch(5), damaged(7, 2), batch(9)], 5, (5, 10), 2, "; 2 records by the batch header"),
     ([batch(5), damaged(7), batch(9)], 5, (5, 10), 2, ""),

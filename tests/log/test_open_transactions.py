@@ -41,8 +41,8 @@ def test_what_is_held_back_is_reported(partition):
     shown, err = fetched(partition, status=4)
     assert shown == ["7a", "7b"]
     assert ("offset 3: producer 8 has an open transaction since 2023-11-14T22:13:20.000Z (1700000000000 ms); "
-            "8 records from offset 3 on are held back, 3 of them its own") in err
-    assert "offset 8: producer 6 has an open transaction since 2023-11-14T22:13:20.000Z (1700000000000 ms); it has 1 records" in err
+            "8 records held back from offset 3 on, 3 of them its own") in err
+    assert "offset 8: producer 6 has an open transaction since 2023-11-14T22:13:20.000Z (1700000000000 ms); it has 1 record" in err
     assert fetched(partition, "--open-transactions", "wait", status=4) == (shown, err)
     found = [one for one in map(json.loads, fetched(partition, "--format", "jsonl", status=4)[0]) if one["type"] == "finding"]
     assert [(one["code"], one["offset"]) for one in found] == [("open-transaction", 3), ("open-transaction", 8)]
@@ -72,7 +72,7 @@ def test_open_ones_are_read_as_their_coordinator_ends_them(partition):
     shown, err = fetched(partition, "--open-transactions", "abort", status=0)
     assert shown == ["7a", "7b", "plain", "7c", "end"]
     assert "info[open-transaction-ended]" in err
-    assert "its 3 records are left out: read as aborted; no __transaction_state in the log dirs that were read has its state" in err
+    assert "its 3 records skipped, as aborted; no __transaction_state in the log dirs that were read has its state" in err
     for producer in (8, 6):
         append(partition, [], *in_transaction(producer, "abort"))
     assert fetched(partition, status=0)[0] == shown, "as after the markers"
@@ -91,8 +91,8 @@ def test_a_decided_commit_is_read(partition):
                       (b"eight", 8, PREPARE_COMMIT, [1, 0]), (b"other", 1, ONGOING, [0]))
     shown, err = fetched(partition, "--open-transactions", "abort", status=0)
     assert shown == ["7a", "7b", "8a", "8b", "plain", "8c", "7c", "end"]
-    assert "its 3 records are read: __transaction_state says that it is committed" in err
-    assert "its 1 records are left out: read as aborted\n" in err
+    assert "its 3 records read, because __transaction_state says that it is committed" in err
+    assert "its 1 record skipped, as aborted\n" in err
 
 
 @pytest.mark.parametrize("state", [(PREPARE_COMMIT, [1]), (PREPARE_ABORT, [0]), (COMPLETE_COMMIT, [0]), (ONGOING, [0])])
@@ -114,7 +114,7 @@ def test_states_in_other_log_dirs_that_are_named(partition, tmp_path, ours, thei
         assert f"{tmp_path}/d1 belongs to cluster two, {partition.parent} to cluster one" in err
         return
     assert shown == ["7a", "7b", "8a", "8b", "plain", "8c", "7c", "end"]
-    assert "its 3 records are read: __transaction_state says that it is committed" in err
+    assert "its 3 records read, because __transaction_state says that it is committed" in err
 
 
 @pytest.mark.parametrize("newest", ["d0", "d1", "d2"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from typing import NamedTuple
 
@@ -42,3 +43,27 @@ def kafkalog(*words: str, cwd: str | os.PathLike[str] | None = None) -> Done:
         end = all_objects(printed[0])[-1]
         assert end["exit_status"] == status, (words, end, status)
     return Done(printed[0], printed[1].decode("utf-8", "replace"), status)
+
+
+_VERBS = {
+    "kept": "keep", "recovered": "recover", "truncated": "truncate", "removed": "remove", "marked": "mark",
+    "rebuilt": "rebuild", "renamed": "rename", "created": "create", "split": "split", "compacted": "compact",
+    "moved": "move", "salvaged": "salvage", "refused": "refuse",
+}  # fmt: skip
+_VERDICT = re.compile(r"(?<=[;:] )(done in part|not done|repaired|problems are left)")
+_VERDICTS = {
+    "done in part": "would be done in part", "not done": "would not be done", "repaired": "would be repaired",
+    "problems are left": "problems would be left",
+}  # fmt: skip
+
+
+def as_planned(text: str) -> list[str]:
+    """The lines of a report as its dry run must have said them."""
+    lines = []
+    for line in text.splitlines():
+        verb, _, rest = line.strip().partition(" ")
+        if line.startswith("  ") and verb in _VERBS:
+            lines.append(f"  would {_VERBS[verb]} {rest}")
+            continue
+        lines.append(_VERDICT.sub(lambda found: _VERDICTS[found[0]], line).replace("brought up to date", "would be brought up to date"))
+    return lines

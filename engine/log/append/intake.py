@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from engine.amounts import count_of
 from engine.formats import INT_MAX, MAGIC_V2, NO_PRODUCER_ID, BatchField, Codec, ControlType
 from engine.log.append.analysis import append_as_follower, append_as_leader
 from engine.log.append.bulk import BulkAppender
@@ -79,7 +80,7 @@ class LineIntake:
 
 
 class BatchIntake:
-    """Batches as they lie in a log, each sent as a client sends it: offsets are given anew."""
+    """Batches as they are in a log, each sent as a client sends it: they get new offsets."""
 
     def __init__(self, log: UnifiedLog, leader_epoch: int) -> None:
         self.appended = Outcome()
@@ -99,7 +100,7 @@ class BatchIntake:
         self._log.producer_state.recall(producers)  # all at once: it may take a walk over the log
         done = self._appender.append(data, self.appended)
         if is_last and done < len(data):
-            raise CorruptRecord(f"{len(data) - done} bytes at the end of the input are not a whole batch")
+            raise CorruptRecord(f"incomplete batch at the end of the input: {count_of(len(data) - done, 'byte')}")
         return done
 
     def _check_size(self, size: int) -> None:
@@ -119,7 +120,7 @@ class BatchIntake:
 class FollowerIntake:
     """Batches as they lie in a log, with the offsets that they have.
 
-    leader_epoch  batches of a higher epoch are skipped, as are those behind them
+    leader_epoch  batches of a higher epoch are skipped, as are those after them
     """
 
     def __init__(self, log: UnifiedLog, leader_epoch: int = INT_MAX) -> None:
@@ -143,7 +144,7 @@ class FollowerIntake:
                 self._note(info, broken_batches(data, self._batches, rows, at + info.valid_size, self._records))
             at = end
         if is_last and at < len(data):
-            raise CorruptRecord(f"{len(data) - at} bytes at the end of the input are not a whole batch")
+            raise CorruptRecord(f"incomplete batch at the end of the input: {count_of(len(data) - at, 'byte')}")
         return at
 
     def _check_size(self, size: int) -> None:

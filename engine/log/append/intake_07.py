@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.formats import INT_MAX, RecordField
 from engine.kafka07.entries import HEADER_V0, HEADER_V1, SIZE_FIELD, encode_set
 from engine.kafka07.segment import ILLEGAL_STATE, Refused07
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LineIntake07:
-    """Lines, each a message; so many go into one set as fit `batch_size` bytes, one at least. An Intake.
+    """Lines, each a message; a set takes as many as fit `batch_size` bytes, at least one. An Intake.
 
     now    the clock, ms    magic  of the messages: 0 or 1    codec  0 none, 1 gzip, 2 snappy
     """
@@ -110,7 +111,8 @@ class SetIntake07:
             at += size
         start = self._append(data, start, at)
         if is_last and start < len(data):
-            raise Refused07(ILLEGAL_STATE, None, f"{len(data) - start} bytes at the end of the input are not a whole entry")
+            what = f"incomplete entry at the end of the input: {count_of(len(data) - start, 'byte')}"
+            raise Refused07(ILLEGAL_STATE, None, what)
         return start
 
     def _append(self, data: bytearray, start: int, end: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.discovery.names import log_file_name
 from engine.errors import argument
 from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MIN_RECORD_SIZE
@@ -35,12 +36,12 @@ def damage_at_end(log: UnifiedLog) -> str | None:
     if end.sound_offset != end.next_offset:
         return f"the batch from offset {end.sound_offset} has a wrong checksum"
     if end.position < segment.size:
-        return f"at byte {end.position}: what follows is not a whole batch ({segment.size - end.position} bytes)"
+        return f"at byte {end.position}: what follows is not a whole batch ({count_of(segment.size - end.position, 'byte')})"
     return None
 
 
 def refuse_damaged_end(log: UnifiedLog) -> None:
-    """Raise LogDamaged if records would be appended behind damage, where a broker appends them and nobody finds them."""
+    """Raise LogDamaged if records would be appended after damage, where a broker appends them and nobody finds them."""
     why = damage_at_end(log)
     if why is not None:
         what = (f"{log.directory}/{log_file_name(log.segments.active_segment.base_offset)}: {why}: no reader gets past this "
@@ -85,7 +86,7 @@ def adopt_segment(
 ) -> None:
     """Make the segment at `base_offset` in the directory `source` the last one of `log`, as a roll and appends would.
 
-    new_base_offset  the one that it has there: its batches say so already        end_offset  behind its last record
+    new_base_offset  the one that it has there: its batches say so already        end_offset  after its last record
     The segment must be closed and synced, without producers. Raises UnexpectedAppendOffset, UnreadableFile, UnwritableFile.
     """
     files = log.local_log.files

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.discovery.names import METADATA_TOPIC, file_name, parse_partition_dir
 from engine.log.cleaner.checkpoint import LogToClean, log_to_clean
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
@@ -35,7 +36,7 @@ class CompactionOptions:
     first_dirty_offset   what lies below is clean; None: what the checkpoint says, else the log's start
     min_dirty_ratio      dirty bytes by all bytes that make a round worth it; None: the topic's setting
     force                also below that ratio
-    rounds               at most so many; None: until all is clean
+    rounds               at most this number; None: until all is clean
     dedupe_buffer_size   bytes for the offset map        secret  see SkimpyOffsetMap
     keep_deleted         see Cleaner
     """
@@ -64,12 +65,12 @@ def compact(
 ) -> Compaction:
     """Compact `log`, whose high watermark is set; what was done is noted in its report.
 
-    on_bytes  told of bytes read        on_round  told after each round up to which offset the log is clean
+    on_bytes  called with bytes read        on_round  called after each round with the offset up to which the log is clean
     clock     seconds, for the duration of rounds
-    on_share  told how much of it is done, see Headway
-    on_stats  told what each round did, also one that did not come to its end
+    on_share  called with the share that is done, see Headway
+    on_stats  called with the statistics of each round, also of one that did not finish
     Raises Uncleanable, IndexFull, UnwritableFile: the group of segments that was being written is then as it was, and all
-    behind it. What a round had put in place before is noted as an event of its own.
+    after it. What a round had put in place before is noted as an event of its own.
     """
     target = log_to_clean(log, options.first_dirty_offset, log.now)
     against = _reason_against(log, target, options)
@@ -154,8 +155,8 @@ def _part_noted(log: UnifiedLog, cleaner: Cleaner, on_stats: Callable[[CleanerSt
         if cleaner.in_place is not None:
             stats, end_offset = cleaner.in_place
             on_stats(stats)
-            what = (f"the round did not finish: below offset {end_offset} {stats.messages_gone} of "
-                    f"{stats.messages_met} records went, {_kinds([stats])}; from there on the log is as it was")
+            what = (f"the round did not finish: below offset {end_offset}, {stats.messages_gone} of "
+                    f"{count_of(stats.messages_met, 'record')} deleted, {_kinds([stats])}; the rest of the log is unchanged")
             log.report.add(
                 Action.COMPACTED, "", what, offsets=(log.segments.base_offsets[0], end_offset),
                 records=stats.messages_gone, size=stats.bytes_read - stats.bytes_written,
@@ -171,8 +172,8 @@ def _not_compacted(log: UnifiedLog, target: LogToClean, why: str, do: str, actio
 def _note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offset: int) -> None:
     """Note in the log's report what a round did."""
     what = (
-        f"{stats.messages_gone} of {stats.messages_met} records go, {_kinds([stats])}; "
-        f"{stats.map_entries} keys, {stats.segments_before} segments become {stats.segments_after}"
+        f"deletes {stats.messages_gone} of {count_of(stats.messages_met, 'record')}, {_kinds([stats])}; "
+        f"{count_of(stats.map_entries, 'key')}, {count_of(stats.segments_before, 'segment')} -> {stats.segments_after}"
     )
     log.report.add(
         Action.COMPACTED, "", what, offsets=(first_dirty, end_offset),
@@ -182,29 +183,29 @@ def _note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offs
     if stats.invalid_messages_read:
         log.report.add(Action.REMOVED, "", without_key(stats, "are dropped"), records=stats.invalid_messages_read)
     if stats.sets_cut_off:
-        what = (f"{stats.sets_cut_off} compressed sets ended inside a message, which no reader gets, and was dropped: "
-                f"{stats.first_cut_off}")
+        what = (f"{count_of(stats.sets_cut_off, 'compressed set')} with an incomplete message at the end, which no consumer "
+                f"reads and compaction drops: {stats.first_cut_off}")
         log.report.add(Action.EXPLAINED, "", what)
 
 
 def _kinds(rounds: Sequence[CleanerStats]) -> str:
     """Which records go besides those that have a later value."""
-    tombstones = f"{sum(stats.tombstones_removed for stats in rounds)} of them expired tombstones"
+    tombstones = f"{count_of(sum(stats.tombstones_removed for stats in rounds), 'expired tombstone')} among them"
     discarded = sum(stats.messages_discarded for stats in rounds)
-    return f"{tombstones}, {discarded} of aborted transactions or markers" if discarded else tombstones
+    return f"{tombstones}, {discarded} in aborted transactions or markers" if discarded else tombstones
 
 
 def without_key(stats: CleanerStats, become: str) -> str:
     """What becomes of records without a key, in words: who compacts the wrong topic must hear it."""
     count = stats.invalid_messages_read
     everything = ", which is every record that was read: check that this topic is compacted"
-    return (f"{count} records without a key {become}, because compaction keeps none of them"
+    return (f"{count_of(count, 'record')} without a key {become}, because compaction keeps none of them"
             + (everything if count == stats.messages_read else ""))
 
 
 def _note_all(log: UnifiedLog, rounds: list[CleanerStats], first_dirty: int, end_offset: int | None) -> None:
     gone = sum(stats.messages_gone for stats in rounds)
-    what = f"all {len(rounds)} rounds together: {gone} records deleted, {_kinds(rounds)}"
+    what = f"all {len(rounds)} rounds: {count_of(gone, 'record')}, {_kinds(rounds)}"
     log.report.add(
         Action.EXPLAINED, "", what, offsets=(first_dirty, end_offset),
         records=gone, size=sum(stats.bytes_read - stats.bytes_written for stats in rounds),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of, exact_duration
 from engine.findings import Severity
 from engine.log.cleaner.checkpoint import Bound, LogToClean, log_to_clean
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
@@ -11,7 +12,7 @@ from engine.log.cleaner.compaction import METADATA_LOG, OUTSIDE, is_metadata_log
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.outcome import Uncleanable
 from engine.log.errors import CorruptRecord
-from engine.log.report import Action, Event
+from engine.log.report import Action, Event, moment
 from engine.log.segment.batch_search import first_timestamp
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 
 _NAMED = 10  # one by one; of the others only how many there are
-_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
 
 
 def open_transactions(log: UnifiedLog) -> Iterator[Event]:
@@ -41,12 +41,13 @@ def open_transactions(log: UnifiedLog) -> Iterator[Event]:
             reason += "; that is longer than transaction.max.timeout.ms allows: it hangs until it is aborted"
         yield Event(Action.EXPLAINED, "", reason, first_offset=txn.first_offset, producer_id=txn.producer_id, age_ms=age)
     if len(found) > _NAMED:
-        rest = f"{len(found) - _NAMED} more transactions are open, the last one since offset {found[-1].first_offset}"
+        more = count_of(len(found) - _NAMED, "more open transaction")
+        rest = f"{more}, the last one since offset {found[-1].first_offset}"
         yield Event(Action.EXPLAINED, "", rest)
 
 
 def _first_timestamp(log: UnifiedLog, txn: TxnMetadata) -> int | None:
-    """When the transaction began; None where its first batch has no timestamp, is gone, or cannot be found."""
+    """When the transaction began; None if its first batch has no timestamp, was deleted, or cannot be found."""
     segment = log.segments.floor_segment(txn.first_offset)
     if segment is None:
         return None
@@ -63,28 +64,18 @@ def _reason(txn: TxnMetadata, entry: ProducerStateEntry | None, age: int | None,
     if entry is None or entry.last_timestamp < 0:
         return what
     silence = now - entry.last_timestamp
-    return f"{what}; its last write was {_span(silence)} ago" if silence >= 0 else (f"{what}; its last write was "
+    return f"{what}; its last write was {exact_duration(silence)} ago" if silence >= 0 else (f"{what}; its last write was "
                                                                                     f"{_ahead(silence)}")
 
 
 def _age(age: int | None) -> str:
     if age is None:
         return "since an unknown time: its first record was deleted or has no timestamp"
-    return f"for {_span(age)}" if age >= 0 else f"begun {_ahead(age)}"
+    return f"for {exact_duration(age)}" if age >= 0 else f"begun {_ahead(age)}"
 
 
 def _ahead(negative: int) -> str:
-    return f"{_span(-negative)} ahead of the clock"
-
-
-def _span(ms: int) -> str:
-    """A length of time, in words where it is long."""
-    left, words = ms, []
-    for size, unit in _UNITS:
-        count, left = divmod(left, size)
-        if count:
-            words.append(f"{count} {unit}")
-    return f"{' '.join(words)} ({ms} ms)" if words else f"{ms} ms"
+    return f"{exact_duration(-negative)} ahead of the clock"
 
 
 def explain_compaction(
@@ -126,8 +117,9 @@ def explain_compaction(
         log.report.add(Action.EXPLAINED, "", what, records=stats.invalid_messages_read)
     gone = stats.messages_gone
     log.report.add(
-        Action.EXPLAINED, "", f"of {stats.messages_met} records {gone} would be deleted, of {stats.bytes_read} bytes "
-        f"{stats.bytes_written} would remain; {stats.segments_before} segments would become {stats.segments_after}",
+        Action.EXPLAINED, "", f"would delete {gone} of {count_of(stats.messages_met, 'record')} and leave "
+        f"{stats.bytes_written} of {count_of(stats.bytes_read, 'byte')}; {count_of(stats.segments_before, 'segment')} would "
+        f"become {stats.segments_after}",
         offsets=(offsets.first_dirty_offset, end_offset), records=gone, size=stats.bytes_read - stats.bytes_written,
         keys=stats.map_entries, tombstones=stats.tombstones_removed,
     )  # fmt: skip
@@ -135,8 +127,8 @@ def explain_compaction(
 
 def _keys(count: int, capacity: int, end_offset: int, target: LogToClean) -> str:
     if end_offset >= target.first_uncleanable_offset:
-        return f"{count} distinct keys; the offset map holds {capacity}"
-    full = f"the offset map is full with {count} distinct keys of {capacity} at offset {end_offset}"
+        return f"{count_of(count, 'distinct key')}; the offset map holds {capacity}"
+    full = f"the offset map is full with {count_of(count, 'distinct key')} of {capacity} at offset {end_offset}"
     return f"{full}: further rounds are needed, or a larger --dedupe-buffer-size"
 
 
@@ -148,11 +140,11 @@ def _policy(log: UnifiedLog) -> str:
 def _due(log: UnifiedLog, target: LogToClean, options: CompactionOptions) -> str:
     ratio = log.config.min_cleanable_ratio if options.min_dirty_ratio is None else options.min_dirty_ratio
     what = (
-        f"dirty ratio {target.cleanable_ratio:.2f}: {target.cleanable_bytes} dirty bytes that may be cleaned, "
-        f"{target.clean_bytes} clean ones"
+        f"dirty ratio {target.cleanable_ratio:.2f}: {count_of(target.cleanable_bytes, 'dirty byte')} that may be cleaned, "
+        f"{count_of(target.clean_bytes, 'clean byte')}"
     )
     if target.max_compaction_delay_ms and target.cleanable_bytes:
-        return f"{what}; due, because max.compaction.lag.ms was over {target.max_compaction_delay_ms} ms ago"
+        return f"{what}; due, because max.compaction.lag.ms was over {exact_duration(target.max_compaction_delay_ms)} ago"
     return f"{what}; " + (f"due, it is above {ratio:.2f}" if target.is_due(ratio) else f"not due, {ratio:.2f} must be exceeded")
 
 
@@ -174,5 +166,5 @@ def _lag(log: UnifiedLog, target: LogToClean) -> str:
     if target.offsets.bound is not Bound.MIN_COMPACTION_LAG or segment is None:
         return ""
     newest, least = segment.largest_timestamp, log.config.min_compaction_lag_ms
-    age = f"is {log.now - newest} ms old, {least} must be over: it may be cleaned from {newest + least} on"
-    return f"; the largest timestamp of that segment, {newest}, {age}"
+    age = f"is {exact_duration(log.now - newest)} old, min.compaction.lag.ms={least}: due from {moment(newest + least)} on"
+    return f"; the largest timestamp of that segment, {moment(newest)}, {age}"

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, BatchField, ControlType
 from engine.kernels.cleaning import first_unsound
@@ -69,7 +70,7 @@ class SegmentWalk:
         return self._columns.records
 
     def windows(self) -> Iterator[Window]:
-        """Window by window, all batches with right checksums. Behind them nobody holds the .log open."""
+        """Window by window, all batches with right checksums. After them nobody holds the .log open."""
         try:
             yield from self._sound_windows()
         finally:
@@ -83,20 +84,20 @@ class SegmentWalk:
             row = first_unsound(window.batches.table, window.rows)
             if row < window.rows:
                 self._refuse(window, row)
-            if window.partial:  # so that a size field without a sound batch behind it takes no memory
+            if window.partial:  # so that a size field without a sound batch after it takes no memory
                 size_here = window.batches.table[BatchField.SIZE, 0]
                 at, end = window.base, window.base + size_here
                 yield from LogWalk(file, at, end, max_batch_bytes=size_here, window_size=size_here, batches=batches)
             else:
                 yield window
         if walk.stop is not Stop.END:
-            what = f"no whole batch begins here; {walk.end - walk.position} bytes remain"
+            what = f"no whole batch begins here; {count_of(walk.end - walk.position, 'byte')} left"
             raise Uncleanable(Finding("torn-tail", Where(self._path, walk.position), what))
 
     def chunks(self, window: Window, row: int = 0, end: int | None = None) -> Iterator[Chunk]:
         """The records of the batches row … end − 1 of a window (default: all).
 
-        Who stops at a chunk has seen nothing from behind a batch that is not sound.
+        Who stops at a chunk has seen nothing from after a batch that is not sound.
         """
         for chunk in self._reader.chunks(window, row, end):
             self._check()

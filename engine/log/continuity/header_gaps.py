@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, INT_MAX, LONG_MAX, LONG_MIN, MAGIC_V2, BatchField
 from engine.kernels.select import next_break, next_cleaned
@@ -20,7 +21,7 @@ EVERY_OFFSET = (LONG_MIN, LONG_MAX + 1)
 
 
 class Gap(NamedTuple):
-    """`before` is followed by `after`, at or behind byte `position` of the file."""
+    """`before` is followed by `after`, at or after byte `position` of the file."""
 
     before: int
     after: int
@@ -62,7 +63,7 @@ class HeaderGaps:
         return 0 if self.compacted else self._hole_count
 
     def _follow(self, table: memoryview, row: int, last_row: int, base: int, claimed: int | None, *, holes: bool) -> int | None:
-        """Follow the headers of batches row … last_row − 1 behind the offset `claimed` → the one that is claimed then.
+        """Follow the headers of batches row … last_row − 1 after the offset `claimed` → the one that is claimed then.
 
         base   file position that the positions of batches count from
         holes  what lies between them counts, too, not only whether offsets grow
@@ -80,7 +81,7 @@ class HeaderGaps:
             row += 1
 
     def _break(self, table: memoryview, row: int, base: int, claimed: int | None, *, holes: bool) -> int | None:
-        """Note how the batch of `row` does not follow what is claimed → the last offset that is claimed behind it."""
+        """Note how the batch of `row` does not follow what is claimed → the last offset that is claimed after it."""
         first, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
         position = base + table[BatchField.POSITION, row]
         if not table[BatchField.VALID, row]:
@@ -113,7 +114,7 @@ def loss_findings(gaps: HeaderGaps, path: str) -> Iterator[Finding]:
     """The losses in the log at `path`; those beyond the first 1000 in one."""
     losses = gaps.losses()
     for gap in losses:
-        what = f"{gap.after - gap.before - 1} offsets are missing after offset {gap.before}"
+        what = f"{count_of(gap.after - gap.before - 1, 'offset')} missing after offset {gap.before}"
         yield Finding("offset-gap", Where(path, gap.position, gap.after), what)
     if gaps.loss_count > len(losses):
         more = gaps.loss_count - len(losses)

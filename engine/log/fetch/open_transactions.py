@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from engine.amounts import count_of
 from engine.discovery.names import FileKind, PartitionKind, is_log_file_name, log_file_name, parent_of, parse_partition_dir
 from engine.files import is_locked
 from engine.findings import Finding, Where
@@ -88,7 +89,7 @@ def _windows(view: PartitionView, start: int) -> Iterator[Window]:
         walk, goes_on = HeadWalk(segment.log_file, position or 0, segment.size, batches=columns), True
         while goes_on:
             yield from walk
-            goes_on, _ = go_on(walk)  # who reads there is told of damage
+            goes_on, _ = go_on(walk)  # damage is reported where it is read
         segment.release_log()
 
 
@@ -124,20 +125,20 @@ def findings_of_wait(files: ReadOnlyFiles, directory: str, held: HeldBack) -> It
     if is_locked(f"{parent_of(files.absolute(directory))}/{FileKind.LOCK.value}"):
         return
     for number, one in enumerate(held.transactions):
-        own = f"it has {one.records} records"
+        own = f"it has {count_of(one.records, 'record')}"
         if not number:
-            own = f"{held.records} records from offset {held.offset} on are held back, {one.records} of them its own"
+            own = f"{count_of(held.records, 'record')} held back from offset {held.offset} on, {one.records} of them its own"
         yield Finding("open-transaction", Where(directory, None, one.first_offset), f"{_who(one)}; {own}")
 
 
 def findings_of_ends(directory: str, held: HeldBack) -> Iterator[Finding]:
     """The same of a reading that took open transactions as they will end."""
     for one in held.transactions:
-        end = f"its {one.records} records are left out: read as aborted"
+        end = f"its {count_of(one.records, 'record')} skipped, as aborted"
         if not one.is_known:
             end += "; no __transaction_state in the log dirs that were read has its state; a commit may have been decided"
         if one.is_committed:
-            end = f"its {one.records} records are read: __transaction_state says that it is committed"
+            end = f"its {count_of(one.records, 'record')} read, because __transaction_state says that it is committed"
         yield Finding("open-transaction-ended", Where(directory, None, one.first_offset), f"{_who(one)}; {end}")
 
 
@@ -183,7 +184,7 @@ class TransactionStates:
 def end_as_coordinator(
     view: PartitionView, held: HeldBack, states: TransactionStates
 ) -> tuple[tuple[int, int], ...]:
-    """Have `view` read on behind open transactions → (producer, first offset) of those whose records it leaves out.
+    """Have `view` read on after open transactions → (producer, first offset) of those whose records it leaves out.
 
     These are all but those with a decided commit, as `states` have it. Raises UnreadableFile, FileChangedWhileReading.
     """

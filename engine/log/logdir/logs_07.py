@@ -1,13 +1,14 @@
 """Logs of Kafka 0.7 among the others: which they are, what settings they obey, and their opening with a report.
 
 Offsets of 0.7 are byte positions, and beside its files there is nothing: no checkpoint, no index. So the newest file is
-read from its beginning, and cut behind its last sound entry; older ones are not looked into.
+read from its beginning, and cut after its last sound entry; older ones are not looked into.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from engine.amounts import count_of, exact_duration
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import UsageError
 from engine.findings import Severity
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _FOREVER = LONG_MAX
-_MOST_RUNS = 1000  # of sound entries behind damage that are looked for
+_MOST_RUNS = 1000  # of sound entries after damage that are looked for
 # today's name of a topic setting → what it is in 0.7
 _TOPIC_SETTINGS = {
     "segment.bytes": "log_file_size", "segment.ms": "roll_ms", "max.message.bytes": "max_message_size",
@@ -119,7 +120,7 @@ class ReportedLog07:
         self.log.close()
 
     def note_standing(self) -> None:
-        """Tell the report how the log stands now."""
+        """Put the present state of the log into the report."""
         self.report.log_start_offset, self.report.log_end_offset = self.log_start_offset, self.log_end_offset
         self.report.segments, self.report.size = len({segment.path for segment in self.log.segments}), self.log.size
 
@@ -145,7 +146,7 @@ def open_reported_07(
 
 
 def _recover(files: Files, log: Log07, report: Report) -> None:
-    """Cut the newest file behind its last sound entry. Mirrors FileMessageSet.recover."""
+    """Cut the newest file after its last sound entry. Mirrors FileMessageSet.recover."""
     newest = log.active
     with files.open(newest.path) as file:
         part, size = valid_size(file), file.size()
@@ -207,9 +208,10 @@ def explain_retention_07(reported: ReportedLog07) -> None:
     """Note every segment that is left, the oldest first, and when time lets it go."""
     log, now = reported.log, reported.now
     for segment in log.segments:
-        by_time = f"deletable by time {log.config.retention_ms} ms after its last change, {now - segment.modified_ms()} ms ago"
+        age = exact_duration(now - segment.modified_ms())
+        by_time = f"deletable by time {exact_duration(log.config.retention_ms)} after its last change, which was {age} ago"
         limit = log.config.retention_size
-        by_size = "no limit of size" if limit < 0 else f"deletable by size when {limit} bytes remain without it"
+        by_size = "no limit of size" if limit < 0 else f"deletable by size when {count_of(limit, 'byte')} remain without it"
         why = f"kept: {by_time}; {by_size}"
         reported.report.add(Action.EXPLAINED, segment.name, why, offsets=_offsets(segment), size=segment.size)
 

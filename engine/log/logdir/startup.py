@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.checkpoint.identity import (
     MetaProperties,
     decode_meta_properties,
@@ -380,7 +381,7 @@ def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Trou
 
 
 def _stray(files: ReadOnlyFiles, cluster: Cluster, place: Place, topic_id: str) -> Trouble | None:
-    """What becomes of a partition whose topic has that id, as far as sound metadata tell. Mirrors LogManager.isStrayReplica."""
+    """What becomes of a partition whose topic has that id, as far as sound metadata say. Mirrors LogManager.isStrayReplica."""
     if cluster.metadata is None or cluster.metadata.findings:
         return None
     name, log = f"{file_name(place.path)}/{FileKind.PARTITION_METADATA.value}", f"Log(dir={files.absolute(place.path)}, …)"
@@ -438,8 +439,8 @@ def _metadata(cluster: Cluster) -> Iterator[Trouble]:
     strays = [one for log_dir in cluster.log_dirs for one in log_dir.partitions()
               if one.name.topic not in names and one.name.topic != METADATA_TOPIC]
     said = f"Corruption found in segment {proof.segment}, truncating to offset {proof.offset}"
-    what = (f"{proof.what}; {proof.lost_batches} sound batches after it would be deleted, and {len(strays)} partition "
-            "directories would be renamed to -stray")
+    what = (f"{proof.what}; a broker would delete {count_of(proof.lost_batches, 'sound batch')} after it and rename "
+            f"{count_of(len(strays), 'partition directory')} to -stray")
     do = "copy the metadata log from another controller, or continue with --accept-metadata-loss"
     yield Trouble(Effect.LOSES_TOPICS, place.log_dir, f"{METADATA_DIR}/{proof.file}", said, what, None, do)
 
@@ -485,7 +486,7 @@ def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Find
     if not is_a_brokers:
         return  # partitions were copied there
     for trouble in foresee(files, cluster):
-        if trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT:  # told with its partition
+        if trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT:  # reported with its partition
             report(Finding(_CODES[trouble.effect], Where(trouble.path), _text(trouble)))
 
 

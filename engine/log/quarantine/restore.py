@@ -6,6 +6,7 @@ import errno
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.discovery.names import file_name, parent_of
 from engine.errors import KafkalogError, UnwritableFile, argument
 from engine.files import acting_as_root, is_full, look
@@ -33,7 +34,7 @@ def too_large(manifest: Manifest) -> dict[int, int]:
     for number, entry in enumerate(manifest.entries):
         if entry is None:
             continue
-        path = entry.to if entry.do is Do.RENAME and entry.to is not None else entry.path  # whose bytes it tells of
+        path = entry.to if entry.do is Do.RENAME and entry.to is not None else entry.path  # whose bytes it is about
         size = (entry.size or 0) + (entry.position or 0)
         known = had.get(parent_of(path), {})
         # a listing may claim anything, too; what was removed is renamed back, and gets no byte that it does not have
@@ -106,15 +107,15 @@ def restore(
     files: Files, directory: str, *, force: bool = False, salvage: bool = False, keep: bool = True, now: int = 0,
     progress: Callable[[int, int], object] | None = None,
 ) -> Restored:
-    """Undo everything that the quarantine `directory` tells of, from the last change to the first.
+    """Undo every change that the quarantine `directory` holds, from the last to the first.
 
     Everything stored is checked first. After a crash, the next call goes on where the last one stopped, unless others wrote
     since. The quarantine stays. progress(done, all) is called for each step.
 
     force    over what was changed meanwhile as well, and without the files that came since
     salvage  undo what can be undone, though the manifest or what is stored is damaged or not complete
-    keep     what is removed or replaced goes to a quarantine of its own, made at `now` (ms), where it is not certain that only
-             what the command made is lost: with `force`, and where what was there before is not put back
+    keep     removed and replaced files are kept in a new quarantine, made at `now` (ms), if more may be lost than what the
+             command made: with `force`, and if the old state is not put back
     Raises QuarantineDamaged, ChangedSince before anything is changed; UnreadableFile, UnwritableFile.
     """
     manifest = read_trusted(files, directory, salvage=salvage)
@@ -174,7 +175,7 @@ def _without_room(error: UnwritableFile, directory: str, manifest: Manifest) -> 
 def _changed_since(
     files: Files, directory: str, manifest: Manifest, order: list[int], before: Progress
 ) -> list[Difference] | None:
-    """What others changed since the command ended; None: nobody can tell, for it does not say how it left its files.
+    """What others changed since the command ended; None: unknown, because the manifest does not say how it left its files.
 
     Once the work was begun, the files of the entries that were undone, and of the next one, which may be half done, are not as
     the command left them: of these counts what is younger than the last step.
@@ -219,7 +220,7 @@ def _unproven(entries: tuple[Entry | None, ...], changed: set[str]) -> dict[int,
                 pass
     for path, (number, first, size) in kept_end.items():
         if size and path in changed:
-            what = f"its first {size} bytes are not known to be as before: they were not kept, and the file was changed since"
+            what = f"its start ({count_of(size, 'byte')}) may differ: it was not kept, and the file was changed since"
             found[number] = Difference(first, what)
     return found
 
@@ -359,7 +360,7 @@ def _stored_faults(
             yield number, (f"{path}: a hard link, which can change under another name, for {entry.path}; replace it with a "
                            f"copy: {own}")
         elif (size := info.size) != entry.size:
-            yield number, f"{path}: {size} bytes instead of {entry.size}, for {entry.path}"
+            yield number, f"{path}: {count_of(size, 'byte')} instead of {entry.size}, for {entry.path}"
         elif size > MAX_KEPT_SIZE:
             continue  # it was renamed, and nobody read it
         elif _sha256(files, path) != entry.sha256:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.discovery.names import JOB_LOCK, TASK_LOCK, FileKind, parent_of
 from engine.files import look
 
@@ -51,7 +52,7 @@ def list_files(files: ReadOnlyFiles, directory: str) -> dict[str, Stamp]:
 
 
 def stamp_of(info: FileInfo) -> Stamp:
-    """How the file stands that `info` tells of."""
+    """The state of the file with this `info`."""
     return Stamp(info.size, info.modified_ns, info.mode)
 
 
@@ -101,5 +102,5 @@ def _difference(before: Stamp | None, now: Stamp | None) -> str | None:
     if before is None:
         return _NEW
     if now.size != before.size:
-        return f"{now.size} bytes instead of {before.size}"
+        return f"{count_of(now.size, 'byte')} instead of {before.size}"
     return _WRITTEN if now.modified_ns != before.modified_ns else f"{_MODE}{now.mode:o} instead of {before.mode:o}"

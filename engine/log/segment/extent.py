@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.findings import Severity
 from engine.formats import BATCH_HEADER, CODEC_MASK, LONG_MAX, MAGIC_V2, BatchField, can_be_followed
 from engine.record.soundness import searched_up_to
@@ -162,11 +163,11 @@ class _Found:
     def _text(self, begin: int, end: int) -> str:
         text = ""
         if self._by_header:
-            text += f"; {self._by_header} records by the batch header{'s' if self._headers > 1 else ''}"
+            text += f"; {count_of(self._by_header, 'record')} by the batch {'header' if self._headers == 1 else 'headers'}"
         if self._end < 0:
             return text
-        offsets = f"offsets {self._first} to {self._end - 1}"
+        offsets = f"offset {self._first}" if self._end - 1 == self._first else f"offsets {self._first} to {self._end - 1}"
         if not self._begins_sound:
-            return f"{text}; {self._batches} sound batches ({offsets}) are lost too"
+            return f"{text}; lost with it: {count_of(self._batches, 'sound batch')} ({offsets})"
         is_said = (begin, end) == (self._first, self._end) or self._records is None  # a set says only where it ends
         return text if is_said else f"{text}; its sound batches hold {offsets}"

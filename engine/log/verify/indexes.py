@@ -2,7 +2,7 @@
 
 What a broker of today writes: an offset index entry is the last offset of a batch and the byte where the batch begins; a
 time index entry is the largest timestamp so far and the last offset of the first batch that has it. Older brokers wrote
-other offsets, by which every lookup comes out the same; those are told from damage and reported as such.
+other offsets, by which every lookup gives the same result; those are distinguished from damage and reported as such.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.formats import LONG_MIN, NO_TIMESTAMP, Status
 from engine.kernels import verify as kernel
 from engine.kernels.tables import CHECK_FIELDS, DOUBT_FIELDS, Check, OffsetDoubt, TimeDoubt
@@ -116,10 +117,11 @@ class OffsetCheck(_Check):
             for number, what in self._first_offsets:
                 self.findings.add("index-offset-mismatch", what, number * self._size, self.index.entry(number).offset)
         elif self._first_count:
-            what = f"{self._first_count} of {self.count} entries name the first offset of their batch, not the last"
+            what = f"{self._first_count} of {count_of(self.count, 'entry')} with the first offset of the batch, not the last"
             self.findings.add("index-first-offsets", what)
         if self._append_count:
-            what = f"{self._append_count} of {self.count} entries name the last offset of a later batch of the same append"
+            entries = f"{self._append_count} of {count_of(self.count, 'entry')}"
+            what = f"{entries} with the last offset of a later batch of the same append"
             self.findings.add("index-append-offsets", what)
 
     def _judge(self, doubt: list[int]) -> None:
@@ -188,10 +190,11 @@ class TimeCheck(_Check):
                 what = f"entry {number}: the log has no batches"
             self.findings.add("timeindex-offset-not-found", what + ": not harmless", number * self._size, offset)
         if self._record_offsets:
-            what = f"{self._record_offsets} of {self.count} entries name an offset inside their batch, not its last"
+            what = f"{self._record_offsets} of {count_of(self.count, 'entry')} with an offset inside the batch, not its last"
             self.findings.add("timeindex-record-offsets", what)
         if self._without_timestamp:
-            what = f"{self._without_timestamp} of {self.count} entries name batches of format 0, which keep no timestamp"
+            entries = f"{self._without_timestamp} of {count_of(self.count, 'entry')}"
+            what = f"{entries} for batches of format 0, which keep no timestamp"
             self.findings.add("timeindex-unverifiable", what)
         last = self.index.last_entry().timestamp
         if is_closed and last < self.largest_timestamp:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
 from engine.checkpoint.offsets import known_offsets
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
@@ -123,7 +124,7 @@ class _Judged:
         self._dam(finding)
 
     def finish(self) -> None:
-        """Tell how many findings were held back."""
+        """Report how many findings were not reported one by one."""
         self._dam.finish()
 
 
@@ -163,7 +164,7 @@ class _Partition:
         return self.result
 
     def _finish(self) -> None:
-        """What can be told when all logs were read."""
+        """What is known when all logs were read."""
         for (kind, _), path in sorted(self._paths.items(), key=lambda item: item[1]):
             if kind is FileKind.LOG_07:
                 self._log_07(path)
@@ -261,7 +262,7 @@ class _Partition:
         if start is not None and end is not None and end < start and self.result.bytes:
             path = f"{self._log_dir.rstrip('/')}/{FileKind.LOG_START_CHECKPOINT.value}"
             what = (f"the log of {self.result.path} has log start offset {start}, after the log end {end}: a broker deletes "
-                    f"the whole log, {self.result.segments} segments with {self.result.bytes} bytes")
+                    f"the whole log, {count_of(self.result.segments, 'segment')} with {count_of(self.result.bytes, 'byte')}")
             self._report(Finding("start-beyond-end", Where(path, None, start), what))
 
     def _snapshots(self) -> list[tuple[int, ProducerSnapshot]]:
@@ -406,7 +407,7 @@ class _Partition:
                 return
         finding = unsound_end(file, file.path, walk.stop, walk.position, walk.end)
         if finding is not None and walk.stop is Stop.BAD_SIZE and finding.code != "zero-tail":
-            unread = f"{finding.what}; {walk.end - walk.position} bytes from here on were not read"
+            unread = f"{finding.what}; {count_of(walk.end - walk.position, 'byte')} from here on not read"
             finding = finding._replace(what=unread)
         if finding is not None and finding.code == "zero-tail":
             finding = finding._replace(what=f"{finding.what}: {self._fate_of_zeros(is_last=is_last)}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli.app import size_text
+from engine.amounts import count_of, size_text
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
 
@@ -74,7 +74,7 @@ def _segments(logs: MetadataLogs, topics: Sequence[str], segment_id: str | None,
 
 
 def _print_partition(partition: PartitionMetadata, segments: Sequence[RemoteSegment], output: Output) -> None:
-    count = f"{len(segments)} remote segment{'s' * (len(segments) != 1)}"
+    count = count_of(len(segments), "remote segment")
     output.line(f"{partition.name}: {count}, {size_text(sum(segment.size for segment in segments))}")
     output.line(f"  topic id {partition.topic_id}, records in __remote_log_metadata-{partition.metadata_partition}")
     if partition.refused:

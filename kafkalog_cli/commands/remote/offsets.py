@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog_cli.app import size_text
+from engine.amounts import count_of, size_text
 from kafkalog_cli.help import DocumentedCommand, Example
 from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
 
@@ -77,7 +77,7 @@ def _row(log: TieredLog, offsets: LogOffsets, lag: Lag) -> tuple[str, ...]:
 def _wait(log: TieredLog, lag: Lag) -> list[str]:
     if lag.reason is None:
         return []
-    segments = f"{lag.segments} segment{'s' * (lag.segments != 1)}, {size_text(lag.size)}"
+    segments = f"{count_of(lag.segments, 'segment')}, {size_text(lag.size)}"
     return [f"{log.topic}-{log.partition}: {segments} not copied: {lag.reason.value}"]
 
 

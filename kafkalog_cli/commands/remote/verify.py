@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.app import size_text
+from engine.amounts import count_of, size_text
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
@@ -72,15 +72,17 @@ def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, 
     size = sum(segment.size for _, segment in chosen)
     if chosen and output.stream is None:
         requests = 6 * len(chosen) + size // (8 << 20)  # of each segment its parts, and of a large log its pieces
-        output.line(f"reading {len(chosen)} segments, {size_text(size)}, in about {requests} requests")
+        output.line(f"reading {count_of(len(chosen), 'segment')}, {size_text(size)}, in about {count_of(requests, 'request')}")
         output.flush()
     check = DeepCheck(layout, report)
     for partition, segment in chosen:
         check.check(partition, segment)
     if output.stream is None:
-        unread = listed.segments - len(chosen)
-        read = f"; NOT read: the objects of {unread} segments (--deep reads all)" if unread else "; all segments were read"
-        output.line(f"{listed.segments} segments, {listed.objects} objects, {size_text(listed.size)}{read}")
+        unread = count_of(listed.segments - len(chosen), "segment")
+        read = "; all segments were read" if len(chosen) == listed.segments else (
+            f"; NOT read: the objects of {unread} (--deep reads all)")
+        amounts = f"{count_of(listed.segments, 'segment')}, {count_of(listed.objects, 'object')}, {size_text(listed.size)}"
+        output.line(amounts + read)
     else:
         fields = {"segments": listed.segments, "objects": listed.objects, "size": listed.size}
         output.stream.put("remote-verification", {**fields, "read": len(chosen), "bytes_read": size})
