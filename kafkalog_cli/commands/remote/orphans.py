@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.app import printable, size_text
+from engine.amounts import size_text
+from kafkalog_cli.app import printable
 from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.engine_options import quarantine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
