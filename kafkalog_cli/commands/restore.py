@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kafkalog_spark.sink.undoing import LastCommit
 
 
+OBJECTS = "objects.jsonl"  # in a directory with objects of a store: see engine.remote.orphans
 _SECTIONS = (
     Section("What is done", ("--list", "--prune", "--older-than", "--force", "--salvage", "--dry-run", "--yes")),
     Section("Output", ("--quiet", "--verbose", "--bytes", "--format")),
@@ -125,6 +126,8 @@ def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool,
             later = next((failed[log_dir] for log_dir in sorted(log_dirs & failed.keys())), None)
             if later is not None:
                 code = _say_not_begun(directory, later, outcome)
+            elif files.exists(f"{directory}/{OBJECTS}"):
+                code = put_objects_back(files, directory, outcome, dry_run=dry_run)
             elif file_name(directory) == MANIFEST or _is_half_committed(files, directory):
                 code = undo(files, directory, outcome, dry_run=dry_run)
             else:
@@ -158,6 +161,31 @@ def undo(files: Files, path: str, outcome: Outcome, *, dry_run: bool = False) ->
     if file_name(path) == MANIFEST:
         return undo_last(files, parent_of(files.absolute(path)), outcome, dry_run=dry_run)
     return undo_commits(files, path, outcome, dry_run=dry_run)
+
+
+def put_objects_back(files: Files, directory: str, outcome: Outcome, *, dry_run: bool) -> int:
+    """Put objects that `remote orphans` deleted back into their store → exit status."""
+    from engine.remote.access import open_writable_store
+    from engine.remote.orphans import put_back, read_kept
+
+    name, kept = read_kept(files, directory)
+    store = open_writable_store(files, name)
+    count = 0
+    for one in kept:
+        try:
+            with INTERRUPTION:
+                count += put_back(files, store, one, dry_run=dry_run)
+        except KafkalogError as error:
+            outcome.error(error)
+            return error.exit_status
+        except Interrupted:
+            say_interrupted(f"{count} objects are back: run the command again to continue")
+            return INTERRUPTION.status
+    would = "would be " if dry_run else ""
+    text = f"{name}: {count} objects {would}put back, {len(kept) - count} are there"
+    fields = {**text_field("store", name), "dry_run": dry_run, "objects": count, "there": len(kept) - count}
+    outcome.put("restored-objects", fields, text)
+    return 0
 
 
 def _is_half_committed(files: Files, directory: str) -> bool:
