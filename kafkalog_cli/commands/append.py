@@ -94,12 +94,14 @@ _EXAMPLES = (
 @click.option("--follower", is_flag=True, help="Keep the offsets and epochs of raw batches.")
 @click.option("--magic", type=click.Choice(["0", "1"]), help="Message format for a log of Kafka 0.7. Default: 1.")
 @click.option("--producer-id", type=Whole(0), default=-1, metavar="N", help="Write the records as this idempotent producer.")
-@click.option("--producer-epoch", type=Whole(0, 2**15 - 1), metavar="N", help="Epoch of the producer. Default: its last one, or 0.")
+@click.option("--producer-epoch", type=Whole(0, 2**15 - 1), metavar="N",
+              help="Epoch of the producer. Default: its last one, or 0.")
 @click.option("--sequence", type=Whole(0, INT_MAX), metavar="N",
               help="Sequence of the first record. Default: the one after the producer's last record, or 0.")
 @click.option("--transaction", type=click.Choice(["commit", "abort", "open"]),
               help="Write the records as a transaction and end it like this, or leave it open.")
-@click.option("--coordinator-epoch", type=Whole(0, INT_MAX), default=0, metavar="N", help="Coordinator epoch in the marker that ends the transaction.")
+@click.option("--coordinator-epoch", type=Whole(0, INT_MAX), default=0, metavar="N",
+              help="Coordinator epoch in the marker that ends the transaction.")
 @click.option("--create", is_flag=True, help="Create the partition directory if it does not exist.")
 @click.option("--topic-id", metavar="ID",
               help="The id of the topic for partition.metadata, without which a broker sets the partition aside as stray. "
