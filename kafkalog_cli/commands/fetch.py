@@ -470,7 +470,7 @@ def _view(path: str, wanted: Wanted, report: Callable[[Finding], None]) -> Parti
     except UnreadableFile:
         if files.exists(path) and files.info(path).is_directory and any(one.is_whole for one in find_log_dirs(files, [path])):
             do = f"kafkalog fetch --topic NAME {argument(path)}    # or name the directory of a partition"
-            raise UsageError(f"{path}: a place of log dirs, not of one partition", do, path=path) from None
+            raise UsageError(f"{path}: a log dir, or a directory of log dirs, not a partition", do, path=path) from None
         raise
 
 
