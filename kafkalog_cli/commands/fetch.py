@@ -134,7 +134,7 @@ def _wanted(values: dict[str, Any]) -> Wanted:
     if values["raw"] and (
         values["template"] is not None or values["form"] != "text" or selection._replace(from_ms=FIRST) != EVERYTHING
     ):
-        what = "--raw knows no records: leave out --template, --format, and what selects records, except where to begin"
+        what = "--raw copies whole batches: remove --template, --format and options that select records, except the start"
         raise click.UsageError(what)
     if values["raw"] and values["merge"]:
         raise click.UsageError("--raw writes the batches of one partition: leave out --merge")
