@@ -213,7 +213,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark --store --layout --key-prefix --private-key -f --template --format --raw --force -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark --store --layout --key-prefix --private-key -f --template --format --raw --force -q --quiet -v --verbose -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     help)
@@ -261,7 +261,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--list --prune --older-than --force --salvage -n --dry-run -y --yes --bytes --format -V --version -h --help' "$cur"
+            _kafkalog_words '--list --prune --older-than --force --salvage -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -V --version -h --help' "$cur"
         fi
         ;;
     retain)
@@ -328,7 +328,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf --format -V --version -h --help' "$cur"
+            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
             _kafkalog_words 'verify stats export import recover compact undo' "$cur"
         fi
