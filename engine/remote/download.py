@@ -59,8 +59,9 @@ class Download:
         for segment in chain:
             self._fetch(log, segment, target, report)
         for one, following in zip(local, [*local[1:], None], strict=True):
-            end = log.view.log_end_offset if following is None else following.base_offset
-            size = log.view.log_end_offset_metadata().position if following is None else one.size
+            last = log.view.log_end_offset_metadata()
+            end = last.message_offset if following is None else following.base_offset
+            size = one.size if following is not None or last.position is None else last.position
             self._copy(log.directory, target, one.base_offset, size)
             offsets = (one.base_offset, end)
             report.add(Action.KEPT, log_file_name(one.base_offset), "copied from the log", offsets=offsets, size=size)
@@ -71,7 +72,7 @@ class Download:
         files.sync_directory(target)
         report.log_start_offset, report.log_end_offset = log.log_start_offset, log.view.log_end_offset
         report.segments = len(chain) + len(local)
-        report.size = sum(one.size for one in (*chain, *local))
+        report.size = sum(one.size for one in chain) + sum(one.size for one in local)
 
     def _fetch(self, log: TieredLog, segment: RemoteSegment, target: str, report: Report) -> None:
         name = log_file_name(segment.start_offset)

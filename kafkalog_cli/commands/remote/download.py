@@ -15,8 +15,7 @@ from kafkalog_cli.remote_store import STORE, store_from, store_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.log.logdir.settings import Settings
-
+    from engine.config.server import Settings
     from engine.remote.access import StoreOptions
     from kafkalog_cli.remote_output import Output
 
