@@ -25,8 +25,8 @@ _SECTIONS = (
     Section("Output and work", ("--dry-run", "--quarantine", "--no-quarantine", "--quiet", "--verbose", "--format")),
 )  # fmt: skip
 _EXAMPLES = (
-    Example("What would be copied?", "kafkalog remote upload -n --store s3://kafka-tiered /mnt/dead-broker/data"),
-    Example("Copy it:", "kafkalog remote upload --store s3://kafka-tiered /mnt/dead-broker/data"),
+    Example("What would be copied?", "kafkalog remote upload -n --store s3://kafka-tiered /var/lib/kafka/data"),
+    Example("Copy it:", "kafkalog remote upload --store s3://kafka-tiered /var/lib/kafka/data"),
 )  # fmt: skip
 
 
