@@ -20,7 +20,7 @@ from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from engine.files import ReadOnlyFiles
 
@@ -48,6 +48,24 @@ def is_brokers_log_dir(files: ReadOnlyFiles, path: str) -> bool:
 def is_log_dir(files: ReadOnlyFiles, path: str) -> bool:
     """Do partitions lie in the directory at `path`, or does a broker keep its checkpoints there?"""
     return any(parse_partition_dir(name) is not None for name in files.list(path)) or is_brokers_log_dir(files, path)
+
+
+def is_log_07(files: ReadOnlyFiles, directory: str) -> bool:
+    """Does the partition directory hold files of 0.7, and none of a later log? Raises UnreadableFile."""
+    return are_of_07(files.list(directory))
+
+
+def are_of_07(names: Collection[str]) -> bool:
+    """Are these the names of files of 0.7, with none of a later log among them?"""
+    if not names_07(names):
+        return False
+    return all(parsed is None or parsed.kind is not FileKind.LOG for parsed in map(parse_file_name, names))
+
+
+def names_07(names: Collection[str]) -> list[str]:
+    """Those that files of 0.7 have."""
+    candidates = [name for name in names if FileKind.LOG_07.value in name]  # nearly always none: names may be very many
+    return [name for name in candidates if (parsed := parse_file_name(name)) is not None and parsed.kind is FileKind.LOG_07]
 
 
 class Discovery(NamedTuple):

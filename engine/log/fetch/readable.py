@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.formats import AbortedTxn
-    from engine.log.offset_metadata import LogOffsetMetadata
+    from engine.log.segment.log_segments import LogOffsetMetadata
     from engine.log.segment.reading import ReadableSegment
 
 

@@ -1,16 +1,14 @@
-"""The segments of a log by base offset. Mirrors LogSegments."""
+"""The segments of a log by base offset, and places in them. Mirrors LogSegments."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-from engine.log.offset_metadata import LogOffsetMetadata
-from engine.log.segment.log_segment import LogSegment
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.log.segment.log_segment import LogSegment  # noqa: F401  # named in a base class, as text
     from engine.log.segment.reading import ReadableSegment
 
 S = TypeVar("S", bound="ReadableSegment")
@@ -132,5 +130,18 @@ class Segments(Generic[S]):
         return self._segments[self._bases[number]] if 0 <= number < len(self._bases) else None
 
 
-class LogSegments(Segments[LogSegment]):
+class LogSegments(Segments["LogSegment"]):
     """The segments of a log that may change."""
+
+
+class LogOffsetMetadata(NamedTuple):
+    """An offset and where its batch lies: base offset of the segment, byte position; None where nobody looked."""
+
+    message_offset: int
+    segment_base_offset: int | None = None
+    position: int | None = None
+
+    @property
+    def is_offset_only(self) -> bool:
+        """Is the place unknown?"""
+        return self.segment_base_offset is None
