@@ -41,7 +41,7 @@ _VERDICT_COLOURS = {Severity.INFO: "green", Severity.WARNING: "yellow", Severity
 class Outcome:
     """Collects findings and errors, writes them to stderr, knows the exit status.
 
-    quiet_codes  codes that something else reports in its own words; they count all the same
+    quiet_codes  codes that something else reports in its own words; they still count
     stream       takes the findings instead of stderr, and the errors as well
     verbose      all findings are written out, each code with why and what to do
     """

@@ -102,7 +102,7 @@ def recovering_options(function: Command) -> Command:
 
 
 def engine_options(function: Command) -> Command:
-    """The same, and how far the log is on all replicas, for who goes on to work with it."""
+    """The same, and how far the log is on all replicas, for further work on it."""
     return _with(function, *_PATHS, *_OPTIONS, yes_option, _HIGH_WATERMARK)
 
 

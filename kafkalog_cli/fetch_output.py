@@ -51,7 +51,7 @@ _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 class Wanted:
     """What the command line asks for.
 
-    start      the offset to begin with, EARLIEST, LATEST, or negative: so many before the end
+    start      the offset to begin with, EARLIEST, LATEST, or negative: counted from the end
     selection  of records; its first offset says no more than `start`
     """
 

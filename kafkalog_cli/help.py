@@ -146,7 +146,7 @@ class DocumentedCommand(click.Command):
         return found
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Options by section; a group's commands behind them."""
+        """Options by section; a group's commands after them."""
         sections = [
             (title, [row for row in (parameter.get_help_record(ctx) for parameter in parameters) if row])
             for title, parameters in self.options_by_section(ctx)

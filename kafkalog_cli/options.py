@@ -208,7 +208,7 @@ class KafkaCommand(DocumentedCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite `-files` to `--files` and `--flag=x` to `--flag`, refuse a second `--files`, then parse as click does.
 
-        joptsimple, which reads the options of Kafka's tools, sets a flag whatever stands behind its `=`.
+        joptsimple, which reads the options of Kafka's tools, sets a flag whatever stands after its `=`.
         """
         known = {name for parameter in self.params for name in parameter.opts if name.startswith("--")}
         flags = {name for parameter in self.params if getattr(parameter, "is_flag", False) for name in parameter.opts}

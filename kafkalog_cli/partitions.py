@@ -251,7 +251,7 @@ class Tally:
 
     @property
     def is_worth_telling(self) -> bool:
-        """Is there anything to tell that the errors do not say?"""
+        """Is there anything to report that the errors do not say?"""
         paths = self._all()
         return len(paths) > 1 and not self._done.issuperset(paths)
 

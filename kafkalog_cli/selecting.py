@@ -32,7 +32,7 @@ _ENDS = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": L
 class OffsetRange(click.ParamType["tuple[int | str, int]"]):
     """A:B, from A up to, not including, B; either may be missing. A alone has no end.
 
-    with_ends  A may be EARLIEST, LATEST, or negative: so many offsets before the end of the log
+    with_ends  A may be EARLIEST, LATEST, or negative: offsets counted from the end of the log
     """
 
     name = "offset range"

@@ -158,7 +158,7 @@ def _entries(lines: Iterator[Line], parse: Callable[[list[str]], Entry | None], 
 
 
 def words(line: str) -> list[str]:
-    """`line` split at white space as Java does: a blank in front makes an empty first word, one behind none."""
+    """`line` split at white space as Java does: a blank in front makes an empty first word, one after none."""
     parts = _BLANKS.split(line)
     while len(parts) > 1 and not parts[-1]:
         parts.pop()

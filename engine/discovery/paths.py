@@ -1,4 +1,4 @@
-"""The way from a user's path to the files behind it: which directories are searched, in which order files come."""
+"""The way from a user's path to the files that it names: which directories are searched, in which order files come."""
 
 from __future__ import annotations
 

@@ -64,13 +64,13 @@ def refuse_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
 
 
 def _holds(files: ReadOnlyFiles, journal: str, manifest: str) -> bool:
-    """Is the commit of the journal the one that the manifest tells of?"""
+    """Is the commit of the journal the one that the manifest describes?"""
     commit = _commit(files, journal)
     return commit is not None and commit == _commit(files, manifest)
 
 
 def _commit(files: ReadOnlyFiles, path: str) -> bytes | None:
-    """Which commit a journal or manifest is about, by its beginning, however large it is; None where it cannot be told."""
+    """Which commit a journal or manifest is about, by its beginning, however large it is; None if that is unknown."""
     if not files.exists(path):
         return None
     with files.open(path) as file:

@@ -129,7 +129,7 @@ class JsonRenderer(KernelRenderer):
         super().records(chunk, base)
 
     def trailing(self, count: int) -> None:
-        """Nothing: a finding tells of the bytes behind the last batch."""
+        """Nothing: a finding reports the bytes after the last batch."""
 
     def _batches(self, window: Window, row: int, last_row: int) -> tuple[int, int, int]:
         done: tuple[int, int, int] = batch_objects(

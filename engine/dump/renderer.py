@@ -62,7 +62,7 @@ class DumpRenderer(Protocol):
         """--index-sanity-check: the index at `path` passes."""
 
     def count(self, path: str | None, records: int, batches: int) -> None:
-        """--count: so many fit in the log at `path`; None: in all of them."""
+        """--count: the number of matches in the log at `path`; None: in all of them."""
 
     def flush(self) -> None:
         """Hand out what was shown up to here."""

@@ -134,7 +134,7 @@ class TextRenderer(KernelRenderer):
         self._put(shown, base, self._flags)
 
     def trailing(self, count: int) -> None:
-        """Kafka's line for what is behind the last batch."""
+        """Kafka's line for what is after the last batch."""
         name = file_name(self._path)
         self._out.put(f"Found {count} invalid bytes at the end of {printable(name) if self._options.escape else name}\n")
 
@@ -153,7 +153,7 @@ class TextRenderer(KernelRenderer):
         return None if self._printer is None else self._decoded
 
     def _control_unseen(self, chunk: Chunk, record: int, base: int) -> bytes:
-        """Nothing, as Kafka has it without metadata. What is wrong with the record is told all the same."""
+        """Nothing, as Kafka has it without metadata. Problems of the record are reported anyway."""
         self._control(chunk, record, base)
         return b""
 

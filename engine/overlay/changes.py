@@ -45,7 +45,7 @@ class Changes:
                     node.modified_ns = self.now * 1_000_000
 
     def note_write(self, node: File, path: str, position: int, size: int) -> None:
-        """Keep a write, as a part of the file's last one where it goes on there."""
+        """Keep a write, as a part of the file's last one if it continues that."""
         with self.lock:
             node.modified_ns = self.now * 1_000_000
             last = None if node.last_write is None else self.operations[node.last_write]

@@ -72,7 +72,7 @@ class OverlayFile(OpenFile):
         return position if content is not None or source is None else self._source(source).next_data(position, end)
 
     def write_at(self, position: int, *parts: Buffer) -> None:
-        """Write all of `parts`, one behind the other, from byte `position` on. Raises UnwritableFile."""
+        """Write all of `parts`, one after the other, from byte `position` on. Raises UnwritableFile."""
         content = self._changed()
         if position < 0:
             raise UnwritableFile(f"{self.path}: Invalid argument")

@@ -153,7 +153,7 @@ class BatchBuilder:
 
     @property
     def estimated_size(self) -> int:
-        """Bytes of the batch as it stands: exact without a codec."""
+        """Bytes of the batch so far: exact without a codec."""
         if self.spec.codec == Codec.NONE:
             return self.spec.header_size + self._written
         return self.spec.header_size + int(self._written * self.ratio * self._SAFETY)

@@ -227,9 +227,9 @@ class InputReader:
         self._flushed_at = time.monotonic()
 
     def run(self) -> None:
-        """Append everything. What is refused goes into the report; what came before it is kept.
+        """Append everything. Refused input is reported; what came before it is kept.
 
-        Of what else fails, such as a disk without room, the report says how much of the input is in the log all the same.
+        Of what else fails, such as a disk without room, the report still says how much of the input is in the log.
         """
         try:
             self._run()
@@ -258,7 +258,7 @@ class InputReader:
             click.echo(f"skipped {count_of(self._appender.skipped, 'line')} of the input: not data records", err=True)
 
     def _note_unfinished(self) -> None:
-        """Say how far it came. Nothing is synced once more: behind a sync that failed the next one may lie."""
+        """Say how far it came. Nothing is synced once more: after a sync that failed the next one may lie."""
         self._acknowledge()
         outcome = self._intake.appended
         where = "" if outcome.last is None else f" (up to offset {outcome.last.last_offset})"
@@ -378,7 +378,7 @@ class InputReader:
         self._say("appended", fields, f"offsets {first} to {last} ({count_of(run.amount, self._unit)}{there})")
 
     def _say(self, kind: str, fields: dict[str, object], text: str) -> None:
-        """Tell of what is on the disk, as an object of type `kind` or as text."""
+        """Print what is on the disk, as an object of type `kind` or as text."""
         if self._stream is not None:
             self._stream.put(kind, {**text_field("partition", self._directory), **fields})
         else:

@@ -83,7 +83,7 @@ def command(**values: Any) -> int:
     with cleanup.policy=compact,delete are compacted as others are; what their retention allows to delete, retain deletes.
 
     The active segment is never touched (roll begins a new one), nor what an open transaction or min.compaction.lag.ms
-    protects. Records without a key go. A tombstone goes in a round at least delete.retention.ms behind the first one that
+    protects. Records without a key go. A tombstone goes in a round at least delete.retention.ms after the first one that
     met it, as do the markers of transactions: the first round only writes the time into its batch.
 
     Expect the files that the broker's cleaner would leave; it goes on from the checkpoint. Memory is 100 MB and 27 bytes for
@@ -106,7 +106,7 @@ _CREDIT = 0.3  # seconds in which nothing was read that may be made up for, as i
 
 
 def run(values: dict[str, Any]) -> int:
-    """Compact the logs behind PATHS; of log dirs those that need it, the dirtiest first → exit status."""
+    """Compact the logs that PATHS name; of log dirs those that need it, the dirtiest first → exit status."""
     throttle = Throttle(values["max_bytes_per_second"])
     asked = CompactionOptions(
         first_dirty_offset=values["first_dirty_offset"],

@@ -542,7 +542,7 @@ def _end(view: PartitionView, wanted: Wanted) -> int:
 
 
 def _raw(log: _Log, wanted: Wanted) -> int:
-    """Whole batches to stdout, from the one that holds `log.start` on → the offset behind the last one."""
+    """Whole batches to stdout, from the one that holds `log.start` on → the offset after the last one."""
     from engine.log.segment.batch_search import last_head
 
     sys.stdout.flush()

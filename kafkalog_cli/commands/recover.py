@@ -51,7 +51,7 @@ def command(**values: Any) -> int:
     """Open partitions as a broker does after an unclean stop, and close them again.
 
     PATHS are partitions, log dirs or directories that hold log dirs; a broker must not be running on them. Batches are
-    checked one by one from the recovery point on; the log is cut at the first that is not sound, and what lies behind
+    checked one by one from the recovery point on; the log is cut at the first that is not sound, and what lies after
     it is removed. Indexes are rebuilt, left-overs of interrupted deletions, compactions and splits are settled,
     producer snapshots and leader epochs brought in line.
 

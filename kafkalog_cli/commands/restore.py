@@ -97,7 +97,7 @@ def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any)
 
 
 def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool, dry_run: bool, yes: bool) -> None:
-    """Undo what each of the quarantines tells of, and stopped commits in log dirs."""
+    """Undo the changes in each of the quarantines, and stopped commits in log dirs."""
     files = _files(dry_run=dry_run)
     directories = [path.rstrip("/") or path for path in paths]
     try:
@@ -274,7 +274,7 @@ def _say_undone(
 
 
 def _restore(files: Files, directory: str, outcome: Outcome, *, force: bool, salvage: bool, dry_run: bool) -> int:
-    """Undo what the quarantine `directory` tells of, under the locks of its log dirs → exit status."""
+    """Undo the changes in the quarantine `directory`, under the locks of its log dirs → exit status."""
     from engine.files import acting_as_root, now_ms
     from engine.log.logdir.log_dirs import locked
     from engine.log.quarantine.kept import in_use

@@ -420,7 +420,7 @@ def _show(frame: DataFrame, given: Given) -> None:
     is_text = given.outcome.is_text
     rows = (row.asDict(recursive=True) for row in rows_of(_times_said(frame, is_text=is_text)))
     if is_text:
-        _table(frame.columns, list(rows))  # how wide it is the last row may tell
+        _table(frame.columns, list(rows))  # its width may depend on the last row
         return
     for row in rows:
         given.outcome.put("statistics", {"by": given.by, **_plain(row)}, None)

@@ -341,7 +341,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
 
 
 def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
-    """`directories` without those that are one of them by another name. Of one that has vanished, who reads it tells."""
+    """`directories` without those that are one of them by another name. One that has vanished is reported by its reader."""
     spelled: dict[str, str] = {}  # real path → as it was named first
     for directory in directories:
         try:
@@ -368,7 +368,7 @@ def _counts(path: str) -> bool:
 
 
 def _is_told_with_its_partition(finding: Finding) -> bool:
-    """Is it about a name that verifying the partition tells as well?"""
+    """Is it about a name that verifying the partition reports too?"""
     name = parse_file_name(file_name(finding.where.file))
     return finding.code == "name-invalid" and name is not None and not name.suffix and name.kind in NAMELESS
 

@@ -153,7 +153,7 @@ def undo(files: Files, job: StagedJob, now: int) -> None:
 def clean_up(files: Files, job: StagedJob) -> None:
     """Remove what a job staged, and the directory around it if no other job is there."""
     if files.exists(job.directory):
-        remove_tree(files, job.directory, but=OWNER)  # which goes last: without it nobody knows whether the job is alive
+        remove_tree(files, job.directory, but=OWNER)  # removed last: without it nobody knows whether the job is alive
         files.sync_directory(job.directory)
         files.remove(f"{job.directory}/{OWNER}")
         files.remove_directory(job.directory)
@@ -190,7 +190,7 @@ def roll_back(files: Files, job: StagedJob, journal: Journal, now: int) -> None:
 
 
 def _put_back(files: Files, path: str, kept: str | None) -> None:
-    """Let the file at `path` hold again what a journal kept of it. That a file is gone again the caller brings to the disk."""
+    """Let the file at `path` hold again what a journal kept of it. The caller syncs the removal of a file."""
     exists = files.exists(path)
     if kept is None:
         if exists:

@@ -81,7 +81,7 @@ class LeaderEpochFileCache:
         return self._entries[-1].epoch if self._entries else None
 
     def knows_from(self, offset: int) -> bool:
-        """Does an epoch begin at or behind `offset`?"""
+        """Does an epoch begin at or after `offset`?"""
         return bool(self._entries) and self._entries[-1].start_offset >= offset
 
     # ---- what changes it --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What loading a partition tells of what it found and left, beside what it does itself. Nothing is changed here."""
+"""What loading a partition reports of files that it only found, not changed. Nothing is changed here."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def note_missing(log: Loading) -> None:
 
 
 def note_torn_tail(log: Loading) -> None:
-    """Report bytes behind the last batch: after a clean stop nobody cuts them, and appends land behind them.
+    """Report bytes after the last batch: after a clean stop nobody cuts them, and appends land after them.
 
     And an index that knows offsets which the log does not have: Kafka takes such a log to be empty.
     """

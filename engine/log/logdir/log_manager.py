@@ -176,7 +176,7 @@ class LogManager:
         return self._configs[topic]
 
     def _overrides(self, config: LogConfig) -> dict[str, str]:
-        """What the user says goes over `config`: of all topics of a log dir the compacted ones cannot be tiered."""
+        """The user's settings override `config`: of all topics of a log dir the compacted ones cannot be tiered."""
         given = dict(self.settings.overrides)
         if config.compact and _CLEANUP_POLICY not in given:
             given.pop(_REMOTE_STORAGE, None)
@@ -318,10 +318,10 @@ class LogManager:
             self._write(log_dir, kind, {**self.offsets(log_dir, kind), **offsets})
 
     def forget(self, log_dir: LogDir, keys: Container[tuple[str, int]]) -> None:
-        """Drop the lines of partitions whose logs are gone from every checkpoint of `log_dir`.
+        """Drop the lines of partitions that have no log any more from every checkpoint of `log_dir`.
 
         What comes by the same name is another log: the cleaner, and who may read up to where, must not go by the old one's.
-        Mirrors LogManager.asyncDelete, behind which the checkpoints are written without it.
+        Mirrors LogManager.asyncDelete, after which the checkpoints are written without it.
         """
         for kind in CHECKPOINTS:
             offsets = self.offsets(log_dir.path, kind)
@@ -369,7 +369,7 @@ def _with_lines(standing: Mapping[Place, Standing]) -> list[tuple[Place, Standin
 def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> dict[Place, KafkalogError]:
     """Remove the directories of deleted topics and replicas, and what is in them; those that could not be, and why.
 
-    A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs, which goes on behind a failure, too.
+    A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs, which goes on after a failure, too.
     """
     failed: dict[Place, KafkalogError] = {}
     deleted = log_dir.partitions(PartitionKind.DELETE)

@@ -1,7 +1,7 @@
 """Logs of Kafka 0.7 among the others: which they are, what settings they obey, and their opening with a report.
 
 Offsets of 0.7 are byte positions, and beside its files there is nothing: no checkpoint, no index. So the newest file is
-read from its beginning, and cut behind its last sound entry; older ones are not looked into.
+read from its beginning, and cut after its last sound entry; older ones are not looked into.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _FOREVER = LONG_MAX
-_MOST_RUNS = 1000  # of sound entries behind damage that are looked for
+_MOST_RUNS = 1000  # of sound entries after damage that are looked for
 # today's name of a topic setting → what it is in 0.7
 _TOPIC_SETTINGS = {
     "segment.bytes": "log_file_size", "segment.ms": "roll_ms", "max.message.bytes": "max_message_size",
@@ -100,7 +100,7 @@ class ReportedLog07:
         self.log.close()
 
     def note_standing(self) -> None:
-        """Tell the report how the log stands now."""
+        """Put the present state of the log into the report."""
         self.report.log_start_offset, self.report.log_end_offset = self.log_start_offset, self.log_end_offset
         self.report.segments, self.report.size = len({segment.path for segment in self.log.segments}), self.log.size
 
@@ -126,7 +126,7 @@ def open_reported_07(
 
 
 def _recover(files: Files, log: Log07, report: Report) -> None:
-    """Cut the newest file behind its last sound entry. Mirrors FileMessageSet.recover."""
+    """Cut the newest file after its last sound entry. Mirrors FileMessageSet.recover."""
     newest = log.active
     with files.open(newest.path) as file:
         part, size = valid_size(file), file.size()

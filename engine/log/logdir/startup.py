@@ -381,7 +381,7 @@ def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Trou
 
 
 def _stray(files: ReadOnlyFiles, cluster: Cluster, place: Place, topic_id: str) -> Trouble | None:
-    """What becomes of a partition whose topic has that id, as far as sound metadata tell. Mirrors LogManager.isStrayReplica."""
+    """What becomes of a partition whose topic has that id, as far as sound metadata say. Mirrors LogManager.isStrayReplica."""
     if cluster.metadata is None or cluster.metadata.findings:
         return None
     name, log = f"{file_name(place.path)}/{FileKind.PARTITION_METADATA.value}", f"Log(dir={files.absolute(place.path)}, …)"
@@ -486,7 +486,7 @@ def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Find
     if not is_a_brokers:
         return  # partitions were copied there
     for trouble in foresee(files, cluster):
-        if trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT:  # told with its partition
+        if trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT:  # reported with its partition
             report(Finding(_CODES[trouble.effect], Where(trouble.path), _text(trouble)))
 
 

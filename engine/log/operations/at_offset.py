@@ -116,7 +116,7 @@ class Truncate(Operation):
     def _forget_clean(self, log: UnifiedLog) -> None:
         """Nothing from the active segment on is clean. With the old line, what comes there later would count as clean.
 
-        Kafka lowers the line behind the cut; ahead of it, a stop in between leaves a line that says too little, never too much.
+        Kafka lowers the line after the cut; ahead of it, a stop in between leaves a line that says too little, never too much.
         """
         kept = self._kept(log)
         active = self._target if kept is None else kept.base_offset

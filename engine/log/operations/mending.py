@@ -1,6 +1,6 @@
 """Mending the small files that stop a broker: rebuilt where their truth is elsewhere on the disk, else removed.
 
-What is replaced or removed goes through the seam, and so into the quarantine.
+What is replaced or removed passes through the seam, and so into the quarantine.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> tuple
         if topic is not None:
             return topic.topic_id, cluster.metadata_dir
         if not cluster.metadata.findings:
-            return None, ""  # the topic is gone: another partition's id would be as stray
+            return None, ""  # the topic was deleted: another partition's id would be as stray
     for log_dir in cluster.log_dirs:
         for name in files.list(log_dir.path):
             other, path = parse_partition_dir(name), f"{log_dir.path}/{name}/{_NAME}"
@@ -221,7 +221,7 @@ def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Ac
 
 
 def _before_zeros(files: Files, path: str) -> str | None:
-    """The topic's id in the partition.metadata at `path`, whose write may have been cut off behind it."""
+    """The topic's id in the partition.metadata at `path`, whose write may have been cut off after it."""
     info = look(files, path)
     if info is None or not info.is_file or info.size > MAX_IDENTITY_SIZE:
         return None

@@ -90,7 +90,7 @@ class AnyLogOperation(Operation):
 def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> Iterator[Report]:
     """Do `operation` on every log of the manager's log dirs; reports in their order, also of what failed.
 
-    A clean shutdown marker counts as a clean start. It is gone while we work and stands again afterwards, unless
+    A clean shutdown marker counts as a clean start. It is removed while we work and restored afterwards, unless
     something failed in the middle: a broker must not trust such a directory. A log is opened in memory first:
     one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine. So is one that has lost
     its end already: opening it removes the files that prove it. The cluster's metadata log is MetadataLogRefused.
@@ -334,7 +334,7 @@ class _One(NamedTuple):
         return self.manager.load(place, into, options, clean_start=clean_start, files=files, listing=listing)
 
     def _load_without_loss(self, place: Place, report: Report, *, clean_start: bool) -> UnifiedLog:
-        """Open a log; what is done goes to `report`.
+        """Open a log; actions are added to `report`.
 
         Raises LogDamaged, before anything is changed, if records were lost by it, or what proves that records were lost
         before. After a clean stop most logs open without any change. All others are opened in memory first.

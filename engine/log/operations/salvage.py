@@ -1,7 +1,7 @@
 """Keep every sound batch of a partition: segments are rewritten without the bytes that belong to none, in the order of offsets.
 
-A batch goes only where others hold its offsets, or where its offsets cannot be right: `arrangement` decides. Consumers may
-find gaps in the offsets, as compaction leaves them. Everything that goes is reported. The indexes of a rewritten segment are
+A batch is dropped only if others hold its offsets, or if its offsets cannot be right: `arrangement` decides. Consumers may
+find gaps in the offsets, as compaction leaves them. Everything dropped is reported. The indexes of a rewritten segment are
 removed, so that recovery rebuilds them.
 """
 

@@ -26,7 +26,7 @@ class DeferredDeletion:
     def mark_segments(self, segments: Iterable[LogSegment], *, newest_first: bool = False) -> None:
         """Rename all files of `segments` to `.deleted` and remember them. Mirrors LocalLog.deleteSegmentFiles.
 
-        One segment is gone for sure before the next one goes: after a power cut the log must not have a hole. From the
+        A deletion is synced before the next segment is deleted: after a power cut the log must not have a hole. From the
         oldest on where the log begins later from now on, `newest_first` where it ends earlier.
         Where one of the same name waits already, the later one, made since the log was opened, is removed at once.
         """

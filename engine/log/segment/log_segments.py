@@ -68,7 +68,7 @@ class Segments(Generic[S]):
         return self._segments.get(base_offset)
 
     def values(self, first: int | None = None, end: int | None = None) -> list[S]:
-        """From the segment that contains offset `first` (or the one behind it) to the last that begins below `end`."""
+        """From the segment that contains offset `first` (or the one after it) to the last that begins below `end`."""
         low, high = 0, len(self._bases)
         if first is not None:
             if end is not None and end < first:
@@ -102,7 +102,7 @@ class Segments(Generic[S]):
         return [self._segments[base] for base in self._bases[bisect_right(self._bases, base_offset) :]]
 
     def place_of(self, offset: int) -> LogOffsetMetadata | None:
-        """The first batch that ends at or behind `offset`: its base offset and place; None: there is none."""
+        """The first batch that ends at or after `offset`: its base offset and place; None: there is none."""
         segment = self.floor_segment(offset)
         while segment is not None:
             head = segment.translate_offset(offset)
