@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
-from engine.checkpoint.offsets import known_offsets
+from engine.checkpoint.checkpoints import EpochEntry, known_offsets, read_leader_epochs
 from engine.config.topic import LogConfig
 from engine.discovery.names import (
     FileKind,

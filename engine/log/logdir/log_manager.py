@@ -11,14 +11,14 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from engine.checkpoint.offsets import (
+from engine.checkpoint.checkpoints import (
+    MAX_CHECKPOINT_SIZE,
     PartitionOffset,
     by_partition,
     checkpoint_fault,
     decode_offset_checkpoint,
     encode_offset_checkpoint,
 )
-from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config.server import SYNONYMS
 from engine.config.topic import is_known
 from engine.discovery.names import (

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from engine.log.report import Report
-    from engine.log.segment.deferred import DeferredDeletion
-    from engine.log.segment.log_segments import LogSegments
+    from engine.log.segment.log_segments import DeferredDeletion, LogSegments
 
 
 class LocalLog:
