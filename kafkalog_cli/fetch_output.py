@@ -70,6 +70,8 @@ class Wanted:
     raw: bool
     force: bool
     jobs: int
+    quiet: bool
+    verbose: bool
     store: StoreOptions | None = None
 
 
@@ -120,7 +122,7 @@ class Output:
     def __init__(self, wanted: Wanted, out: TextBuffer) -> None:
         self._wanted, self._out = wanted, out
         self._stream = json_stream(wanted.form, self._out, "fetch")
-        self.outcome = Outcome(stream=self._stream)
+        self.outcome = Outcome(stream=self._stream, verbose=wanted.verbose, quiet=wanted.quiet)
 
     def renderer(self, path: str) -> Renderer:
         """What shows the records of the partition in the directory `path`. Raises UsageError for a bad template."""

@@ -265,7 +265,7 @@ format_option = click.option(
     "--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
     help="Text, one JSON document, or one JSON object a line.",
 )  # fmt: skip
-quiet_option = click.option("--quiet", "-q", is_flag=True, help="In text, show only partitions with problems.")
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="In text, show only problems.")
 verbose_option = click.option(
     "--verbose", "-v", is_flag=True, help="In text, show every step and every finding, with its reason and what to do.",
 )

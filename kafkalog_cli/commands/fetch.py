@@ -26,7 +26,7 @@ from engine.log.logdir.topics import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
 from kafkalog_cli.fetch_output import Limit, Output, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Size, Whole, format_option, jobs_option, version_option
+from kafkalog_cli.options import PATH, Size, Whole, format_option, jobs_option, quiet_option, verbose_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.remote_store import STORE, store_from, store_options
 from kafkalog_cli.selecting import EARLIEST, LATEST, NO_END, SELECTION, OffsetRange, Until, selection_from, selection_options
@@ -50,7 +50,7 @@ _SECTIONS = (
         "--isolation", "--open-transactions", "--log-dir", "--log-start-offset", "--high-watermark",
     )),
     STORE,
-    Section("Output", ("--template", "--format", "--raw", "--force", "--jobs")),
+    Section("Output", ("--template", "--format", "--raw", "--force", "--quiet", "--verbose", "--jobs")),
 )
 _MAIN = ("--topic", "--offset", "--time", "--limit", "--tail", "--follow", "--template", "--format")
 _EXAMPLES = (
@@ -109,6 +109,8 @@ _EXAMPLES = (
                                           "too.")
 @click.option("--force", is_flag=True, help="Write --raw, and a template with raw bytes (%R, \\xHH), to a terminal as well.")
 @jobs_option("Threads that format records. Default: one for each processor, up to 8.")
+@quiet_option
+@verbose_option
 @version_option
 def command(paths: tuple[str, ...], topics: tuple[str, ...], partitions: tuple[int, ...], **values: Any) -> int:
     """Read the records of partitions as a consumer does.
@@ -145,7 +147,7 @@ def _wanted(values: dict[str, Any]) -> Wanted:
     if values["form"] != "text" and values["template"] is not None:
         raise click.UsageError("--template needs --format text")
     same = ("max_bytes", "isolation", "open_transactions", "log_dirs", "follow", "merge", "log_start_offset", "high_watermark",
-            "template", "form", "raw", "force", "jobs")  # fmt: skip
+            "template", "form", "raw", "force", "jobs", "quiet", "verbose")  # fmt: skip
     start = EARLIEST if first == LONG_MIN else first
     return Wanted(start=start, selection=selection, store=store_from(values), **{name: values[name] for name in same})
 

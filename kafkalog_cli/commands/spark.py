@@ -23,7 +23,7 @@ from kafkalog_cli.commands.restore import undo as undo_commit
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
-from kafkalog_cli.options import PATH, Time, Whole, format_option, size_option, version_option
+from kafkalog_cli.options import PATH, Time, Whole, format_option, quiet_option, size_option, verbose_option, version_option
 from kafkalog_cli.output import Lines, json_stream
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _SECTIONS = (
     Section("verify, recover, compact and import",
             ("--config", "--now", "--salvage", "--force", "--dedupe-buffer-size")),
     Section("Spark", ("--master", "--conf")),
-    Section("Output", ("--format",)),
+    Section("Output", ("--quiet", "--verbose", "--format")),
 )
 _MAIN = ("--topic", "--to", "--table", "--config", "--master", "--format")
 _EXAMPLES = (
@@ -56,9 +56,10 @@ _EXAMPLES = (
 )
 
 _ON_SPARK = ("verify", "stats", "export", "import", "recover", "compact")
+_REPORTING = ("verify", "recover", "compact")
 _OF_JOBS = {  # options that not every job takes
     "topics": _ON_SPARK, "master": _ON_SPARK, "settings": _ON_SPARK,
-    "form": (*_ON_SPARK, "undo"), "split_bytes": ("verify", "stats", "export"),
+    "form": (*_ON_SPARK, "undo"), "quiet": _REPORTING, "verbose": _REPORTING, "split_bytes": ("verify", "stats", "export"),
     "on_corruption": ("stats", "export"), "by": ("stats",), "top": ("stats",), "to": ("export", "import"),
     "mode": ("export", "import"), "table": ("export", "import"), "config": ("verify", "import", "recover", "compact"),
     "now": ("recover", "compact"), "salvage": ("recover",), "force": ("compact",), "dedupe_buffer_size": ("compact",),
@@ -104,6 +105,8 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @click.option("--conf", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A setting of Spark; may be repeated.")
 @format_option
+@quiet_option
+@verbose_option
 @version_option
 @click.pass_context
 def command(
@@ -126,7 +129,8 @@ def command(
     in the middle of its commit.
     """
     _refuse_of_others(context, job)
-    outcome = Outcome(stream=json_stream(values.pop("form"), Lines(), f"spark {job}"))
+    stream = json_stream(values.pop("form"), Lines(), f"spark {job}")
+    outcome = Outcome(stream=stream, verbose=values.pop("verbose"), quiet=values.pop("quiet"))
     if job == "undo":
         return undo(values["paths"], outcome)
     if job in ("export", "import") and values["to"] is None:
@@ -294,7 +298,8 @@ def _verify(spark: SparkSession, given: Given) -> int:
         severities[row["severity"]] += 1
         is_unreadable |= row["code"] == UNREADABLE
         if outcome.is_text:
-            click.echo(_finding_line(row))
+            if not (outcome.is_quiet and row["severity"] == Severity.INFO.value):
+                click.echo(_finding_line(row))
         else:
             outcome.finding(_finding(row["code"], row["severity"], row["file"], row["what"], row["position"], row["offset"]))
     said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])
@@ -374,7 +379,7 @@ def _events(frame: DataFrame, given: Given) -> int:
 
 def _show_events(directory: str, rows: Iterable[Row], outcome: Outcome) -> int:
     """Show what was done to one partition or log dir → exit status. As JSON it is a `report` after its findings."""
-    from kafkalog_cli.render_report import event_status
+    from kafkalog_cli.render_report import QUIET, event_status
     from kafkalog_spark.jobs.upkeep import FAILED, FOUND, events_in
 
     events, operation, status = [], "", 0
@@ -383,7 +388,9 @@ def _show_events(directory: str, rows: Iterable[Row], outcome: Outcome) -> int:
         statuses = [row["exitStatus"]] if row["action"] == FAILED else [event_status(*event) for event in events_in([row])]
         status, operation = max([status, *statuses]), row["operation"]
         if outcome.is_text:
-            click.echo(_event_line(row))
+            is_fine = row["severity"] == Severity.INFO.value
+            if not is_fine or outcome.is_verbose or not (outcome.is_quiet or row["action"] in QUIET):
+                click.echo(_event_line(row))
         elif row["action"] == FOUND:
             file = f"{directory}/{row['file']}" if row["file"] else directory
             outcome.finding(_finding(row["code"], row["severity"], file, row["reason"], None, row["firstOffset"]))
@@ -443,11 +450,15 @@ def _finding_line(row: Row) -> str:
 
 
 def _event_line(row: Row) -> str:
+    from engine.log.report import Action
+    from kafkalog_cli.render_report import action_text
+
     place = f"{row['directory']}/{row['file']}" if row["file"] else row["directory"]
     to = "" if row["endOffset"] is None else f" to {row['endOffset']}"
     offsets = "" if row["firstOffset"] is None else f" (offset {row['firstOffset']}{to})"
-    code = "" if row["code"] is None else f"[{row['code']}]"
-    return f"{printable(place)}: {row['action']}{code}{offsets} - {printable(row['reason'])}"
+    if row["code"] is not None:  # a finding, or a failure
+        return f"{row['severity']}[{row['code']}] {printable(place)}{offsets}: {printable(row['reason'])}"
+    return f"  {action_text(Action(row['action']))} {printable(place)}{offsets} - {printable(row['reason'])}"
 
 
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
