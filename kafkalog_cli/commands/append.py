@@ -56,7 +56,7 @@ _SECTIONS = (
     Section("Input", ("--input", "--input-format", "--ignore-unknown", "--separator", "--null", "--timestamp")),
     Section("Batches", ("--compression", "--compression-level", "--batch-size", "--leader-epoch", "--follower", "--magic")),
     Section("Producer", ("--producer-id", "--producer-epoch", "--sequence", "--transaction", "--coordinator-epoch")),
-    Section("What is done", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted", "--quarantine")),
+    Section("Action", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted", "--quarantine")),
     OPENING, SETTINGS, OUTPUT_OF_ONE,
 )  # fmt: skip
 _MAIN = ("--input", "--input-format", "--create", "--compression", "--quarantine", "--dry-run")
@@ -81,12 +81,12 @@ _EXAMPLES = (
               help="Skip unknown members of JSON objects. Default: refuse the line.")
 @click.option("--separator", default=":", show_default=True, metavar="TEXT",
               help="Separator of key and value. Without it, or if it is empty, the whole line is the value.")
-@click.option("--null", default="", metavar="TEXT", help="In text input, TEXT stands for a null key or value.")
+@click.option("--null", default="", metavar="TEXT", help="In text input, TEXT means a null key or value.")
 @click.option("--timestamp", type=Time(-1), metavar="TIME",
-              help="Of records without one: ISO-8601, ms, or `2h ago`; -1: none. Default: now.")
+              help="Timestamp of records without one: ISO-8601, ms, or `2h ago`; -1: none. Default: now.")
 @click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True,
               help="Compression by the producer. The topic's compression.type may compress again.")
-@click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Default: Kafka's for the codec.")
+@click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Level of the codec. Default: Kafka's.")
 @size_option("--batch-size", 16384,
              "Put records into one batch up to this many bytes; at most 1 MiB of lines is read at once.", least=1)
 @click.option("--leader-epoch", type=Whole(0, INT_MAX), metavar="N",
@@ -94,12 +94,14 @@ _EXAMPLES = (
 @click.option("--follower", is_flag=True, help="Keep the offsets and epochs of raw batches.")
 @click.option("--magic", type=click.Choice(["0", "1"]), help="Message format for a log of Kafka 0.7. Default: 1.")
 @click.option("--producer-id", type=Whole(0), default=-1, metavar="N", help="Write the records as this idempotent producer.")
-@click.option("--producer-epoch", type=Whole(0, 2**15 - 1), metavar="N", help="Default: the producer's last one, or 0.")
+@click.option("--producer-epoch", type=Whole(0, 2**15 - 1), metavar="N",
+              help="Epoch of the producer. Default: its last one, or 0.")
 @click.option("--sequence", type=Whole(0, INT_MAX), metavar="N",
-              help="Of the first record. Default: the one after the producer's last record, or 0.")
+              help="Sequence of the first record. Default: the one after the producer's last record, or 0.")
 @click.option("--transaction", type=click.Choice(["commit", "abort", "open"]),
               help="Write the records as a transaction and end it like this, or leave it open.")
-@click.option("--coordinator-epoch", type=Whole(0, INT_MAX), default=0, metavar="N", help="Of the marker that ends it.")
+@click.option("--coordinator-epoch", type=Whole(0, INT_MAX), default=0, metavar="N",
+              help="Coordinator epoch in the marker that ends the transaction.")
 @click.option("--create", is_flag=True, help="Create the partition directory if it does not exist.")
 @click.option("--topic-id", metavar="ID",
               help="The id of the topic for partition.metadata, without which a broker sets the partition aside as stray. "
@@ -108,16 +110,16 @@ _EXAMPLES = (
               help="Flush to disk after this many records. Default: at the end.")
 @click.option("--flush-ms", type=Whole(0), metavar="MS", help="Flush to disk at least this often.")
 def command(**values: Any) -> int:
-    """Append records to a partition, as its leader does: checked, with offsets, timestamps and indexes of their own.
+    """Append records to a partition, as its leader does: validated, with offsets, timestamps and index entries.
 
-    PATH is the directory of a partition. Offsets are printed when their records are on the disk, not before. A log of Kafka
-    0.7 takes values only, and its own entries as raw input.
+    PATH is the directory of a partition. Offsets are printed after their records are flushed to disk. A log of Kafka 0.7 takes
+    values only, or its own entries as raw input.
 
-    A log that would lose records when it is opened is refused, and so is one whose last batch is damaged: `kafkalog recover`
-    comes first.
+    append refuses a log that would lose records when it is opened, or whose last batch is damaged: run `kafkalog recover`
+    first.
 
-    With --quarantine DIR a log that has to be recovered is truncated at the damage, as a broker does, and records
-    are appended there; `kafkalog restore` undoes both. The rest of a write that was cut off is truncated and reported.
+    With --quarantine DIR such a log is truncated at the damage, as a broker does, and records are appended there; `kafkalog
+    restore` undoes both. The rest of a write that was cut off is truncated and reported.
     """
     return append(values)
 

@@ -101,8 +101,8 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
     """Print Kafka's files: logs, indexes, producer snapshots, checkpoints.
 
     A drop-in for kafka-dump-log.sh 4.3.1: the same options, the same text on stdout. PATHS are files, partition
-    directories, log directories, trees of them, or quoted patterns. Problems found go to stderr and decide the exit
-    status. Nothing is ever written.
+    directories, log directories, trees of them, or quoted patterns. Problems are printed to stderr and decide the
+    exit status. dump-log never writes to these files.
     """
     from engine.files import ReadOnlyFiles
 

@@ -87,7 +87,7 @@ _EXAMPLES = (
 @click.option("--max-bytes", type=Size(), metavar="BYTES",
               help="Read whole batches of each partition up to this many bytes, at least one batch. Default: all.")
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
-              show_default=True, help="read_committed leaves out aborted transactions, and ends where one is open.")
+              show_default=True, help="read_committed skips aborted transactions, and ends where one is open.")
 @click.option("--open-transactions", type=click.Choice(["wait", "abort"]), metavar="wait|abort",
               help="With read_committed, where transactions are open at the end of a dead broker's log: end before them and "
               "report what they hold back, or read on as after the next start of their coordinators, which abort them "
@@ -115,9 +115,9 @@ _EXAMPLES = (
 def command(paths: tuple[str, ...], topics: tuple[str, ...], partitions: tuple[int, ...], **values: Any) -> int:
     """Read the records of partitions as a consumer does.
 
-    Control records are left out, and with read_committed those of aborted transactions. Offsets and times are looked up
-    through the indexes. PATHS are directories of partitions or, with --topic, log dirs; brokers may be writing them meanwhile.
-    Nothing is changed.
+    fetch skips control records and, with read_committed, records of aborted transactions. It finds offsets and times through
+    the indexes. PATHS are directories of partitions or, with --topic, log dirs; brokers may write to them meanwhile. fetch
+    changes nothing.
     """
     wanted = _wanted(values)
     if partitions and not topics:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 OBJECTS = "objects.jsonl"  # in a directory with objects of a store: see engine.remote.orphans
 _SECTIONS = (
-    Section("What is done", ("--list", "--prune", "--older-than", "--force", "--salvage", "--dry-run", "--yes")),
+    Section("Action", ("--list", "--prune", "--older-than", "--force", "--salvage", "--dry-run", "--yes")),
     Section("Output", ("--quiet", "--verbose", "--bytes", "--format")),
 )
 _MAIN = ("--list", "--prune", "--older-than", "--salvage", "--dry-run")
@@ -63,7 +63,7 @@ _EXAMPLES = (
               help="Replace files that changed since the command, and remove new ones; a new quarantine keeps all of them.")
 @click.option("--salvage", is_flag=True,
               help="Undo what can be undone if the quarantine is damaged or its command was killed.")
-@click.option("--dry-run", "-n", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be done.")
 @yes_option
 @format_option
 @quiet_option
@@ -78,7 +78,7 @@ def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any)
     and kept in a quarantine. This is refused if anything was written to these partitions since. Several PATHS are undone from
     the newest operation to the oldest.
 
-    restore first compares all checksums. It then puts back what was truncated, overwritten, renamed or removed, and removes the
+    restore first compares all checksums. It then puts truncated, overwritten, renamed and removed data back, and removes the
     files that the command created. You can stop it at any time and run it again. Steps that need no disk space come first. The
     quarantine stays where it is; so does the lock file .lock, as Kafka leaves it. Every file that is not as before is reported,
     with status 4.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 _SECTIONS = (
-    Section("What is worked on", ("--topic", "--split-bytes", "--on-corruption")),
+    Section("Input", ("--topic", "--split-bytes", "--on-corruption")),
     Section("stats", ("--by", "--top")),
     Section("export and import", ("--to", "--mode", "--table")),
     Section("verify, recover, compact and import",
@@ -50,7 +50,7 @@ _EXAMPLES = (
     Example("Two topics as Parquet:", "kafkalog spark export --topic orders --topic payments --to /lake/kafka /backups"),
     Example("And back, into partition directories:", "kafkalog spark import --to /restored/data /lake/kafka"),
     Example("On a cluster:", "kafkalog spark verify --master spark://head:7077 /backups"),
-    Example("What a write left that was killed in the middle:", "kafkalog spark undo /restored/data"),
+    Example("Undo a write that was killed during its commit:", "kafkalog spark undo /restored/data"),
     Example("Compact what is due, however many keys it has:",
             "kafkalog spark compact --dedupe-buffer-size 64m /var/lib/kafka/data"),
 )
@@ -113,20 +113,19 @@ def command(
     context: click.Context, /, job: str, on_corruption: str, split_bytes: int | None, master: str | None,
     settings: tuple[tuple[str, str], ...], **values: Any,
 ) -> int:
-    """Work that outgrows one machine: a job on Spark over many log dirs.
+    """Run a job on Spark over many log dirs.
 
-    JOB is verify (every file of every partition, and replicas of one against each other), stats (records and bytes by
-    topic, key and more), export (records as a table, a folder for each topic), import (such a table back into partition
-    directories, offsets and timestamps kept), recover or compact (what the commands of that name do to log dirs, a task for
-    some partitions; with their locks, and recover's quarantines), or undo.
+    JOB is one of: verify (every file of every partition, and replicas against each other); stats (records and bytes by topic,
+    key and more); export (records to a table, a folder for each topic); import (such a table back to partition directories,
+    with its offsets and timestamps); recover and compact (as the commands of these names, several partitions at a time, with
+    their locks, and recover with its quarantines); undo.
 
-    PATHS are partition directories, log directories, trees of them, or quoted patterns, of import tables; every executor must
-    see them. Needs the extra `spark` and Java 17 or 21.
+    PATHS are partition directories, log directories, trees of them, or quoted patterns; for import, tables. Every executor
+    must see them. Needs the extra `spark` and Java 17 or 21.
 
-    From Python the same jobs are functions of kafkalog_spark.jobs.
+    In Python the same jobs are functions of kafkalog_spark.jobs.
 
-    undo alone needs no Spark: it makes log directories what they were before a write of the sink, or import, that was stopped
-    in the middle of its commit.
+    undo needs no Spark: it undoes a write of the sink, or an import, that was stopped during its commit.
     """
     _refuse_of_others(context, job)
     stream = json_stream(values.pop("form"), Lines(), f"spark {job}")

@@ -96,17 +96,17 @@ _EXAMPLES = (
 def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
     """Check the indexes and snapshots of partitions against their logs.
 
-    PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Every batch
-    is read and its checksum is computed; every entry of the indexes, of producer snapshots and of the leader epochs is
-    compared with the batches. Without --rebuild nothing is written.
+    PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. verify reads
+    every batch, computes its checksum, and compares every entry of the indexes, producer snapshots and leader epochs with the
+    batches. Without --rebuild it writes nothing.
 
-    A finding says whether it does harm. What older brokers wrote differently is not wrong.
+    A finding says whether it is harmful. Differences that older brokers are known to write are not problems.
 
-    What no checksum covers is checked too: offsets that run backwards, gaps between segments that no compaction explains, a
-    log start after the log's end.
+    It also checks what no checksum covers: offsets that run backwards, gaps between segments that compaction does not explain,
+    a log start after the log end.
 
-    With --rebuild, what is replaced or removed is kept in a quarantine, from which `kafkalog restore` puts it back. --rebuild
-    locks the log dir of every partition named, also of those where nothing is to be rebuilt: no broker may run there.
+    With --rebuild, replaced and removed files are kept in a quarantine; `kafkalog restore` puts them back. --rebuild locks the
+    log dir of every partition that PATHS name, also if there is nothing to rebuild: no broker may run there.
     """
     given = (context.get_parameter_source(name) for name in ("dry_run", "now", "quarantine", "no_quarantine"))
     if not rebuild and ParameterSource.COMMANDLINE in given:
