@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kafkalog_cli.groups import LazyGroup, show_short_help
-from kafkalog_cli.help import Example
+from kafkalog_cli.help import Example, LazyGroup, show_short_help
 from kafkalog_cli.options import version_option
 
 _TABLE = {
