@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.leader_epochs import encode_leader_epochs
-from engine.checkpoint.offsets import PartitionOffset, encode_offset_checkpoint, known_offsets
+from engine.checkpoint.checkpoints import PartitionOffset, encode_leader_epochs, encode_offset_checkpoint, known_offsets
 from engine.discovery.names import (
     FileKind,
     file_name,

@@ -10,7 +10,7 @@ from dataclasses import replace as replace_in
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.leader_epochs import EpochEntry, encode_leader_epochs
+from engine.checkpoint.checkpoints import EpochEntry, encode_leader_epochs
 from engine.discovery.names import (
     FileKind,
     file_name,
