@@ -206,7 +206,7 @@ def kept_fields(quarantine: QuarantiningFiles, *, dry_run: bool) -> dict[str, ob
 
 def printable(text: str) -> str:
     """Text for stderr: control characters and undecodable bytes of file names shown escaped."""
-    from engine.dump.record_text import printable as safe
+    from engine.kernels.escapes import printable as safe
 
     return safe(text)
 

@@ -70,9 +70,9 @@ class Wanted:
     raw: bool
     force: bool
     jobs: int
-    quiet: bool
-    verbose: bool
     store: StoreOptions | None = None
+    quiet: bool = False
+    verbose: bool = False
 
 
 class Renderer(Protocol):

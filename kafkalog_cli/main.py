@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from kafkalog_cli.groups import LazyGroup, show_short_help
-from kafkalog_cli.help import Example
+from kafkalog_cli.help import Example, LazyGroup, show_short_help
 from kafkalog_cli.options import version_option
 from kafkalog_cli.streams import colour_choice, prepare_streams
 

@@ -11,7 +11,6 @@ import click
 
 from engine.amounts import count_of, parse_duration, parse_size, parse_time, size_text, whole_number
 from engine.errors import EMPTY_PATH
-from engine.files import now_ms
 from engine.formats import LONG_MAX
 from kafkalog_cli.help import DocumentedCommand
 
@@ -94,6 +93,8 @@ class Time(click.ParamType[int]):
         """Text → ms since the epoch; click.BadParameter for anything else."""
         if isinstance(value, int):
             return value
+        from engine.files import now_ms  # --help does without
+
         check_milliseconds(value, self._lowest, param, ctx)
         found = parse_time(value, now_ms())
         if found is None:

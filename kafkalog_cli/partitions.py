@@ -16,14 +16,13 @@ from engine.files import Files, acting_as_root, is_locked
 from engine.findings import Severity
 from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
 from kafkalog_cli.app import Outcome, Total, printable
-from kafkalog_cli.asking import DECLINED, Declined, ask, is_to_be_asked
 from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.help import words_of
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import Lines, json_stream, outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
-from kafkalog_cli.quarantining import put_kept, quarantines_for, say_kept
+from kafkalog_cli.quarantining import DECLINED, Declined, ask, is_to_be_asked, put_kept, quarantines_for, say_kept
 from kafkalog_cli.render_report import (
     exit_status,
     has_changes,

@@ -8,7 +8,7 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.text import Decoded, Faults, quoted, text_lines
+from engine.checkpoint.checkpoints import Decoded, Faults, quoted, text_lines
 from engine.config.properties import decode_properties
 from engine.discovery.names import parse_int
 

@@ -8,7 +8,6 @@ from engine.amounts import count_of
 from engine.discovery.names import parse_long
 from engine.dump.json_stream import bytes_field, put_large_field
 from engine.dump.kernel_renderer import LARGE
-from engine.dump.record_text import printable
 from engine.dump.renderer import UNLIMITED
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX, to_long
@@ -24,7 +23,7 @@ from engine.kafka07.entries import (
     open_sets,
 )
 from engine.kafka07.file import WINDOW, find_entry, iterate_file, tail_problem
-from engine.kernels.escapes import terminal_safe
+from engine.kernels.escapes import printable, terminal_safe
 from engine.record.damage import Problem
 from engine.record.soundness import search_ended
 

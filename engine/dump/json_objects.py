@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.checkpoint.checkpoints import EpochEntry, PartitionOffset
 from engine.checkpoint.identity import CleanShutdown, MetaProperties, PartitionMetadata, QuorumState
-from engine.checkpoint.leader_epochs import EpochEntry
-from engine.checkpoint.offsets import PartitionOffset
 from engine.dump.entries_07 import Entries07, put_entries
 from engine.dump.json_stream import put_large_field, text_field
 from engine.dump.kernel_renderer import Form, KernelRenderer

@@ -11,13 +11,13 @@ from engine.amounts import count_of
 from engine.checkpoint.producer_snapshot import producer_text
 from engine.discovery.names import FileKind, file_name
 from engine.dump.kernel_renderer import Form, KernelRenderer
-from engine.dump.record_text import control_record_text, printable, printer_for
+from engine.dump.record_text import control_record_text, printer_for
 from engine.formats import AbortedTxn, ProducerSnapshotEntry, RecordField
 from engine.index.offset import OffsetPosition
 from engine.index.time import TimestampOffset
 from engine.index.transaction import aborted_txn_text
 from engine.java_text import java_utf8, whole_text
-from engine.kernels.escapes import terminal_safe
+from engine.kernels.escapes import printable, terminal_safe
 from engine.kernels.fields import CONTENTS, ESCAPE, META
 from engine.kernels.text import print_batches, print_records
 

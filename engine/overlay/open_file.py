@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import OpenFile, WritableFile
-from engine.overlay.changes import Operation
 from engine.overlay.content import Content
+from engine.overlay.tree import Operation
 
 if TYPE_CHECKING:
     from engine.files import Buffer
-    from engine.overlay.changes import Changes
-    from engine.overlay.tree import Disk, File
+    from engine.overlay.tree import Changes, Disk, File
 
 
 class OverlayFile(OpenFile):

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from engine.discovery.names import file_name
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import LINK, DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile, look, taken
-from engine.overlay.changes import Changes, Operation
 from engine.overlay.open_file import OverlayFile, WritableOverlayFile
-from engine.overlay.tree import NO_ENTRY, Directory, File, Tree
+from engine.overlay.tree import NO_ENTRY, Changes, Directory, File, Operation, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

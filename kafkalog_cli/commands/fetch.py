@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.discovery.names import parent_of
+from engine.discovery.paths import is_log_07
 from engine.discovery.patterns import expand
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError, argument
@@ -21,7 +22,6 @@ from engine.log.fetch.reading import FetchIsolation, out_of_range, read
 from engine.log.fetch.records import FetchLimits, RecordFetcher, by_time, last_matches
 from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
-from engine.log.logdir.logs_07 import is_log_07
 from engine.log.logdir.topics import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
 from kafkalog_cli.fetch_output import Limit, Output, Wanted, send

@@ -9,13 +9,12 @@ import click
 
 from engine.amounts import count_of
 from engine.discovery.names import file_name, parent_of
-from engine.discovery.sink_commits import MANIFEST, STAGING
+from engine.discovery.paths import MANIFEST, STAGING
 from engine.dump.json_stream import sentence, text_field
 from engine.errors import KafkalogError, UnreadableFile, argument
 from engine.log.quarantine.places import time_text
 from engine.log.quarantine.restore import ChangedSince, Restored, Undone
 from kafkalog_cli.app import UNREADABLE, Outcome, kept_in, printable
-from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
@@ -31,7 +30,7 @@ from kafkalog_cli.options import (
     yes_option,
 )
 from kafkalog_cli.output import Lines, json_stream, outlive_output, say_at_any_rate
-from kafkalog_cli.quarantining import would_keep
+from kafkalog_cli.quarantining import DECLINED, agreed, would_keep
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
@@ -213,7 +212,7 @@ def _summary(files: Files, directories: list[str]) -> str:
 
 def undo_commits(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool = False) -> int:
     """Undo commits of Spark's sink that were stopped in a log dir → exit status. Neither Spark nor a session is needed."""
-    from engine.discovery.sink_commits import half_commit
+    from engine.discovery.paths import half_commit
     from engine.files import now_ms
     from kafkalog_spark.sink.staging import clear_leftovers, holding
 

@@ -27,7 +27,6 @@ from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
 from kafkalog_cli.app import Outcome, Total, printable
-from kafkalog_cli.asking import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
@@ -46,6 +45,7 @@ from kafkalog_cli.options import (
 )
 from kafkalog_cli.output import json_stream, outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
+from kafkalog_cli.quarantining import DECLINED, Declined, agreed, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator

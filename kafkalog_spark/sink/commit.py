@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.identity import ZERO_UUID
 from engine.config.server import Settings
 from engine.discovery.names import FileKind, PartitionDir, file_name, log_file_name, parse_partition_dir
-from engine.discovery.paths import is_brokers_log_dir
-from engine.discovery.sink_commits import STAGING
+from engine.discovery.paths import STAGING, is_brokers_log_dir
 from engine.errors import KafkalogError, argument
 from engine.files import remove_tree
 from engine.log.append.intake import FollowerIntake

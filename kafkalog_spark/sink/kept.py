@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from engine.discovery.sink_commits import MAX_KEPT_SIZE
+from engine.discovery.paths import MAX_KEPT_SIZE
 from engine.errors import KafkalogError, UnwritableFile
 from engine.files import replace
 

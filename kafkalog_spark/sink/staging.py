@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
+from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE
 from engine.config.topic import LogConfig
 from engine.discovery.names import FileKind, log_file_name, parse_file_name, parse_partition_dir
-from engine.discovery.sink_commits import JOURNAL, MANIFEST, STAGING
+from engine.discovery.paths import JOURNAL, MANIFEST, STAGING
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import remove_tree, replace
 from engine.log.loading.loader import open_log

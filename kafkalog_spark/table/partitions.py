@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine.discovery.names import parse_file_name
+from engine.discovery.paths import WHAT, half_commit, undo_advice
 from engine.discovery.patterns import expand
-from engine.discovery.sink_commits import WHAT, half_commit, undo_advice
 from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles, look
 from engine.log.fetch.replicas import best_replica

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.offsets import known_offsets
+from engine.checkpoint.checkpoints import known_offsets
 from engine.discovery.names import (
     INTERNAL_TOPICS,
     FileKind,

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.leader_epochs import read_leader_epochs
+from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.discovery.names import LOG_SWAP, FileKind, file_name, is_log_file_name, log_file_name, offset_index_file_name
 from engine.findings import Severity
 from engine.formats import LONG_MAX

@@ -17,7 +17,7 @@ from engine.log.finding_limits import Dam, FileFindings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]

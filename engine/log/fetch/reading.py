@@ -26,8 +26,8 @@ from engine.formats import (
 from engine.index.offset import OffsetPosition
 from engine.kernels.transactions import next_in_transaction
 from engine.log.errors import CorruptRecord, OffsetOutOfRange
-from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.segment.batch_search import BatchHead, TimestampAndOffset, heads
+from engine.log.segment.log_segments import LogOffsetMetadata
 from engine.log.segment.recovery_walk import read_marker
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid

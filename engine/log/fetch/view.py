@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
-from engine.checkpoint.offsets import known_offsets
+from engine.checkpoint.checkpoints import EpochEntry, known_offsets, read_leader_epochs
 from engine.config.topic import LogConfig
 from engine.discovery.names import (
     FileKind,
@@ -25,9 +24,8 @@ from engine.log.continuity.offset_order import stop_before
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.reading import fetch_offset_by_timestamp
 from engine.log.fetch.segment_view import SegmentView
-from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.segment.batch_search import find_end
-from engine.log.segment.log_segments import Segments
+from engine.log.segment.log_segments import LogOffsetMetadata, Segments
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.heads import HeadWalk
 from engine.record.soundness import go_on

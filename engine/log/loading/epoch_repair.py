@@ -6,8 +6,7 @@ from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint, read_leader_epochs
-from engine.checkpoint.offsets import checkpoint_fault
+from engine.checkpoint.checkpoints import EpochEntry, MalformedCheckpoint, checkpoint_fault, read_leader_epochs
 from engine.discovery.names import FileKind, log_file_name, offset_of, parent_of
 from engine.discovery.paths import is_brokers_log_dir
 from engine.findings import Severity

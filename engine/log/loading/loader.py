@@ -37,12 +37,12 @@ from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.notes import ALONE, NO_INDEX, note_changes, note_kept, note_missing, note_torn_tail
 from engine.log.loading.recovery import recover_segment
 from engine.log.loading.shared import Loading, LoadOptions
-from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.partition.local_log import LocalLog, fit_indexes
 from engine.log.partition.unified_log import UnifiedLog
 from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action, Report
+from engine.log.segment.log_segments import LogOffsetMetadata
 from engine.log.segment.segment_files import Partition
 from engine.log.tiering import Starts
 from engine.record.windows import MAX_BATCH_BYTES

@@ -12,7 +12,7 @@ from engine.log.report import Action
 from engine.log.segment.batch_search import last_head
 
 if TYPE_CHECKING:
-    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.log.loading.shared import Loading
 
 _SNAPSHOT, _EPOCHS = FileKind.PRODUCER_SNAPSHOT.value, FileKind.LEADER_EPOCH_CHECKPOINT.value

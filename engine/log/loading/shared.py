@@ -19,9 +19,8 @@ from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.producers.state_manager import MAX_TRANSACTION_TIMEOUT_MS, PRODUCER_ID_EXPIRATION_MS
 from engine.log.report import Action
 from engine.log.segment.batch_search import sound_heads
-from engine.log.segment.deferred import DeferredDeletion
 from engine.log.segment.log_segment import LogSegment
-from engine.log.segment.log_segments import LogSegments
+from engine.log.segment.log_segments import DeferredDeletion, LogSegments
 from engine.log.segment.segment_scan import ScanStop
 from engine.log.segment.splitting import Replacing, split_overflowed_segment
 from engine.log.tiering import Tiering, nothing_known

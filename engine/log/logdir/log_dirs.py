@@ -22,8 +22,7 @@ from engine.discovery.names import (
     parse_file_name,
     parse_partition_dir,
 )
-from engine.discovery.paths import REMOTE_INDEX_CACHE, DirectoryKind, directory_kind, is_brokers_log_dir
-from engine.discovery.sink_commits import refuse_half_commit
+from engine.discovery.paths import REMOTE_INDEX_CACHE, DirectoryKind, directory_kind, is_brokers_log_dir, refuse_half_commit
 from engine.errors import EMPTY_PATH, UnreadableFile, UnwritableFile, UsageError, argument
 from engine.files import (
     LINK,

@@ -11,14 +11,14 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from engine.checkpoint.offsets import (
+from engine.checkpoint.checkpoints import (
+    MAX_CHECKPOINT_SIZE,
     PartitionOffset,
     by_partition,
     checkpoint_fault,
     decode_offset_checkpoint,
     encode_offset_checkpoint,
 )
-from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config.server import SYNONYMS
 from engine.config.topic import is_known
 from engine.discovery.names import (
@@ -30,10 +30,10 @@ from engine.discovery.names import (
     is_topic_name,
     parse_file_name,
 )
+from engine.discovery.paths import are_of_07, is_log_07, names_07
 from engine.errors import KafkalogError, argument
 from engine.files import remove_tree, replace
 from engine.log.loading.loader import open_log
-from engine.log.logdir.logs_07 import are_of_07, config_07, is_log_07, names_07, open_reported_07
 from engine.log.report import Action
 from engine.log.tiering import Tiering, TopicPolicy, read_starts, tiering_of
 
@@ -277,6 +277,8 @@ class LogManager:
         self, place: Place, report: Report, *, clean_start: bool, files: Files | None = None
     ) -> ReportedLog07:
         """Open the log of 0.7 at `place`; `files` as for `load`. Raises Refused07 for one that cannot be opened."""
+        from engine.log.logdir.logs_07 import config_07, open_reported_07  # few have such logs
+
         config = config_07(self.settings.server, dict(self.settings.overrides), place.name.topic)
         return open_reported_07(
             self.files_of(place.log_dir) if files is None else files, place.path, config, report, now=self.now,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from engine.amounts import count_of, exact_duration
-from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import UsageError
 from engine.findings import Severity
 from engine.formats import LONG_MAX
@@ -20,10 +19,10 @@ from engine.log.report import Action
 from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from engine.config.server import ServerConfig
-    from engine.files import Files, OpenFile, ReadOnlyFiles
+    from engine.files import Files, OpenFile
     from engine.kafka07.segment import Segment07
     from engine.log.logdir.log_dirs import Place
     from engine.log.report import Report
@@ -36,25 +35,6 @@ _TOPIC_SETTINGS = {
     "segment.bytes": "log_file_size", "segment.ms": "roll_ms", "max.message.bytes": "max_message_size",
     "flush.messages": "flush_interval", "retention.ms": "retention_ms", "retention.bytes": "retention_size",
 }  # fmt: skip
-_LOG_07 = FileKind.LOG_07.value
-
-
-def is_log_07(files: ReadOnlyFiles, directory: str) -> bool:
-    """Does the partition directory hold files of 0.7, and none of a later log? Raises UnreadableFile."""
-    return are_of_07(files.list(directory))
-
-
-def are_of_07(names: Collection[str]) -> bool:
-    """Are these the names of files of 0.7, with none of a later log among them?"""
-    if not names_07(names):
-        return False
-    return all(parsed is None or parsed.kind is not FileKind.LOG for parsed in map(parse_file_name, names))
-
-
-def names_07(names: Collection[str]) -> list[str]:
-    """Those that files of 0.7 have."""
-    candidates = [name for name in names if _LOG_07 in name]  # nearly always none: names may be very many
-    return [name for name in candidates if (parsed := parse_file_name(name)) is not None and parsed.kind is FileKind.LOG_07]
 
 
 def config_07(server: ServerConfig, overrides: Mapping[str, str], topic: str) -> Config07:

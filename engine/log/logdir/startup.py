@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
+from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE, MalformedCheckpoint, checkpoint_fault, parse_leader_epochs
 from engine.checkpoint.identity import (
     MetaProperties,
     decode_meta_properties,
@@ -19,13 +20,9 @@ from engine.checkpoint.identity import (
     decode_quorum_state,
     read_identity,
 )
-from engine.checkpoint.leader_epochs import MalformedCheckpoint, parse_leader_epochs
-from engine.checkpoint.offsets import checkpoint_fault
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of, parent_of
-from engine.discovery.paths import is_brokers_log_dir
-from engine.discovery.sink_commits import STAGING, undo_advice
+from engine.discovery.paths import STAGING, is_brokers_log_dir, undo_advice
 from engine.errors import UnreadableFile, UsageError, argument
 from engine.findings import Finding, Where
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, prove_metadata_log, read_cluster_metadata

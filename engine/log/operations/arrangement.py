@@ -18,7 +18,7 @@ from engine.log.segment.sound_runs import as_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.log.segment.sound_runs import Batch, Run
 
     Expand = Callable[[int, Run], Iterator[Batch]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.offsets import lower_checkpoints
+from engine.checkpoint.checkpoints import lower_checkpoints
 from engine.discovery.names import FileKind, PartitionKind, file_name, parent_of, parse_partition_dir
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.errors import OffsetOutOfRange

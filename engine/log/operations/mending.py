@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE, decode_offset_checkpoint, encode_offset_checkpoint
 from engine.checkpoint.identity import MAX_IDENTITY_SIZE, ZERO_UUID, decode_partition_metadata, is_uuid, read_identity
-from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_checkpoint
-from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.discovery.names import (
     METADATA_TOPIC,
     FileKind,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from engine.amounts import count_of
-from engine.checkpoint.offsets import lower_checkpoints
+from engine.checkpoint.checkpoints import lower_checkpoints
 from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind
 from engine.errors import KafkalogError, UsageError, too_little_memory
 from engine.files import nameless_file

@@ -9,10 +9,10 @@ from engine.errors import argument
 from engine.findings import Severity
 from engine.formats import LONG_MAX, MAGIC_V2
 from engine.log.errors import LogDamaged, RollRefused
-from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.report import Action
 from engine.log.segment.extent import Extent
 from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.log_segments import LogOffsetMetadata
 from engine.log.segment.segment_files import Partition
 from engine.log.segment.splitting import SEGMENT_FILES
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from engine.log.report import Report
-    from engine.log.segment.deferred import DeferredDeletion
-    from engine.log.segment.log_segments import LogSegments
+    from engine.log.segment.log_segments import DeferredDeletion, LogSegments
 
 
 class LocalLog:

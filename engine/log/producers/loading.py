@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from engine.log.producers.state_manager import ProducerStateManager
-    from engine.log.segment.deferred import DeferredDeletion
     from engine.log.segment.log_segment import LogSegment
-    from engine.log.segment.log_segments import LogSegments
+    from engine.log.segment.log_segments import DeferredDeletion, LogSegments
     from engine.log.segment.producer_rows import TxnMarker
     from engine.log.segment.reading import ReadableSegment
     from engine.record.windows import Window

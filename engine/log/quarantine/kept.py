@@ -8,9 +8,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import FileKind, file_name, parent_of, parse_partition_dir
-from engine.discovery.paths import FOREIGN_DIRECTORIES, is_log_dir
-from engine.discovery.sink_commits import MANIFEST as SINK_MANIFEST
-from engine.discovery.sink_commits import STAGING, half_commit, undoable_since
+from engine.discovery.paths import FOREIGN_DIRECTORIES, STAGING, half_commit, is_log_dir, undoable_since
+from engine.discovery.paths import MANIFEST as SINK_MANIFEST
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, argument
 from engine.files import ROOT, acting_as, is_root, look, owner_of
 from engine.formats import LONG_MAX

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from engine.discovery.names import ASIDE, FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
+from engine.discovery.paths import MANIFEST as SINK_MANIFEST
 from engine.discovery.paths import REMOTE_INDEX_CACHE, is_log_dir
-from engine.discovery.sink_commits import MANIFEST as SINK_MANIFEST
 from engine.files import ROOT, is_root, look, this_user
 from engine.log.quarantine.manifest import MANIFEST, Do, QuarantineDamaged, read_manifest
 from engine.log.quarantine.stamps import is_lock

@@ -12,6 +12,7 @@ from engine.index.transaction import TransactionIndex
 from engine.log.segment.reading import ReadableSegment
 
 if TYPE_CHECKING:
+
     from engine.config.topic import LogConfig
     from engine.files import Files
 

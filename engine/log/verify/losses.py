@@ -11,8 +11,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.leader_epochs import read_leader_epochs
-from engine.checkpoint.offsets import known_offsets
+from engine.checkpoint.checkpoints import known_offsets, read_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.discovery.names import (
     METADATA_TOPIC,
@@ -36,7 +35,7 @@ from engine.record.windows import LogWalk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.discovery.names import PartitionDir
     from engine.files import ReadOnlyFiles
     from engine.log.tiering import Policy

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.amounts import count_of
-from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
-from engine.checkpoint.offsets import known_offsets
+from engine.checkpoint.checkpoints import EpochEntry, known_offsets, read_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.config.topic import LogConfig
 from engine.discovery.names import (

@@ -8,10 +8,10 @@ import click
 
 from engine.amounts import size_text
 from kafkalog_cli.app import printable
-from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.engine_options import quarantine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Duration, Whole, yes_option
+from kafkalog_cli.quarantining import DECLINED, agreed
 from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
 from kafkalog_cli.remote_store import STORE, store_from, store_options
 
