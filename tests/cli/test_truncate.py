@@ -84,7 +84,7 @@ def ahead(partition):
 def checked(partition):
     """What recover and verify call offsets that are missing, and their statuses."""
     recovered = kafkalog("recover", "--dry-run", "--recovery-point", "0", "--now", NOW, "--format", "json", str(partition))
-    [report] = objects_of(recovered.out)
+    report = next(one for one in objects_of(recovered.out) if one["type"] == "report")
     verified = kafkalog("verify", "--format", "jsonl", str(partition))
     found = [one["code"] for one in objects_of(verified.out) if one["type"] == "finding"]
     told = [(one["action"], one["first_offset"], one["end_offset"]) for one in report["events"] if one["action"] in ("explained", "missing")]
