@@ -213,7 +213,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark --store --layout --key-prefix --private-key -f --template --format --raw --force -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark --store --layout --key-prefix --private-key -f --template --format --raw --force -q --quiet -v --verbose -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     help)
@@ -227,11 +227,11 @@ _kafkalog() {
         ;;
     remote)
         case $prev in
-        -t|--topic|--segment|--topic-id|--metadata-partitions|--key-prefix|--private-key|--sample)
+        -t|--topic|--segment|--metadata-partitions|--key-prefix|--private-key|--older-than|--topic-id|--sample)
             compopt +o default 2>/dev/null
             return
             ;;
-        --config-file|--into|--log-dir|--store|--quarantine)
+        --config-file|--store|--quarantine|--into|--log-dir)
             return
             ;;
         --format)
@@ -244,9 +244,9 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config-file --events --segment --format --into --log-dir --full --topic-id --metadata-partitions --store --layout --key-prefix --private-key -n --dry-run --quarantine --no-quarantine -q --quiet -v --verbose --deep --sample' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config-file --events --segment --format --metadata-partitions --store --layout --key-prefix --private-key --delete --older-than -n --dry-run --quarantine --no-quarantine -y --yes --into --log-dir --full --topic-id -q --quiet -v --verbose --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'list offsets restore verify' "$cur"
+            _kafkalog_words 'list offsets orphans restore verify' "$cur"
         fi
         ;;
     restore)
@@ -261,7 +261,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--list --prune --older-than --force --salvage -n --dry-run -y --yes --bytes --format -V --version -h --help' "$cur"
+            _kafkalog_words '--list --prune --older-than --force --salvage -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -V --version -h --help' "$cur"
         fi
         ;;
     retain)
@@ -328,7 +328,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf --format -V --version -h --help' "$cur"
+            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
             _kafkalog_words 'verify stats export import recover compact undo' "$cur"
         fi

@@ -1,11 +1,27 @@
-"""Amounts for people: counts with their noun, sizes and lengths of time. JSON has the exact numbers."""
+"""Amounts as people write and read them: counts, sizes, lengths of time, times. JSON has the exact numbers.
+
+Read are sizes (1000, 64k, 16MiB, 10GB: kB, MB, GB and TB are powers of 1000, the others of 1024), durations (45s, 90m, 12h,
+30d, 2w) and times (ISO-8601, UTC if it names no zone; ms since 1970; `now`; `2h ago`).
+"""
 
 from __future__ import annotations
+
+import re
+
+from engine.formats import LONG_MAX, LONG_MIN
 
 _SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _SPANS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"))  # ms
 _SECOND = 1000
 _LEAST = 2  # below this number of a unit, the next smaller unit is used
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_SIZE = re.compile(r"(\+?[0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_DURATION = re.compile(r"([0-9]+)\s*([smhdw])", re.IGNORECASE)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?(Z|[+-]\d{2}:?\d{2})?)?")
+_AGO = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d|w)\s+ago")
+_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_PREFIXES = ("", "k", "m", "g", "t")
+_DIGITS = 30  # of a number: what has more is beyond all bounds, and int() takes not as many as one likes
 
 
 def count_of(count: int, noun: str) -> str:
@@ -45,3 +61,54 @@ def _plural(noun: str) -> str:
     if noun.endswith(("tch", "x", "s")):
         return noun + "es"
     return noun[:-1] + "ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else noun + "s"
+
+
+def whole_number(text: str) -> int | None:
+    """The whole number that `text` says, None where it says none. What has too many digits is as large as it need be."""
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    number = int(digits) if len(digits) <= _DIGITS else 10**_DIGITS
+    return -number if text.startswith("-") else number
+
+
+def parse_size(text: str) -> int | None:
+    """Bytes, None where `text` names no size."""
+    match = _SIZE.fullmatch(text.strip())
+    number = None if match is None else whole_number(match[1])
+    if match is None or number is None:
+        return None
+    is_decimal = match[2] and (match[3] or "").lower() == "b"
+    return number * int((1000 if is_decimal else 1024) ** _PREFIXES.index(match[2].lower()))
+
+
+def parse_duration(text: str) -> int | None:
+    """Milliseconds, None where `text` names no duration."""
+    match = _DURATION.fullmatch(text.strip())
+    number = None if match is None else whole_number(match[1])
+    return None if match is None or number is None else number * _MS[match[2].lower()]
+
+
+def parse_time(text: str, now_ms: int) -> int | None:
+    """Milliseconds since the epoch, or None where `text` names no time. `now` and `90s ago` count from `now_ms`."""
+    text = text.strip()
+    number = None if text.startswith("+") else whole_number(text)
+    if number is not None:
+        return number if LONG_MIN <= number <= LONG_MAX else None
+    if text == "now":
+        return now_ms
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return now_ms - int(ago[1]) * _MS[ago[2]]
+    return _parse_date(text) if _DATE.fullmatch(text) else None
+
+
+def _parse_date(text: str) -> int | None:
+    from datetime import UTC, datetime  # it takes a while to load
+
+    try:
+        time = datetime.fromisoformat(text.replace(",", "."))
+    except ValueError:
+        return None
+    since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000

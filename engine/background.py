@@ -58,7 +58,7 @@ class Background(Generic[Result]):
         self.close()
 
     def close(self) -> None:
-        """End the thread, behind what it is doing. An error that nobody waited for stays unheard."""
+        """End the thread, after what it is doing. An error that nobody waited for stays unheard."""
         if self._thread is None:
             return
         if self._busy:

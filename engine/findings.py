@@ -38,7 +38,7 @@ class Where(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something wrong that was seen. `stands_for`: how many of the sort; `milder`: how bad, where less than its code."""
+    """A problem that was found. `stands_for`: how many problems of this kind; `milder`: a severity below that of its code."""
 
     code: str
     where: Where

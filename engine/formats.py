@@ -31,7 +31,7 @@ def to_long(value: int) -> int:
 
 
 def can_be_followed(base_offset: int, last_offset: int) -> bool:
-    """Is an offset left for a batch behind one with these? 2^63 − 1 has none behind it, and Java's sums go round above it."""
+    """Is an offset left for a batch after one with these? 2^63 − 1 has none after it, and Java's sums go round above it."""
     return last_offset < LONG_MAX and (last_offset >= 0 or base_offset <= INT_MAX)
 
 
@@ -180,7 +180,7 @@ class ProducerSnapshotHeader(NamedTuple):
     """Head of a producer .snapshot, 10 bytes. Mirrors ProducerStateManager."""
 
     version: i16  # 0  1
-    crc: u32  # 2  CRC-32C of everything behind this field
+    crc: u32  # 2  CRC-32C of everything after this field
     entry_count: i32  # 6
 
 
@@ -264,7 +264,7 @@ class Status(IntEnum):
     """Why a kernel stopped. Compare with `==`: kernels return plain ints."""
 
     END = 0  # the whole input was used
-    TORN = 1  # the next entry goes on behind the window
+    TORN = 1  # the next entry goes on after the window
     BAD_SIZE = 2  # a size field below the smallest legal one
     FULL = 3  # the output is used up: call again
     BAD_START = 4  # an argument outside its buffer

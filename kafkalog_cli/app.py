@@ -41,22 +41,25 @@ _VERDICT_COLOURS = {Severity.INFO: "green", Severity.WARNING: "yellow", Severity
 class Outcome:
     """Collects findings and errors, writes them to stderr, knows the exit status.
 
-    quiet_codes  codes that something else reports in its own words; they count all the same
+    quiet_codes  codes that something else reports in its own words; they still count
     stream       takes the findings instead of stderr, and the errors as well
     verbose      all findings are written out, each code with why and what to do
+    quiet        in text, findings of severity info are not written out
     """
 
     def __init__(
         self, quiet_codes: frozenset[str] = frozenset(), stream: JsonStream | None = None, *, verbose: bool = False,
+        quiet: bool = False,
     ) -> None:
-        self._quiet, self._stream = quiet_codes, stream
+        self._quiet_codes, self._stream = quiet_codes, stream
+        self.is_quiet, self.is_verbose = quiet, verbose
         self._counts: Counter[tuple[str, str]] = Counter()  # by code and file
         self._shown: Counter[tuple[str, str]] = Counter()  # those of them that were written out
         self._lines: Counter[tuple[str, str]] = Counter()  # the same by code and directory
         self._explained: set[str] = set()
         self._status = 0
         self._failed = False
-        self._explain, self._shows_all = verbose or sys.stderr.isatty(), verbose
+        self._explain = verbose or sys.stderr.isatty()
 
     @property
     def is_text(self) -> bool:
@@ -79,12 +82,12 @@ class Outcome:
         if words is not None:
             self.remark(words)
             return
-        if finding.code in self._quiet:
+        if finding.code in self._quiet_codes or (self.is_quiet and finding.severity is Severity.INFO):
             return
         key = (finding.code, finding.where.file)
         self._counts[key] += finding.stands_for
         place = (finding.code, _parent(finding.where.file))
-        if self._shows_all or (self._shown[key] < SHOWN_PER_CODE and self._lines[place] < SHOWN_PER_DIRECTORY):
+        if self.is_verbose or (self._shown[key] < SHOWN_PER_CODE and self._lines[place] < SHOWN_PER_DIRECTORY):
             self._shown[key] += finding.stands_for
             self._lines[place] += 1
             self._show(finding)
@@ -193,9 +196,17 @@ def kept_in(quarantine: QuarantiningFiles) -> str:
     return f"kept in quarantine: {size}; undo with: kafkalog restore {how}{argument(quarantine.directory)}"
 
 
+def kept_fields(quarantine: QuarantiningFiles, *, dry_run: bool) -> dict[str, object]:
+    """The same as fields of an object `kept`."""
+    from engine.dump.json_stream import text_field  # who prints JSON has loaded it
+
+    undo = None if dry_run else printable(kept_in(quarantine).partition("undo with: ")[2])
+    return {**text_field("path", quarantine.directory), "bytes": quarantine.stored_size, "undo": undo, "dry_run": dry_run}
+
+
 def printable(text: str) -> str:
     """Text for stderr: control characters and undecodable bytes of file names shown escaped."""
-    from engine.dump.record_text import printable as safe
+    from engine.kernels.escapes import printable as safe
 
     return safe(text)
 

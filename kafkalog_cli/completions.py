@@ -191,7 +191,7 @@ def _bash_case(page: Page) -> list[str]:
 
 
 def _bash_values(options: Sequence[Offered]) -> dict[str, list[str]]:
-    """What bash does behind an option → the options for which it does so."""
+    """What bash does after an option → the options for which it does so."""
     actions: dict[str, list[str]] = {}
     for option in options:
         if option.kind == "flag":

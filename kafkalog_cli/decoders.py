@@ -35,7 +35,7 @@ def payload_decoder(name: str | None) -> Callable[[bytes], bytes] | None:
     module, colon, function = name.partition(":")
     if not colon:
         raise click.UsageError(f"unknown decoder {name}: use {', '.join(_KAFKAS)}, or your own as module:function")
-    with suppress(OSError):  # the directory may be gone
+    with suppress(OSError):  # the directory may be deleted
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())  # a decoder of one's own often lies where one stands
     try:

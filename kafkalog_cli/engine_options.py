@@ -9,6 +9,7 @@ import click
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
 from kafkalog_cli.options import (
     PATH,
+    Time,
     Whole,
     bytes_option,
     format_option,
@@ -65,7 +66,7 @@ _ONE_PATH = (
 _OPTIONS = (
     click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
                  help="A topic setting under Kafka's name; may be repeated. Overrides every other source."),
-    click.option("--now", type=Whole(0), metavar="MS", help="The clock, in ms since 1970. Default: the machine's."),
+    click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's."),
     click.option("--clean-start", is_flag=True,
                  help="Open as after a clean stop: recover only segments without an index."),
     click.option("--recovery-point", type=Whole(0), metavar="N",
@@ -101,7 +102,7 @@ def recovering_options(function: Command) -> Command:
 
 
 def engine_options(function: Command) -> Command:
-    """The same, and how far the log is on all replicas, for who goes on to work with it."""
+    """The same, and how far the log is on all replicas, for further work on it."""
     return _with(function, *_PATHS, *_OPTIONS, yes_option, _HIGH_WATERMARK)
 
 

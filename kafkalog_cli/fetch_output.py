@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from engine.dump.json_stream import JsonStream
     from engine.dump.text_buffer import TextBuffer
     from engine.files import OpenFile
+    from engine.kafka07.reader import Message
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
     from engine.record.selection import Selection
     from engine.remote.access import StoreOptions
 
-    Part = Callable[[Record], bytes]
+    AnyRecord = Record | Message
+    Part = Callable[[AnyRecord], bytes]
 
 _DEFAULT = r"%s\n"
 _TYPE = "fetched-record"
@@ -49,7 +51,7 @@ _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 class Wanted:
     """What the command line asks for.
 
-    start      the offset to begin with, EARLIEST, LATEST, or negative: so many before the end
+    start      the offset to begin with, EARLIEST, LATEST, or negative: counted from the end
     selection  of records; its first offset says no more than `start`
     """
 
@@ -69,6 +71,8 @@ class Wanted:
     force: bool
     jobs: int
     store: StoreOptions | None = None
+    quiet: bool = False
+    verbose: bool = False
 
 
 class Renderer(Protocol):
@@ -77,8 +81,39 @@ class Renderer(Protocol):
     def run(self, run: Run, limit: int | None) -> int:
         """Show a run of records, `limit` at most → how many."""
 
-    def record(self, record: Record) -> None:
+    def record(self, record: AnyRecord) -> None:
         """Show one."""
+
+
+class Limit:
+    """Counts what is shown: the first `skip` matches are left out, of the others `left` are shown; None: all."""
+
+    def __init__(self, skip: int, left: int | None) -> None:
+        self._skip, self.left = skip, left
+
+    def is_done(self) -> bool:
+        """Is nothing more to be shown?"""
+        return self.left == 0
+
+    def show(self, renderer: Renderer, run: Run) -> None:
+        """Show what is due of a run."""
+        skipped = min(self._skip, run.end - run.first)
+        self._skip -= skipped
+        run = run._replace(first=run.first + skipped)
+        if run.first < run.end:
+            self._count(renderer.run(run, self.left))
+
+    def show_message(self, renderer: Renderer, message: Message) -> None:
+        """Show one message of Kafka 0.7, if it is due."""
+        if self._skip:
+            self._skip -= 1
+        elif self.left != 0:
+            renderer.record(message)
+            self._count(1)
+
+    def _count(self, shown: int) -> None:
+        """So many more were shown."""
+        self.left = None if self.left is None else self.left - shown
 
 
 class Output:
@@ -87,7 +122,7 @@ class Output:
     def __init__(self, wanted: Wanted, out: TextBuffer) -> None:
         self._wanted, self._out = wanted, out
         self._stream = json_stream(wanted.form, self._out, "fetch")
-        self.outcome = Outcome(stream=self._stream)
+        self.outcome = Outcome(stream=self._stream, verbose=wanted.verbose, quiet=wanted.quiet)
 
     def renderer(self, path: str) -> Renderer:
         """What shows the records of the partition in the directory `path`. Raises UsageError for a bad template."""
@@ -136,7 +171,7 @@ class TextRecords:
             self._template.put(self._out, run, self.record)
         return run.end - run.first
 
-    def record(self, record: Record) -> None:
+    def record(self, record: AnyRecord) -> None:
         """Show one."""
         self._out.put(b"".join([part(record) for part in self._parts]))
 
@@ -194,7 +229,7 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def _headers(record: Record) -> bytes:
+def _headers(record: AnyRecord) -> bytes:
     return b",".join(name + b"=" + (b"NULL" if value is None else value) for name, value in record.headers)
 
 
@@ -271,7 +306,7 @@ class JsonRecords:
             b',"value', Shown.JSON_VALUE, b',"headers":[', Shown.JSON_HEADERS, b"]}\n",
         ])  # fmt: skip
 
-    def record(self, record: Record) -> None:
+    def record(self, record: AnyRecord) -> None:
         """Show one."""
         batch = record.batch
         kind = "LogAppendTime" if batch.is_log_append_time else "CreateTime" if batch.magic else "NoTimestampType"

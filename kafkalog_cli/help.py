@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 EXIT_STATUS = (
     ("0", "nothing wrong"),
@@ -146,7 +147,7 @@ class DocumentedCommand(click.Command):
         return found
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Options by section; a group's commands behind them."""
+        """Options by section; a group's commands after them."""
         sections = [
             (title, [row for row in (parameter.get_help_record(ctx) for parameter in parameters) if row])
             for title, parameters in self.options_by_section(ctx)
@@ -209,3 +210,53 @@ def words_of(ctx: click.Context) -> list[str]:
 def long_name(parameter: click.Parameter) -> str:
     """`--files`: the name under which an option is documented."""
     return next((name for name in parameter.opts if name.startswith("--")), parameter.opts[0])
+
+
+class LazyGroup(DocumentedCommand, click.Group):
+    """Commands by a table; only the one that runs is imported.
+
+    table    name → (module, one line of help)
+    aliases  another name → the command
+    """
+
+    def __init__(
+        self, *arguments: Any, table: Mapping[str, tuple[str, str]], aliases: Mapping[str, str] | None = None, **values: Any
+    ) -> None:
+        super().__init__(*arguments, **values)
+        self.table, self.aliases = table, aliases or {}
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Names, sorted."""
+        return sorted(self.table)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        """The command of that name, imported now."""
+        if name not in self.table:
+            return None
+        command: click.Command = import_module(self.table[name][0]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it; a name that is none of ours is met with the nearest one."""
+        name = self.aliases.get(args[0], args[0])
+        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = [known for known in self.table if known.startswith(name)] or get_close_matches(name, self.table)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(self.table))}"
+            raise click.UsageError(f"no command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, [name, *args[1:]])
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in --help, without importing a command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.table[name][1]) for name in sorted(self.table)])
+
+
+def show_short_help(ctx: click.Context) -> None:
+    """What a group prints where no command is named."""
+    if ctx.invoked_subcommand is None:
+        assert isinstance(ctx.command, DocumentedCommand)
+        click.echo(ctx.command.get_short_help(ctx))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 AS_A_CRASH = "; unfinished files are as after a crash: run kafkalog recover, or start the broker"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_BAR_GONE = b"\r\x1b[K\x1b[?25h"  # what a terminal shows of a progress bar goes, and the cursor comes back
+_BAR_GONE = b"\r\x1b[K\x1b[?25h"  # erases the progress bar on a terminal, and shows the cursor again
 
 
 class Interrupted(KeyboardInterrupt):
@@ -214,7 +214,7 @@ class HeedingFiles(Files):
 
 
 def say_interrupted(what: str) -> None:
-    """One line on stderr, which may be gone with the terminal."""
+    """One line on stderr, which may be closed with the terminal."""
     try:
         sys.stderr.write(f"interrupted by {INTERRUPTION.name}: {what}\n")
         sys.stderr.flush()

@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from kafkalog_cli.groups import LazyGroup, show_short_help
-from kafkalog_cli.help import Example
+from kafkalog_cli.help import Example, LazyGroup, show_short_help
 from kafkalog_cli.options import version_option
 from kafkalog_cli.streams import colour_choice, prepare_streams
 
@@ -28,12 +27,12 @@ COMMANDS = {
     "recover": ("kafkalog_cli.commands.recover", "Repair partitions as a broker does after a crash."),
     "fetch": ("kafkalog_cli.commands.fetch", "Read records as a consumer does, without a broker."),
     "help": ("kafkalog_cli.commands.help", "Show the help of a command."),
-    "remote": ("kafkalog_cli.commands.remote", "Look at tiered storage: what is remote, and how far logs are copied."),
+    "remote": ("kafkalog_cli.commands.remote", "Show, check and restore tiered storage."),
     "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),
     "retain": ("kafkalog_cli.commands.retain", "Delete the segments that retention allows."),
     "roll": ("kafkalog_cli.commands.roll", "Begin a new segment."),
     "spark": ("kafkalog_cli.commands.spark", "Verify, recover, compact, export or import many log dirs on Spark."),
-    "truncate": ("kafkalog_cli.commands.truncate", "Cut the end of partitions."),
+    "truncate": ("kafkalog_cli.commands.truncate", "Truncate partitions to an offset."),
 }
 
 ALIASES = {"verify-index": "verify"}  # another name → the command, whose page it shares

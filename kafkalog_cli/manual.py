@@ -17,8 +17,7 @@ from engine import formats
 from engine.findings import KINDS
 from engine.formats import Layout
 from kafkalog_cli.completions import commands, scripts
-from kafkalog_cli.groups import LazyGroup
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, STATUS_NOTE, VARIABLES, DocumentedCommand, long_name
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, STATUS_NOTE, VARIABLES, DocumentedCommand, LazyGroup, long_name
 from kafkalog_cli.main import ALIASES, cli
 
 if TYPE_CHECKING:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from engine.amounts import count_of, size_text
+from engine.amounts import count_of, parse_duration, parse_size, parse_time, size_text, whole_number
 from engine.errors import EMPTY_PATH
 from engine.formats import LONG_MAX
 from kafkalog_cli.help import DocumentedCommand
@@ -19,16 +18,10 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
-_NUMBER = re.compile(r"[+-]?[0-9]+")
-_SIZE = re.compile(r"(\+?[0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
-_DURATION = re.compile(r"([0-9]+)\s*([smhdw])", re.IGNORECASE)
-_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _LARGEST = 1 << 60
 _EXACT = "kafkalog.bytes"  # is --bytes given? In the meta of the context
-_DIGITS = 30  # of a number: what has more is beyond all bounds, and int() takes not as many as one likes
 _SHOWN = 40  # characters of a value in what is said about it
 _OFF = ("false", "no", "off", "0")
-_SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 class _PathType(click.Path):
     """A path that says something. What cannot be opened is said by who opens it, with a status of its own."""
@@ -42,15 +35,6 @@ class _PathType(click.Path):
 PATH = _PathType(readable=False)
 
 
-def whole_number(text: str) -> int | None:
-    """The whole number that `text` says, None where it says none. What has too many digits is as large as it need be."""
-    if _NUMBER.fullmatch(text) is None:
-        return None
-    digits = text.lstrip("+-").lstrip("0") or "0"
-    number = int(digits) if len(digits) <= _DIGITS else 10**_DIGITS
-    return -number if text.startswith("-") else number
-
-
 def check_range(
     value: str, number: int, lowest: int, highest: int, param: click.Parameter | None, ctx: click.Context | None
 ) -> None:
@@ -62,7 +46,7 @@ def check_range(
 
 
 class Size(click.ParamType[int]):
-    """Bytes: 1000, 64k, 16MiB. Units are powers of 1024. No fewer than `least`."""
+    """Bytes: 1000, 64kB, 16MiB. No fewer than `least`."""
 
     name = "size"
 
@@ -73,11 +57,9 @@ class Size(click.ParamType[int]):
         """Text → bytes; click.BadParameter for anything else."""
         if isinstance(value, int):
             return value
-        match = _SIZE.fullmatch(value.strip())
-        number = None if match is None else whole_number(match[1])
-        if match is None or number is None:
+        size = parse_size(value)
+        if size is None:
             self.fail(f"{value!r} is not a size: write 1000, 64kB or 16MiB", param, ctx)
-        size = number * _SCALE[match[2].lower()]
         check_range(value, size, self._least, _LARGEST, param, ctx)
         return size
 
@@ -91,13 +73,41 @@ class Duration(click.ParamType[int]):
         """Text → ms; click.BadParameter for anything else."""
         if isinstance(value, int):
             return value
-        match = _DURATION.fullmatch(value.strip())
-        number = None if match is None else whole_number(match[1])
-        if match is None or number is None:
+        span = parse_duration(value)
+        if span is None:
             self.fail(f"{value!r} is not a duration: write 30d, 12h, 90m or 45s", param, ctx)
-        span = number * _MS[match[2].lower()]
         check_range(value, span, 0, LONG_MAX, param, ctx)
         return span
+
+
+class Time(click.ParamType[int]):
+    """A point in time: ISO-8601, milliseconds, or `2h ago`. None before `lowest`, which is a number of ms."""
+
+    name = "time"
+
+    def __init__(self, lowest: int = 0) -> None:
+        self._lowest = lowest
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Text → ms since the epoch; click.BadParameter for anything else."""
+        if isinstance(value, int):
+            return value
+        from engine.files import now_ms  # --help does without
+
+        check_milliseconds(value, self._lowest, param, ctx)
+        found = parse_time(value, now_ms())
+        if found is None:
+            self.fail(f"{value!r} is not a time: write ISO-8601, milliseconds, or `2h ago`", param, ctx)
+        if found < self._lowest:
+            self.fail(f"{value!r} is before 1970", param, ctx)
+        return found
+
+
+def check_milliseconds(text: str, lowest: int, param: click.Parameter | None, ctx: click.Context | None) -> None:
+    """Raise click.BadParameter for a number outside lowest … LONG_MAX; what is no number passes."""
+    number = whole_number(text.strip())
+    if number is not None:
+        check_range(text, number, lowest, LONG_MAX, param, ctx)
 
 
 class Whole(click.ParamType[int]):
@@ -198,7 +208,7 @@ class KafkaCommand(DocumentedCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite `-files` to `--files` and `--flag=x` to `--flag`, refuse a second `--files`, then parse as click does.
 
-        joptsimple, which reads the options of Kafka's tools, sets a flag whatever stands behind its `=`.
+        joptsimple, which reads the options of Kafka's tools, sets a flag whatever stands after its `=`.
         """
         known = {name for parameter in self.params for name in parameter.opts if name.startswith("--")}
         flags = {name for parameter in self.params if getattr(parameter, "is_flag", False) for name in parameter.opts}
@@ -255,7 +265,7 @@ format_option = click.option(
     "--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
     help="Text, one JSON document, or one JSON object a line.",
 )  # fmt: skip
-quiet_option = click.option("--quiet", "-q", is_flag=True, help="In text, show only partitions with problems.")
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="In text, show only problems.")
 verbose_option = click.option(
     "--verbose", "-v", is_flag=True, help="In text, show every step and every finding, with its reason and what to do.",
 )

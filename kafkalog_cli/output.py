@@ -27,7 +27,7 @@ class BackgroundWriter:
     """Hands views to `write`, one at a time and in order.
 
     A view must not change until the next call of `write` or `drain` has returned. What `write` raises comes out of the
-    next call; nothing is written behind it.
+    next call; nothing is written after it.
     """
 
     def __init__(self, write: Callable[[memoryview], object]) -> None:
@@ -135,7 +135,7 @@ class Lines(TextBuffer):
         self.say = say
 
     def put(self, text: bytes | str) -> None:
-        """Append text; what a line break ends goes out."""
+        """Append text; complete lines are written."""
         super().put(text)
         if text[-1:] in ("\n", b"\n"):
             self.flush()

@@ -16,14 +16,13 @@ from engine.files import Files, acting_as_root, is_locked
 from engine.findings import Severity
 from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
 from kafkalog_cli.app import Outcome, Total, printable
-from kafkalog_cli.asking import DECLINED, Declined, ask, is_to_be_asked
 from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.help import words_of
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import Lines, json_stream, outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
-from kafkalog_cli.quarantining import quarantines_for, say_kept
+from kafkalog_cli.quarantining import DECLINED, Declined, ask, is_to_be_asked, put_kept, quarantines_for, say_kept
 from kafkalog_cli.render_report import (
     exit_status,
     has_changes,
@@ -60,19 +59,21 @@ def run_operation(values: dict[str, Any], operation: Operation) -> int:
 
 def run(
     name: str, values: dict[str, Any], work: Work, *, gauges: Gauges = lambda: (), with_metadata: bool = False,
-    makes_partitions: bool = False,
+    makes_partitions: bool = False, stream: JsonStream | None = None,
 ) -> int:
     """Do the work of the command `name` on the log dirs that PATHS name, and print its reports → exit status.
 
     gauges         what the work adds to --metrics-textfile, asked for at the end
     with_metadata  of log dirs it works on the metadata log as well
     makes_partitions  it works on none of those that are there
+    stream         where the work puts objects of its own; None: it has none
     """
     quarantines = quarantines_for(name, values)
     outlive_output()
+    stream = stream or json_stream(values["form"], Lines())
     try:
         tally = Tally(with_metadata=with_metadata, counts=not makes_partitions, dry_run=values["dry_run"])
-        status = _run(name, values, work, quarantines, gauges, tally)
+        status = _run(name, values, work, quarantines, gauges, tally, stream)
     finally:
         if quarantines is not None:
             say_kept(quarantines, values["form"], dry_run=values["dry_run"])
@@ -82,9 +83,9 @@ def run(
 
 
 def _run(
-    name: str, values: dict[str, Any], work: Work, quarantines: Quarantines | None, gauges: Gauges, tally: Tally
+    name: str, values: dict[str, Any], work: Work, quarantines: Quarantines | None, gauges: Gauges, tally: Tally,
+    stream: JsonStream | None,
 ) -> int:
-    stream = values.get("stream") or json_stream(values["form"], Lines())
     outcome = Outcome(stream=stream, verbose=values["verbose"])
     reports: list[Report] = []
     errors: list[KafkalogError] = []
@@ -132,6 +133,7 @@ def _run(
             outcome.error(failure)
         if any(not isinstance(failure, UsageError) for failure in errors):
             _say_how_far(tally, is_unchanged=not values["dry_run"] and quarantines is not None and not quarantines.is_used)
+        put_kept(quarantines, stream, dry_run=values["dry_run"])
         return outcome.finish(INTERRUPTION.status)
 
 
@@ -171,7 +173,7 @@ def _opened(
             finally:  # also after Ctrl-C, before a broker may come: what it changes is not ours
                 INTERRUPTION.pardon()
     finally:
-        errors += () if logs is None else logs.errors
+        errors += () if logs is None else logs.dirs.errors
 
 
 def _places(log_dirs: Iterable[LogDir]) -> list[str]:
@@ -248,7 +250,7 @@ class Tally:
 
     @property
     def is_worth_telling(self) -> bool:
-        """Is there anything to tell that the errors do not say?"""
+        """Is there anything to report that the errors do not say?"""
         paths = self._all()
         return len(paths) > 1 and not self._done.issuperset(paths)
 

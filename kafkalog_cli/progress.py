@@ -45,7 +45,7 @@ class _Part:
 class Progress:
     """A bar on stderr where that is a terminal and there is much to read; else nothing.
 
-    It never goes beyond its end, and never back while the whole of the work stays the same.
+    It never exceeds its end, and never decreases while the whole work stays the same.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Progress:
     def expect_shares(
         self, log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles], what: str, bytes_per_second: int | None
     ) -> None:
-        """Begin again, with these logs as the whole of the work. How much of each is done, `share` tells.
+        """Begin again, with these logs as the whole work; `share` is the part of each that is done.
 
         what  the work on them      bytes_per_second  that it may read; None: as fast as it can
         """
@@ -101,7 +101,7 @@ class Progress:
         self._bar.start()
 
     def advance(self, size: int, path: str = "") -> None:
-        """So many bytes more were read, of the file at `path`."""
+        """Add the bytes that were read of the file at `path`."""
         if self._bar is None:
             return
         if not self._parts:
@@ -152,7 +152,7 @@ class Progress:
 
 
 def _columns(width: int) -> tuple[ProgressColumn, ...]:
-    """What a bar shows on a terminal of so many columns, in one line whatever the names of partitions."""
+    """What a bar shows on a terminal of that width, in one line whatever the names of partitions."""
     from rich.progress import (
         BarColumn,
         DownloadColumn,
@@ -180,7 +180,7 @@ def _sizes(log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles])
 
 
 def _size(files: ReadOnlyFiles, directory: str) -> int:
-    """Bytes of all logs in a partition directory; one that goes meanwhile has none."""
+    """Bytes of all logs in a partition directory; one that is deleted meanwhile has none."""
     found = (look(files, f"{directory}/{name}") for name in files.list(directory) if name.endswith(".log"))
     return sum(info.size for info in found if info is not None)
 
@@ -234,12 +234,12 @@ class _CountingFiles(_MeasuringDisk):
 
 
 def watched_reader(progress: Progress) -> ReadOnlyFiles:
-    """The disk for looking; it tells `progress` what it reads if someone looks on."""
+    """The disk for looking; it reports what it reads to `progress` if that is shown."""
     return _CountingReader(progress.advance) if progress.is_shown else ReadOnlyFiles()
 
 
 def watched_disk(progress: Progress, flushes: FlushStats | None) -> Files:
-    """The disk, which heeds signals; it tells `progress` what it reads if someone looks on, counts syncs if asked to."""
+    """The disk, which heeds signals; it reports what it reads to `progress` if that is shown, counts syncs if asked to."""
     if progress.is_shown:
         return _CountingFiles(progress.advance, flushes or FlushStats(perf_counter))
     return HeedingFiles() if flushes is None else _MeasuringDisk(flushes)

@@ -68,7 +68,7 @@ class Output:
 
 
 def show(form: str, work: Callable[[Output], None]) -> int:
-    """Do some work whose output goes to stdout; an error of it is reported → exit status."""
+    """Do some work that prints to stdout; report its error → exit status."""
     from engine.dump.text_buffer import TextBuffer
     from engine.errors import KafkalogError
     from kafkalog_cli.output import raw_stdout

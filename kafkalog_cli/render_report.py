@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _CHANGES = (Action.TRUNCATED, Action.REMOVED, Action.MARKED, Action.COMPACTED, Action.MOVED, Action.SALVAGED)
 _UNCHANGED = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED, Action.REFUSED, Action.MISSING)  # the files stay as they are
-_QUIET = (Action.KEPT, Action.RECOVERED)  # nothing that a reader must know, unless something was wrong
+QUIET = (Action.KEPT, Action.RECOVERED)  # nothing that a reader must know, unless something was wrong
 _HOUSEKEEPING = (Action.REMOVED, Action.REBUILT, Action.RENAMED, Action.CREATED)
 _CACHES = (".snapshot", ".index", ".timeindex", ".txnindex", "leader-epoch-checkpoint")  # a broker rebuilds them from the log
 _COLOURS = {Severity.WARNING: "yellow", Severity.ERROR: "red"}
@@ -84,7 +84,7 @@ def _is_housekeeping(event: Event) -> bool:
 
 
 def _is_quiet(event: Event) -> bool:
-    return (event.severity is Severity.INFO and event.action in _QUIET) or _is_housekeeping(event)
+    return (event.severity is Severity.INFO and event.action in QUIET) or _is_housekeeping(event)
 
 
 def _rank(event: Event) -> int:
@@ -110,7 +110,7 @@ def _amounts(event: Event) -> Iterator[str]:
 
 
 def _standing(report: Report, *, dry_run: bool) -> str:
-    kept = [event for event in report.events if event.action in _QUIET and event.records is not None]
+    kept = [event for event in report.events if event.action in QUIET and event.records is not None]
     records = f", {count_of(sum(event.records or 0 for event in kept), 'record')} read" if kept else ""
     end = report.log_end_offset if report.next_end_offset is None else report.next_end_offset
     return (

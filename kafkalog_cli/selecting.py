@@ -3,77 +3,26 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import parse_time, whole_number
+from engine.files import now_ms
 from engine.formats import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
-from kafkalog_cli.options import Whole, check_range, whole_number
+from kafkalog_cli.options import Time, Whole, check_milliseconds, check_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.record.selection import Selection
 
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?(Z|[+-]\d{2}:?\d{2})?)?")
-_AGO = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d|w)\s+ago")
-_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _HEADER_NAME, _ESCAPED = re.compile(rb"(?:\\[=\\]|[^=])*"), re.compile(rb"\\([=\\])")
 NO_END = LONG_MAX + 1  # of a half-open range: no offset and no time is as large
 SELECTION = (
     "--offset", "--time", "--key", "--key-regex", "--header", "--producer-id", "--partition-leader-epoch",
     "--transactional-only", "--limit", "--tail",
 )
-
-
-def parse_instant(text: str, now_ms: int) -> int | None:
-    """Milliseconds since the epoch, or None where `text` names no instant.
-
-    An integer is milliseconds; ISO-8601 without a zone is UTC; `now` and `90s ago` count from `now_ms`.
-    """
-    text = text.strip()
-    number = None if text.startswith("+") else whole_number(text)
-    if number is not None:
-        return number if LONG_MIN <= number < NO_END else None
-    if text == "now":
-        return now_ms
-    ago = _AGO.fullmatch(text)
-    if ago:
-        return now_ms - int(ago[1]) * _UNITS[ago[2]]
-    if not _DATE.fullmatch(text):
-        return None
-    try:
-        moment = datetime.fromisoformat(text.replace(",", "."))
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
-
-
-class Instant(click.ParamType[int]):
-    """A point in time: ISO-8601, milliseconds, or `2h ago`."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Text → ms since the epoch; click.BadParameter for anything else."""
-        _check_milliseconds(str(value), 0, param, ctx)
-        found = parse_instant(str(value), int(datetime.now(tz=UTC).timestamp() * 1000))
-        if found is None:
-            self.fail(f"{value!r} is not a time: write ISO-8601, milliseconds, or `2h ago`", param, ctx)
-        if found < 0:
-            self.fail(f"{value!r} is before 1970", param, ctx)
-        return found
-
-
-def _check_milliseconds(text: str, lowest: int, param: click.Parameter | None, ctx: click.Context | None) -> None:
-    """Raise click.BadParameter for a number outside lowest … LONG_MAX; what is no number passes."""
-    number = whole_number(text.strip())
-    if number is not None:
-        check_range(text, number, lowest, LONG_MAX, param, ctx)
 
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -83,7 +32,7 @@ _ENDS = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": L
 class OffsetRange(click.ParamType["tuple[int | str, int]"]):
     """A:B, from A up to, not including, B; either may be missing. A alone has no end.
 
-    with_ends  A may be EARLIEST, LATEST, or negative: so many offsets before the end of the log
+    with_ends  A may be EARLIEST, LATEST, or negative: offsets counted from the end of the log
     """
 
     name = "offset range"
@@ -120,7 +69,7 @@ class Until(click.ParamType[tuple[int, int]]):
         if offset is not None:
             check_range(value, offset, 0, LONG_MAX, param, ctx)
             return offset, NO_END
-        return NO_END, Instant().convert(value, param, ctx)
+        return NO_END, Time().convert(value, param, ctx)
 
 
 class TimeRange(click.ParamType[tuple[int, int]]):
@@ -133,22 +82,22 @@ class TimeRange(click.ParamType[tuple[int, int]]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
         """Text → (from_ms, to_ms); click.BadParameter where no split at a colon, or several, give two instants."""
-        now_ms = int(datetime.now(tz=UTC).timestamp() * 1000) if self._now_ms is None else self._now_ms
+        now = now_ms() if self._now_ms is None else self._now_ms
         separator = ".." if ".." in value else ":"
         found: set[tuple[int, int]] = set()
-        alone = parse_instant(value, now_ms)
+        alone = parse_time(value, now)
         if alone is not None:
             found.add((alone, NO_END))
         at = value.find(separator)
         while at >= 0:
             left, right = value[:at], value[at + len(separator) :]
-            start = parse_instant(left, now_ms) if left.strip() else LONG_MIN
-            end = parse_instant(right, now_ms) if right.strip() else NO_END
+            start = parse_time(left, now) if left.strip() else LONG_MIN
+            end = parse_time(right, now) if right.strip() else NO_END
             if start is not None and end is not None and start <= end:
                 found.add((start, end))
             at = value.find(separator, at + 1)
         for side in value.split(separator):
-            _check_milliseconds(side, LONG_MIN, param, ctx)
+            check_milliseconds(side, LONG_MIN, param, ctx)
         if len(found) != 1:
             why = "can be read in two ways: write FROM..TO" if found else "is not a range of times: write FROM:TO, FROM: or :TO"
             self.fail(f"{value!r} {why} (ISO-8601, milliseconds, or `2h ago`)", param, ctx)

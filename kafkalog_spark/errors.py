@@ -27,7 +27,7 @@ def in_utf8(text: str) -> bytes:
 
 
 def escaped(text: str) -> str:
-    """The same as text that Spark can be told."""
+    """The same as text for Spark."""
     return in_utf8(text).decode()
 
 

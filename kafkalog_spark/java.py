@@ -1,4 +1,4 @@
-"""The JVM of a session of ours: started where its words can be held back, gone when the session is."""
+"""The JVM of a session of ours: its output is held back; it ends with the session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEPT = 1 << 20  # bytes of what it says while it starts
 class Java:
     """A JVM for the driver. What it and its Python workers say on stderr comes to ours, from `hand_on` until `hush`.
 
-    While it starts it warns of what is none of the user's business; that is told only where it fails.
+    While it starts it warns of what is none of the user's business; that is shown only where it fails.
     Raises what pyspark raises where Java is missing or too old.
     """
 
@@ -63,7 +63,7 @@ class Java:
         self._is_hushed = True
 
     def end(self) -> None:
-        """Let the JVM go, and wait until it is gone. Its session must be stopped."""
+        """End the JVM, and wait for it. Its session must be stopped."""
         process = self.gateway.proc
         self.gateway.shutdown()
         with suppress(OSError):
@@ -94,7 +94,7 @@ class Java:
 class DaemonsTracebacks:
     """Leaves out what Spark's own daemon for Python says when Java cuts it off, which is how a failed task ends.
 
-    What goes wrong inside a task is not told here: Spark hands it on as the error of its job.
+    Errors inside a task are not reported here: Spark hands them on as the error of its job.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class DaemonsTracebacks:
         return b"".join(one + b"\n" for line in lines for one in self._next(line))
 
     def rest(self) -> bytes:
-        """What is left at the end. A traceback that was cut off behind its first line is the daemon's, as Java ends it."""
+        """What is left at the end. A traceback that was cut off after its first line is the daemon's, as Java ends it."""
         left = [*self._traceback, self._line]
         if b"".join(left) == _FIRST_LINE or (self._traceback and any(b"pyspark/daemon.py" in one for one in left)):
             return b""
@@ -124,5 +124,5 @@ class DaemonsTracebacks:
 
 
 def _say(words: bytes) -> None:
-    with suppress(OSError):  # closed or full: of its own output the program tells
+    with suppress(OSError):  # closed or full: the program reports errors of its own output
         os.write(_STDERR, words)

@@ -48,7 +48,7 @@ _AGAIN = 0.2  # seconds: work that was just between two jobs of Spark begins the
 def session(
     master: str | None = None, settings: tuple[tuple[str, str], ...] = (), *, on_java: Callable[[Java], None] | None = None
 ) -> Iterator[SparkSession]:
-    """A session, stopped in the end, and its JVM gone, unless it was there before.
+    """A session, stopped in the end with its JVM, unless it existed before.
 
     master    where to run; None: as spark-submit says, else every core of this machine
     settings  of Spark, in addition

@@ -78,7 +78,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_stream(ends if most is None else limited(begins, ends, most))
 
     def _most(self, begins: Offsets, ends: Offsets, limit: Any) -> int | None:
-        """Offsets of a micro-batch; None: all. Of two limits Spark is told of the first: here both hold."""
+        """Offsets of a micro-batch; None: all. Spark knows the first of two limits only: here both hold."""
         if not HAS_LIMITS or not isinstance(limit, ReadMaxRows | ReadMaxBytes):
             return None
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.options.max_bytes

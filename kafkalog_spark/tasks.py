@@ -46,7 +46,7 @@ def run(
 
 
 def packed(value: object) -> bytes:
-    """What the driver tells one task, for `unpacked`: paths that have much in common take little."""
+    """What the driver passes to one task, for `unpacked`: paths that have much in common take little."""
     return zlib.compress(pickle.dumps(value), 1)
 
 

@@ -153,7 +153,7 @@ class BatchBuilder:
         return has_flag(attributes, self._word("magic"), TRANSACTIONAL_FLAG if name == "isTransactional" else CONTROL_FLAG)
 
     def _sequences(self) -> pa.Array:
-        """Base sequence + delta, 0 behind 2^31 − 1; −1 where the batch has none (DefaultRecord.readFrom)."""
+        """Base sequence + delta, 0 after 2^31 − 1; −1 where the batch has none (DefaultRecord.readFrom)."""
         base = self._word("base_sequence")
         wide = pc.add(base, pc.subtract(self._word("offset"), self._word("base_offset")))
         wrapped = pc.if_else(pc.greater(wide, INT_MAX), pc.subtract(wide, INT_MAX + 1), wide)

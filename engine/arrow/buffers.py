@@ -135,7 +135,7 @@ class Headers:
         self._measured = 0, 0, 0  # headers, bytes of their keys and values
 
     def _make_room(self, count: int, keys: int, values: int) -> None:
-        """Room for so many more headers, bytes of their keys and of their values."""
+        """Make room for `count` more headers, and for the bytes of their keys and values."""
         self._keys = _grown(self._keys, self._key_ends[self.count] + keys)
         self._values = _grown(self._values, self._value_ends[self.count] + values)
         self._key_ends = _grown(self._key_ends, self.count + count + 1)

@@ -75,7 +75,7 @@ def head_batches(
     Bodies are read for the column isValid only, and for recordCount those of compressed sets of formats 0 and 1, whose
     headers do not say it.
     constants  what topic, partition and directory say
-    report     takes what is wrong with sizes, behind which it goes on with the next sound batch, and offset-order
+    report     takes what is wrong with sizes, after which it goes on with the next sound batch, and offset-order
     limit      bytes that one of those sets may inflate to
     Raises UnreadableFile, FileChangedWhileReading.
     """
@@ -120,10 +120,10 @@ def _of_segment(
 
 
 def _first_position(segment: ReadableSegment, start: int) -> int | None:
-    """Where to begin for the batch that holds `start`; None: it lies behind the segment. Damage in the way: before that."""
+    """Where to begin for the batch that holds `start`; None: it lies after the segment. Damage in the way: before that."""
     try:
         head = segment.translate_offset(start)
-    except CorruptRecord:  # who walks from there meets it again, and reports it
+    except CorruptRecord:  # the walk from there finds it again, and reports it
         return segment.position_before(start)
     return None if head is None else head.position
 

@@ -189,7 +189,7 @@ class Sheet:
         self._used = self.filled = 0
 
     def add(self, rows: IncomingRows, chosen: memoryview, first: int, end: int, next_offset: int) -> int:
-        """Take the rows chosen[first:end] → the offset behind the last of them. Raises RowRefused.
+        """Take the rows chosen[first:end] → the offset after the last of them. Raises RowRefused.
 
         next_offset  of the first of them; where rows have offsets the least that it may have
         """

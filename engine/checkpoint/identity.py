@@ -8,7 +8,7 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.text import Decoded, Faults, quoted, text_lines
+from engine.checkpoint.checkpoints import Decoded, Faults, quoted, text_lines
 from engine.config.properties import decode_properties
 from engine.discovery.names import parse_int
 
@@ -52,7 +52,7 @@ class CleanShutdown(NamedTuple):
 class QuorumState(NamedTuple):
     """quorum-state of the metadata log. Ids and epochs are -1 where there is none.
 
-    Version 0 has static voters and no directory id, version 1 has dynamic voters, which stand in the log (KIP-853).
+    Version 0 has static voters and no directory id, version 1 has dynamic voters, which are in the log (KIP-853).
     """
 
     data_version: int

@@ -1,6 +1,6 @@
 """Producer snapshots: the state of idempotent and transactional producers at an offset. Mirrors ProducerSnapshot.
 
-There is one version, 1, in every release since 0.11. The checksum covers all bytes behind itself, also those behind
+There is one version, 1, in every release since 0.11. The checksum covers all bytes after itself, also those after
 the last producer. The order of the producers is that of a Java HashMap. A partition may have millions of them.
 """
 
@@ -37,7 +37,7 @@ class ProducerSnapshot:
     """A .snapshot file, of whatever size: it is read some producers at a time, once for its checksum and for each iteration.
 
     size                        bytes
-    version, stored_crc, count  as they stand in the file, None where it is too short for them
+    version, stored_crc, count  as in the file, None where it is too short for them
     computed_crc                None where it is too short to hold a checksum, or too large
     is_too_large                Kafka does not read it, and nor is it read here
     `len`, iteration, `pieces`  the producers whose bytes are there, whatever else is wrong with the file
@@ -79,11 +79,11 @@ class ProducerSnapshot:
 
     @property
     def _room(self) -> int:
-        """Bytes behind the header."""
+        """Bytes after the header."""
         return max(0, self.size - PRODUCER_SNAPSHOT_HEADER.size)
 
     def _rest(self, end: int | None = None) -> Iterator[Buffer]:
-        """The bytes behind the header, up to `end` (default: all), whole producers at a time."""
+        """The bytes after the header, up to `end` (default: all), whole producers at a time."""
         start = PRODUCER_SNAPSHOT_HEADER.size
         if self._files is None:
             yield memoryview(self._data)[start:end]
@@ -94,7 +94,7 @@ class ProducerSnapshot:
                 yield file.read_exactly(at, min(_PIECE, end - at))
 
     def pieces(self) -> Iterator[Buffer]:
-        """The bytes of the producers, one behind the other, some at a time."""
+        """The bytes of the producers, one after the other, some at a time."""
         return self._rest(PRODUCER_SNAPSHOT_HEADER.size + len(self) * PRODUCER_SNAPSHOT_ENTRY.size)
 
     def __iter__(self) -> Iterator[ProducerSnapshotEntry]:
@@ -155,7 +155,7 @@ class ProducerSnapshot:
 def write_producer_snapshot(file: WritableFile, count: int, pieces: Iterable[Buffer]) -> None:
     """Let `file` be a snapshot of `count` producers, whose entries are in `pieces`; not synced. Raises UnwritableFile.
 
-    The header comes last where they are many: what stands there before has no such checksum.
+    For many producers the header is written last: until then the file has no right checksum.
     Mirrors ProducerStateManager.writeSnapshot.
     """
     header = ProducerSnapshotHeader(VERSION, 0, count)

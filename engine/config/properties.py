@@ -44,7 +44,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     first = 0
     for number, raw in enumerate(_LINE_END.split(text), 1):
         line = raw.lstrip(_BLANKS)
-        if not any(parts):  # also behind a line that is only a backslash
+        if not any(parts):  # also after a line that is only a backslash
             parts.clear()
             if not line or line[0] in "#!":
                 continue

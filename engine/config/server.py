@@ -23,7 +23,7 @@ _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 DEDUPE_BUFFER_SIZE = "log.cleaner.dedupe.buffer.size"
 _COMMA = re.compile(r"\s*,\s*")
 
-# topic setting → the broker settings that stand for it, the first one that is there counts; factor to the topic's unit
+# topic setting → the broker settings for it, the first one that is set counts; factor to the topic's unit
 SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "segment.bytes": (("log.segment.bytes", 1),),
     "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
@@ -62,10 +62,10 @@ SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
 class ServerConfig:
     """What a broker's settings say about its logs.
 
-    log_dirs          as they stand there; empty where the file does not say
+    log_dirs          as in the file; empty where the file does not say
     topic_settings    settings of topics that have none of their own, under the topic's names
     dedupe_buffer_size  bytes that the cleaner may take for keys; None: it does not say
-    values            everything that stands there, as it stands there
+    values            all settings of the file, as text
     """
 
     log_dirs: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ def server_config(values: Mapping[str, str]) -> ServerConfig:
 
 
 def topic_settings(values: Mapping[str, str]) -> dict[str, str]:
-    """The topic settings that a broker's settings stand for; topics' own names count, too, and come last.
+    """The topic settings that a broker's settings mean; topics' own names count, too, and override them.
 
     Raises UsageError for a number that is none. A negative retention time is none at all, as for the broker.
     """

@@ -21,7 +21,7 @@ _TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internal
 
 
 class FileKind(Enum):
-    """What a file is, as far as its name tells. The value is the suffix or the whole name."""
+    """What a file is, as far as its name says. The value is the suffix or the whole name."""
 
     LOG = ".log"
     OFFSET_INDEX = ".index"
@@ -91,10 +91,10 @@ NUMBERED = (
 _BY_SUFFIX = {kind.value: kind for kind in NUMBERED}
 _BY_NAME = {kind.value: kind for kind in FileKind if kind not in NUMBERED}
 _ORDER = {kind: at for at, kind in enumerate(FileKind)}
-DELETED = ".deleted"  # behind the names of files that a broker will delete
-CLEANED, SWAP = ".cleaned", ".swap"  # behind the names of new segments: being written; whole, and about to replace others
+DELETED = ".deleted"  # after the names of files that a broker will delete
+CLEANED, SWAP = ".cleaned", ".swap"  # after the names of new segments: being written; whole, and about to replace others
 LOG_SWAP = FileKind.LOG.value + SWAP
-ASIDE = ".kafkalog"  # behind the name of a file that is written anew beside it: none of Kafka's, which leaves it alone
+ASIDE = ".kafkalog"  # after the name of a file that is being rewritten beside it; Kafka ignores the name
 _ADDED_SUFFIXES = ("", SWAP, CLEANED, DELETED, ".part", ".tmp")
 
 _ADDED = re.compile(r"(?:\.(?:deleted|cleaned|swap|part|tmp))+\Z")
@@ -113,7 +113,7 @@ def parse_file_name(name: str) -> FileName | None:
     """What `name` (without directories) says; None for names that Kafka does not use.
 
     Lenient as Kafka's tools are: `12.log`, `-5.index` and `2.foo.log` have a base offset, `abc.log` is a log without.
-    `canonical_name` tells whether Kafka would have written the name so.
+    `canonical_name` says whether Kafka would have written the name so.
     """
     if name in _BY_NAME:
         return FileName(_BY_NAME[name])
@@ -254,7 +254,7 @@ def partition_of(path: str) -> PartitionDir | None:
 
 
 def parent_of(path: str) -> str:
-    """What stands before the last part of `path`; `/` for what stands in the root."""
+    """The directory of `path`; `/` for one in the root."""
     parent = path.rstrip("/").rpartition("/")[0]
     while parent.endswith("/."):
         parent = parent[:-2]
@@ -263,7 +263,7 @@ def parent_of(path: str) -> str:
 
 def file_order(name: str) -> tuple[int, int, int, str, int, str]:
     """Sort key: by base offset, each segment's log, index, timeindex, txnindex, snapshot together, plain files before
-    `.swap`, `.cleaned` and `.deleted` ones; files without offset behind them; foreign names last.
+    `.swap`, `.cleaned` and `.deleted` ones; files without offset after them; foreign names last.
     """
     parsed = parse_file_name(name)
     if parsed is None:
@@ -275,7 +275,7 @@ def file_order(name: str) -> tuple[int, int, int, str, int, str]:
 
 
 def directory_order(name: str) -> tuple[bool, str, int, str]:
-    """Sort key: partitions by topic and number, other directories behind them by name."""
+    """Sort key: partitions by topic and number, other directories after them by name."""
     parsed = parse_partition_dir(name)
     return (True, name, 0, "") if parsed is None else (False, parsed.topic, parsed.partition, name)
 

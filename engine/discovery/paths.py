@@ -1,7 +1,9 @@
-"""The way from a user's path to the files behind it: which directories are searched, in which order files come."""
+"""The way from a user's path to the files that it names: which directories are searched, in which order files come."""
 
 from __future__ import annotations
 
+import json
+import re
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,12 +17,11 @@ from engine.discovery.names import (
     parse_file_name,
     parse_partition_dir,
 )
-from engine.discovery.sink_commits import STAGING, WHAT, half_commit
-from engine.errors import UnreadableFile
+from engine.errors import KafkalogError, UnreadableFile, argument
 from engine.findings import Finding, Where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from engine.files import ReadOnlyFiles
 
@@ -30,6 +31,13 @@ FOREIGN_DIRECTORIES = frozenset(("lost+found", "$RECYCLE.BIN", "System Volume In
 _PARTITION_FILES = frozenset(
     (*NUMBERED, FileKind.LEADER_EPOCH_CHECKPOINT, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE)
 )
+STAGING = ".kafkalog-staging"  # a directory for each job that writes
+JOURNAL = "commit.json"  # in such a directory, from when a commit begins to when it is done or undone
+MANIFEST = ".kafkalog-sink.json"  # what was committed last
+MAX_KEPT_SIZE = 128 << 20  # bytes of a journal or manifest
+_HEAD_SIZE = 1024  # bytes of it that say which commit it is about
+_HEAD = re.compile(rb'\{"version": [0-9]+, "(?:commit|last)": "([^"\\]+)"')
+WHAT = "a write of Spark's sink to this log dir did not finish its commit"
 
 
 class DirectoryKind(Enum):
@@ -48,6 +56,24 @@ def is_brokers_log_dir(files: ReadOnlyFiles, path: str) -> bool:
 def is_log_dir(files: ReadOnlyFiles, path: str) -> bool:
     """Do partitions lie in the directory at `path`, or does a broker keep its checkpoints there?"""
     return any(parse_partition_dir(name) is not None for name in files.list(path)) or is_brokers_log_dir(files, path)
+
+
+def is_log_07(files: ReadOnlyFiles, directory: str) -> bool:
+    """Does the partition directory hold files of 0.7, and none of a later log? Raises UnreadableFile."""
+    return are_of_07(files.list(directory))
+
+
+def are_of_07(names: Collection[str]) -> bool:
+    """Are these the names of files of 0.7, with none of a later log among them?"""
+    if not names_07(names):
+        return False
+    return all(parsed is None or parsed.kind is not FileKind.LOG for parsed in map(parse_file_name, names))
+
+
+def names_07(names: Collection[str]) -> list[str]:
+    """Those that files of 0.7 have."""
+    candidates = [name for name in names if FileKind.LOG_07.value in name]  # nearly always none: names may be very many
+    return [name for name in candidates if (parsed := parse_file_name(name)) is not None and parsed.kind is FileKind.LOG_07]
 
 
 class Discovery(NamedTuple):
@@ -172,3 +198,58 @@ def directory_kind(file_names: Iterable[str]) -> DirectoryKind:
 def _lacks_offset(name: FileName) -> bool:
     """`server.log`, `package.index`: Kafka's suffix, but no file of a partition is named so."""
     return name.kind in NUMBERED and name.base_offset is None
+
+
+class HalfCommitted(KafkalogError):
+    """A log dir with half of what Spark's sink was about to write: who changes it now would lose that when it is undone."""
+
+    code = "half-committed"
+
+
+def half_commit(files: ReadOnlyFiles, log_dir: str) -> str | None:
+    """The journal of a commit that is under way or was stopped; None: there is none. Raises UnreadableFile."""
+    staging = f"{log_dir}/{STAGING}"
+    if not files.exists(staging):
+        return None
+    for name in files.list(staging):
+        journal = f"{staging}/{name}/{JOURNAL}"
+        if files.exists(journal) and not _holds(files, journal, f"{log_dir}/{MANIFEST}"):
+            return journal
+    return None
+
+
+def undoable_since(files: ReadOnlyFiles, log_dir: str) -> int | None:
+    """When the last commit came to its end (ms), if it may be undone: see kafkalog_spark.sink.undoing; else None."""
+    path = f"{log_dir}/{MANIFEST}"
+    try:
+        said = json.loads(files.read(path, MAX_KEPT_SIZE)) if files.exists(path) else {}
+        return int(said["at_ms"]) if said.get("written") else None
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def undo_advice(log_dir: str) -> str:
+    """What to do about such a commit."""
+    return f"kafkalog restore {argument(log_dir)}; the sink's next write does the same"
+
+
+def refuse_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
+    """Raise HalfCommitted where a commit was stopped. To be asked with the lock of the log dir held: then none is under way."""
+    journal = half_commit(files, log_dir)
+    if journal is not None:
+        raise HalfCommitted(f"{journal}: {WHAT}", do=undo_advice(log_dir), path=journal)
+
+
+def _holds(files: ReadOnlyFiles, journal: str, manifest: str) -> bool:
+    """Is the commit of the journal the one that the manifest describes?"""
+    commit = _commit(files, journal)
+    return commit is not None and commit == _commit(files, manifest)
+
+
+def _commit(files: ReadOnlyFiles, path: str) -> bytes | None:
+    """Which commit a journal or manifest is about, by its beginning, however large it is; None if that is unknown."""
+    if not files.exists(path):
+        return None
+    with files.open(path) as file:
+        head = _HEAD.match(file.read(0, _HEAD_SIZE))
+    return None if head is None else head[1]

@@ -19,7 +19,7 @@ def expand(files: ReadOnlyFiles, pattern: str) -> list[str]:
     """The paths that `pattern` names, in order: `*`, `?` and `[…]` stand for a part of one name, never for `/`.
 
     A path that exists is itself, whatever its characters. A pattern that fits nothing comes back as it is, so that
-    opening it says what is wrong; for the same reason a directory that is closed to us comes as itself, and a path behind
+    opening it says what is wrong; for the same reason a directory that is closed to us comes as itself, and a path after
     one as it would be. Names that begin with a dot need a pattern that does. Never raises.
     """
     if not _MAGIC.search(pattern) or _stands(files, pattern, unknown=False):
@@ -45,7 +45,7 @@ def _step(files: ReadOnlyFiles, base: str, part: str) -> list[str]:
 
 
 def _stands(files: ReadOnlyFiles, path: str, *, unknown: bool) -> bool:
-    """Is there anything at `path`? `unknown` where nobody can tell."""
+    """Is there anything at `path`? `unknown` if that cannot be found out."""
     try:
         return files.exists(path)
     except UnreadableFile:

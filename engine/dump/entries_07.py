@@ -1,4 +1,4 @@
-"""The entries of a log of Kafka 0.7 one by one, as far as a selection wants them; what is wrong goes to findings."""
+"""The entries of a log of Kafka 0.7 one by one, as far as a selection wants them; problems are reported as findings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from engine.amounts import count_of
 from engine.discovery.names import parse_long
 from engine.dump.json_stream import bytes_field, put_large_field
 from engine.dump.kernel_renderer import LARGE
-from engine.dump.record_text import printable
 from engine.dump.renderer import UNLIMITED
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX, to_long
@@ -24,7 +23,7 @@ from engine.kafka07.entries import (
     open_sets,
 )
 from engine.kafka07.file import WINDOW, find_entry, iterate_file, tail_problem
-from engine.kernels.escapes import terminal_safe
+from engine.kernels.escapes import printable, terminal_safe
 from engine.record.damage import Problem
 from engine.record.soundness import search_ended
 
@@ -43,11 +42,11 @@ def starting_offset(path: str) -> int | None:
 
 
 class _Stretches:
-    """Where the walks over a log of 0.7 begin: at its start, and with --continue-on-corruption behind every damage.
+    """Where the walks over a log of 0.7 begin: at its start, and with --continue-on-corruption after every damage.
 
     report  takes what was skipped, and where
 
-    Iterate once. Who walks keeps `tail`, the position behind the last entry, and `sound`, that behind the last one with a
+    Iterate once. Who walks keeps `tail`, the position after the last entry, and `sound`, that after the last one with a
     right checksum. Afterwards `problem` is what the last walk ended at.
     """
 
@@ -72,7 +71,7 @@ class _Stretches:
                 self._skipped(begin)
 
     def _next_entry(self) -> int | None:
-        """Where a sound entry begins behind the damage; one behind `sound`, whose checksum was wrong, may have led astray."""
+        """Where a sound entry begins after the damage; one after `sound`, whose checksum was wrong, may have led astray."""
         if self.problem is None or self.problem.code == "zero-tail" or not self._options.continue_on_corruption:
             return None
         largest = self._options.max_batch_bytes
@@ -99,7 +98,7 @@ class Entries07:
     window     bytes that are read at a time
     in_pieces  entries that a window does not hold come without their payloads, however large they are: the caller reads them
 
-    Offsets are longs of Java's, which wrap. Afterwards `tail` is that behind the last entry; None: the selection ended before.
+    Offsets are longs of Java's, which wrap. Afterwards `tail` is that after the last entry; None: the selection ended before.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class Entries07:
             for message in self._stretch(begin, stretches.end):
                 if selector is not None and selector.is_past_entry(message.offset):
                     return
-                position = stretches.tail  # entries stand one behind the other
+                position = stretches.tail  # entries stand one after the other
                 stretches.tail = position + SIZE_FIELD + message.size
                 if message.error is not None or message.computed != message.checksum:
                     self._problems(message, position)

@@ -6,7 +6,7 @@ cleaner's where it is known to have been at work: by its checkpoint, by the topi
 of its records. docs/findings.md has the whole rule; verify follows it, too.
 
 Deep iteration compares records. A walk that does not read them compares what batch headers claim. That finds the same
-losses. Whether batches follow one another is asked of their headers in both: one that claims offsets of the batch behind it
+losses. Whether batches follow one another is asked of their headers in both: one that claims offsets of the batch after it
 shows nothing of that in its records.
 """
 
@@ -93,7 +93,7 @@ class Gaps(HeaderGaps):
         if after <= before:
             is_first = record == chunk.first or records[RecordField.BATCH, record - 1] != row
             is_inside = row < chunk.first_row or not is_first
-            if is_inside or (gap.position not in self._told and len(self.disorders) < KEPT):  # behind those headers count
+            if is_inside or (gap.position not in self._told and len(self.disorders) < KEPT):  # after those headers count
                 self._disorder(gap)
         elif not self._is_claimed(chunk, record):
             self._hole(gap)
@@ -108,7 +108,7 @@ class Gaps(HeaderGaps):
         return range(first, batch[record]) if first <= batch[record] else None
 
     def _follows_unread(self, chunk: Chunk, record: int) -> bool:
-        """Do entries of formats 0 and 1 stand in front whose records could not be read? None of them is without records."""
+        """Are there entries of formats 0 and 1 before it whose records could not be read? None of them is without records."""
         between = self._without_records(chunk, record)
         return between is not None and (len(between) > 0 or (self._unread and between.start == chunk.first_row))
 
@@ -129,9 +129,9 @@ class Gaps(HeaderGaps):
 
 
 def _claim(batches: memoryview, row: int, claimed: int | None) -> int | None:
-    """The last offset of batch `row`, which has no records, if it begins right behind `claimed`; else None.
+    """The last offset of batch `row`, which has no records, if it begins right after `claimed`; else None.
 
-    A compressed wrapper of format 0 or 1 does not say where it begins: it only must end behind `claimed`.
+    A compressed wrapper of format 0 or 1 does not say where it begins: it only must end after `claimed`.
     """
     last: int = batches[BatchField.LAST_OFFSET, row]
     if claimed is None:

@@ -1,6 +1,6 @@
 """Offset and time indexes as kafka-dump-log shows and checks them, each entry against the log beside it.
 
-Where Kafka's tool dies at an entry that points nowhere, this goes on with the next; where it reads the whole rest of
+Kafka's tool dies at an entry that points nowhere; this continues with the next; where it reads the whole rest of
 the log for every entry of a time index, this reads on from the entry's own position (see OffsetSearch).
 """
 
@@ -184,7 +184,7 @@ class _Mismatches:
     def __init__(self) -> None:
         self.kept: list[tuple[int, int, BatchAt]] = []  # (number of the entry, its offset, its batch) of the first ones
         self.count = 0
-        self._by_first_offset = True  # does nothing say that the index goes by last offsets?
+        self._by_first_offset = True  # does nothing show that the index holds last offsets?
 
     @property
     def are_first_offsets(self) -> bool:
@@ -270,7 +270,7 @@ class OffsetSearch:
         self._last: tuple[int, int, int | None] = (-1, 0, None)  # position and offset of the last question, where it led
 
     def first(self, position: int, offset: int) -> BatchAt | None:
-        """First batch from `position` on that ends at `offset` or behind it; None: there is none, or bytes that are no batch.
+        """First batch from `position` on that ends at `offset` or after it; None: there is none, or bytes that are no batch.
 
         Raises UnreadableFile, and FileChangedWhileReading.
         """
@@ -380,7 +380,7 @@ class LargestTimestamps:
         return known[batch.position]
 
     def _from(self, batch: BatchAt) -> dict[int, int | None]:
-        """`batch` and those behind it that are in memory, if they are worth it and nothing is wrong with any of them."""
+        """`batch` and those after it that are in memory, if they are worth it and nothing is wrong with any of them."""
         window = self._heads.window(batch, self._batches, rows=_ROWS)
         if window is None:
             return {}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.checkpoint.checkpoints import EpochEntry, PartitionOffset
 from engine.checkpoint.identity import CleanShutdown, MetaProperties, PartitionMetadata, QuorumState
-from engine.checkpoint.leader_epochs import EpochEntry
-from engine.checkpoint.offsets import PartitionOffset
 from engine.dump.entries_07 import Entries07, put_entries
 from engine.dump.json_stream import put_large_field, text_field
 from engine.dump.kernel_renderer import Form, KernelRenderer
@@ -129,7 +128,7 @@ class JsonRenderer(KernelRenderer):
         super().records(chunk, base)
 
     def trailing(self, count: int) -> None:
-        """Nothing: a finding tells of the bytes behind the last batch."""
+        """Nothing: a finding reports the bytes after the last batch."""
 
     def _batches(self, window: Window, row: int, last_row: int) -> tuple[int, int, int]:
         done: tuple[int, int, int] = batch_objects(

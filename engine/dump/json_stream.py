@@ -82,7 +82,7 @@ class JsonStream:
 
 
 def error_fields(error: KafkalogError) -> dict[str, object]:
-    """What an object tells of work that could not be done."""
+    """The members of an object about work that failed."""
     do = None if error.do is None else sentence(error.do)
     path: dict[str, object] = {"path": None} if error.path is None else text_field("path", error.path)
     return {"code": error.code, **path, "message": sentence(str(error)), "do": do}

@@ -98,9 +98,9 @@ def _is_large_next(shown: Shown, part: Part) -> bool:
 
 
 def put_head(out: TextBuffer, shown: Shown, record: int, mark: bytes) -> None:
-    """What stands in front of the key of a large record; many headers some at a time.
+    """The text before the key of a large record; many headers some at a time.
 
-    mark  what the kernel writes in front of the first header; behind the last is `]`
+    mark  what the kernel writes in front of the first header; after the last is `]`
     """
     chunk = shown.chunk
     shown = shown._replace(flags=(shown.flags & ~CONTENTS) | OPEN, put_large=_not_large)
@@ -158,7 +158,7 @@ class Form(NamedTuple):
 
     kernel       writes them: print_records or record_objects
     headers      what it writes in front of the first header of a record
-    end          behind a record
+    end          after a record
     bad_control  the end of the line of a control record that cannot be read, without \n
     """
 
@@ -240,7 +240,7 @@ class KernelRenderer:
             self._out.put(self._form.end)
 
     def _one_by_one(self, chunk: Chunk, base: int, flags: int, ending: Ending) -> None:
-        """Records whose lines the kernel cannot end. What is found wrong stands in front of the record, behind its batch."""
+        """Records whose lines the kernel cannot end. Problems are printed before the record, after its batch."""
         row, table, shown = chunk.first_row, chunk.records.table, self._shown(chunk, base, flags)
         for record in range(chunk.first, chunk.end):
             behind = max(row, table[RecordField.BATCH, record] + 1)
@@ -264,6 +264,6 @@ class KernelRenderer:
 
 
 def _content(chunk: Chunk, record: int, position_field: RecordField, size_field: RecordField) -> memoryview | None:
-    """A key or value where it stands; None is null."""
+    """A key or value in its buffer; None is null."""
     position, size = chunk.records.table[position_field, record], chunk.records.table[size_field, record]
     return chunk.data[position : position + size] if size >= 0 else None

@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     PayloadDecoder = Callable[[bytes], bytes]
 
 
-def printable(text: str) -> str:
-    r"""A text that may name files, made safe; bytes of names that are not UTF-8 as \xff."""
-    return terminal_safe(text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
-
-
 def control_record_text(key: bytes | None, value: bytes | None) -> str:
     """What follows the metadata of a control record, e.g. ` endTxnMarker: COMMIT coordinatorEpoch: 0`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from engine.checkpoint.checkpoints import EpochEntry, PartitionOffset, read_leader_epochs, read_offset_checkpoint
 from engine.checkpoint.identity import (
     CleanShutdown,
     MetaProperties,
@@ -15,8 +16,6 @@ from engine.checkpoint.identity import (
     decode_quorum_state,
     read_identity,
 )
-from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
-from engine.checkpoint.offsets import PartitionOffset, read_offset_checkpoint
 from engine.discovery.names import FileKind, file_name
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX, AbortedTxn, ProducerSnapshotEntry
@@ -62,7 +61,7 @@ class DumpRenderer(Protocol):
         """--index-sanity-check: the index at `path` passes."""
 
     def count(self, path: str | None, records: int, batches: int) -> None:
-        """--count: so many fit in the log at `path`; None: in all of them."""
+        """--count: the number of matches in the log at `path`; None: in all of them."""
 
     def flush(self) -> None:
         """Hand out what was shown up to here."""
@@ -90,7 +89,7 @@ class LogRenderer(Protocol):
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.checkpoint.text import Decoded
+    from engine.checkpoint.checkpoints import Decoded
     from engine.files import ReadOnlyFiles
 
     _Identity: TypeAlias = (

@@ -14,7 +14,7 @@ _LIMIT = 100_000  # lines kept for one file and report: an index of 10 MiB has 1
 class DumpReports:
     """Collects what is reported at the end. Paths are absolute (java.io.File.getAbsolutePath).
 
-    Of several mismatches or gaps with the same first offset that tool keeps only the last; here all are told.
+    Of several mismatches or gaps with the same first offset that tool keeps only the last; here all are reported.
     Mirrors DumpLogSegments.main and TimeIndexDumpErrors.
     """
 
@@ -46,11 +46,11 @@ class DumpReports:
         self._gaps.setdefault(path, Lines(once=True)).add(before, after)
 
     def more_mismatches(self, path: str, count: int) -> None:
-        """So many more entries of an offset index are wrong than were named."""
+        """The number of wrong entries of an offset index that were not reported one by one."""
         self._mismatches.setdefault(path, Lines(once=True)).leave_out(count)
 
     def more_gaps(self, path: str, count: int) -> None:
-        """So many more gaps are in a log than were named."""
+        """The number of gaps in a log that were not reported one by one."""
         self._gaps.setdefault(path, Lines(once=True)).leave_out(count)
 
     def lines(self) -> Iterator[str]:
@@ -96,7 +96,7 @@ class Lines:
             self.leave_out(1)
 
     def leave_out(self, count: int) -> None:
-        """There are so many more."""
+        """The number of further ones."""
         self._left_out += count
 
     def text(self, line: str, pairs: Iterable[tuple[int, int]] | None = None) -> Iterator[str]:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 
-_AGREEING = 3  # batches in a row that lie behind a selection before the walk trusts it: an offset may be damaged
+_AGREEING = 3  # batches in a row that lie after a selection before the walk trusts it: an offset may be damaged
 
 
 class Selector:
     """Applies a selection to the logs of one run, and counts what passed.
 
-    skip  so many matches are left out first: how --tail shows the last ones
+    skip  number of matches to skip first: how --tail shows the last ones
     """
 
     def __init__(self, selection: Selection, skip: int = 0) -> None:
@@ -37,7 +37,7 @@ class Selector:
         self._left = selection.limit if selection.limit is not None else END
         self._matcher = RecordMatcher(selection)
         self._shown = -1  # file position of the last batch whose line is out
-        self._behind = 0  # batches in a row that began behind the selection
+        self._behind = 0  # batches in a row that began after the selection
 
     def next_file(self) -> None:
         """Another file begins: its positions count from 0 again."""
@@ -45,7 +45,7 @@ class Selector:
         self._behind = 0
 
     def is_past(self, window: Window) -> bool:
-        """Have all of the last batches begun behind the selection? Offsets only grow, so nothing that fits follows.
+        """Have all of the last batches begun after the selection? Offsets only grow, so nothing that fits follows.
 
         One batch is not believed: its base offset lies outside the checksum and may be damaged.
         """
@@ -74,7 +74,7 @@ class Selector:
         return row, last_row
 
     def is_past_entry(self, offset: int) -> bool:
-        """Does nothing fit from the entry of 0.7 at `offset` on? Its offset is where it stands, so it is believed."""
+        """Does nothing fit from the entry of 0.7 at `offset` on? Its offset is its position, so it can be trusted."""
         return self.finished or offset >= self.selection.end_offset
 
     def entry(self, offset: int) -> bool:
@@ -100,7 +100,7 @@ class Selector:
         return end, batches
 
     def records(self, chunk: Chunk, base: int) -> Iterator[Chunk]:
-        """The matching records of a chunk, one batch at a time, each behind its batch's line."""
+        """The matching records of a chunk, one batch at a time, each after its batch's line."""
         end = self._matcher.pack(chunk)
         batch_of = chunk.records.field(RecordField.BATCH)
         first = min(self._skip, end)
@@ -153,7 +153,7 @@ def start_position(files: ReadOnlyFiles, path: str, name: FileName, log: OpenFil
 
 
 def segments_around(files: ReadOnlyFiles, path: str, name: FileName) -> tuple[list[str], list[str]]:
-    """Paths of the segments before and behind this one in its directory, in order."""
+    """Paths of the segments before and after this one in its directory, in order."""
     if name.base_offset is None:
         return [], []
     prefix = path[: len(path) - len(file_name(path))]

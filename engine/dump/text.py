@@ -11,13 +11,13 @@ from engine.amounts import count_of
 from engine.checkpoint.producer_snapshot import producer_text
 from engine.discovery.names import FileKind, file_name
 from engine.dump.kernel_renderer import Form, KernelRenderer
-from engine.dump.record_text import control_record_text, printable, printer_for
+from engine.dump.record_text import control_record_text, printer_for
 from engine.formats import AbortedTxn, ProducerSnapshotEntry, RecordField
 from engine.index.offset import OffsetPosition
 from engine.index.time import TimestampOffset
 from engine.index.transaction import aborted_txn_text
 from engine.java_text import java_utf8, whole_text
-from engine.kernels.escapes import terminal_safe
+from engine.kernels.escapes import printable, terminal_safe
 from engine.kernels.fields import CONTENTS, ESCAPE, META
 from engine.kernels.text import print_batches, print_records
 
@@ -134,7 +134,7 @@ class TextRenderer(KernelRenderer):
         self._put(shown, base, self._flags)
 
     def trailing(self, count: int) -> None:
-        """Kafka's line for what is behind the last batch."""
+        """Kafka's line for what is after the last batch."""
         name = file_name(self._path)
         self._out.put(f"Found {count} invalid bytes at the end of {printable(name) if self._options.escape else name}\n")
 
@@ -153,7 +153,7 @@ class TextRenderer(KernelRenderer):
         return None if self._printer is None else self._decoded
 
     def _control_unseen(self, chunk: Chunk, record: int, base: int) -> bytes:
-        """Nothing, as Kafka has it without metadata. What is wrong with the record is told all the same."""
+        """Nothing, as Kafka has it without metadata. Problems of the record are reported anyway."""
         self._control(chunk, record, base)
         return b""
 

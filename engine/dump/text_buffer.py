@@ -21,7 +21,7 @@ Part = TypeVar("Part")
 
 
 class TextBuffer:
-    """Kernels fill `data` from `at` on and leave `at` behind their text.
+    """Kernels fill `data` from `at` on and leave `at` after their text.
 
     write  takes the text; it must be done with a view when its next call returns (there are two buffers)
     jobs   threads that make text, the caller's included: each more takes two buffers of 4 MiB
@@ -37,7 +37,7 @@ class TextBuffer:
         ]
 
     def shares(self, records: int) -> int:
-        """How many threads so many records are worth."""
+        """How many threads to use for this number of records."""
         return max(1, min(len(self._helpers) + 1, records // _WORTH))
 
     def put_parts(

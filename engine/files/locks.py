@@ -85,7 +85,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 def is_locked(path: str) -> bool:
     """Does another process hold the lock on the file at `path`? Takes none, and changes nothing.
 
-    False where the operating system does not tell. Not to be asked while this process holds the lock: it would lose it.
+    False where the operating system does not say. Never call it while this process holds the lock: it would lose it.
     """
     if sys.platform != "linux":
         return False

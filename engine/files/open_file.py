@@ -130,7 +130,7 @@ class WritableFile(OpenFile):
     __slots__ = ()
 
     def write_at(self, position: int, *parts: Buffer) -> None:
-        """Write all of `parts`, one behind the other, from byte `position` on. Raises UnwritableFile."""
+        """Write all of `parts`, one after the other, from byte `position` on. Raises UnwritableFile."""
         if position < 0:  # to Linux, −1 is the place where the last read or write ended
             raise UnwritableFile(f"{self.path}: Invalid argument: position {position}")
         views = [memoryview(part).cast("B") for part in parts if len(part)]
@@ -167,7 +167,7 @@ def _behind(views: list[memoryview], count: int) -> list[memoryview]:
 
 
 def nameless_file() -> WritableFile:
-    """A new file among the temporary ones that no name leads to: it is gone once it is closed, or its process killed.
+    """A new unnamed temporary file: it is deleted once it is closed, or its process killed.
 
     Raises UnwritableFile.
     """

@@ -49,7 +49,7 @@ def spelled(path: str) -> str:
 def pinned(path: str, descriptor: int, above: Mapping[str, os.stat_result] | None = None) -> Iterator[None]:
     """Reach everything below `path` through `descriptor`, which is closed in the end.
 
-    above  what `status_of` knows of directories around it, for who goes down to it step by step
+    above  what `status_of` knows of directories around it, for a walk down to it step by step
     """
     name = spelled(path)
     before, known = _PINS.get(name), {} if above is None else above.keys() - _ABOVE.keys()

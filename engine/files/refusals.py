@@ -8,7 +8,7 @@ import stat
 
 from engine.errors import UnreadableFile, UnwritableFile
 
-LINK = "a symbolic link"  # in what `ReadOnlyFiles.special` tells
+LINK = "a symbolic link"  # in the result of `ReadOnlyFiles.special`
 _KINDS = (
     (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, LINK), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"),
 )  # fmt: skip

@@ -53,12 +53,12 @@ class FileInfo(NamedTuple):
 
     @property
     def modified_ms(self) -> int:
-        """The same time in ms, as Java tells it."""
+        """The same time in ms, as Java has it."""
         return self.modified_ns // 1_000_000
 
 
 def may_write(path: str) -> bool:
-    """Does the operating system let this process change what is at `path`, as far as permissions tell?"""
+    """Does the operating system let this process change what is at `path`, as far as permissions say?"""
     name, descriptor = at(path)
     return os.access(name, os.W_OK, dir_fd=descriptor, effective_ids=True)
 
@@ -71,7 +71,7 @@ class DiskSpace(NamedTuple):
 
 
 class ReadOnlyFiles:
-    """The operating system, as far as looking goes. Paths are str, relative ones to the working directory.
+    """The operating system, for reading only. Paths are str, relative ones to the working directory.
 
     _opened  what `open` makes
     """
@@ -79,7 +79,7 @@ class ReadOnlyFiles:
     _opened: type[OpenFile] = OpenFile
 
     def info(self, path: str) -> FileInfo:
-        """What stands at `path`, symbolic links followed. Raises UnreadableFile."""
+        """What is at `path`, symbolic links followed. Raises UnreadableFile."""
         try:
             status = status_of(path)
         except (OSError, ValueError) as error:
@@ -101,8 +101,8 @@ class ReadOnlyFiles:
     def exists(self, path: str) -> bool:
         """Is there anything at `path`, symbolic links followed?
 
-        Raises UnreadableFile where nobody can tell (no permission on the way, I/O error): who takes what he may not see
-        for missing would make it anew, or remove what belongs to it.
+        Raises UnreadableFile if that cannot be found out (no permission on the way, I/O error): who takes what he may not see
+        for missing would create it again, or remove what belongs to it.
         """
         try:
             status_of(path)
@@ -117,7 +117,7 @@ class ReadOnlyFiles:
     def plain(self, directory: str) -> list[str]:
         """Names of the plain files in `directory`, sorted, symbolic links followed; links that lead nowhere are none.
 
-        As `list` and `info` of each, but the directory itself mostly tells what stands in it. Raises UnreadableFile.
+        As `list` and `info` of each, but mostly from the directory alone. Raises UnreadableFile.
         """
         try:
             with _entries(directory) as entries:
@@ -338,7 +338,7 @@ class Files(ReadOnlyFiles):
 
 @contextmanager
 def _entries(directory: str) -> Iterator[Iterable[os.DirEntry[str]]]:
-    """What os.scandir tells of a directory. Raises OSError, ValueError."""
+    """What os.scandir says of a directory. Raises OSError, ValueError."""
     name, below = at(directory)
     if below is None:
         with os.scandir(name) as entries:
@@ -368,7 +368,7 @@ def _made(path: str, flags: int, mode: int | None) -> int:
 
 
 def _mode_of_namesake(path: str) -> int | None:
-    """The mode of the plain file whose name `path` has with one more word behind a dot; None: there is none."""
+    """The mode of the plain file whose name `path` has with one more word after a dot; None: there is none."""
     stem, dot, word = path.rpartition(".")
     if not dot or "/" in word or stem.endswith("/"):
         return None
@@ -414,7 +414,7 @@ def replace(files: Files, path: str, parts: Iterable[Buffer], mode: int | None =
 
 
 def look(files: ReadOnlyFiles, path: str) -> FileInfo | None:
-    """What stands at `path`, None where nothing does: one question where there is something. Raises UnreadableFile."""
+    """What is at `path`, None for nothing: one system call if there is something. Raises UnreadableFile."""
     try:
         return files.info(path)
     except UnreadableFile:

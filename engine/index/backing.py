@@ -1,4 +1,4 @@
-"""The file behind an open index: read when it is needed, written a run of entries at a time, open only meanwhile.
+"""The file of an open index: read when it is needed, written a run of entries at a time, open only meanwhile.
 
 Kafka maps index files into memory. Here entries are kept in memory and reach the file with `write`; a partition of
 thousands of segments holds no descriptor for any of them.
@@ -57,11 +57,11 @@ class Backing:
 
     @property
     def is_anew(self) -> bool:
-        """Is what was begun anew not there yet?"""
+        """Is the rewrite of the file not complete yet?"""
         return self._is_anew
 
     def begin_anew(self, length: int) -> None:
-        """The next `write`, from byte 0 on, makes all of the file anew, `length` bytes of it as far as readers go.
+        """The next `write`, from byte 0 on, rewrites the whole file; readers see `length` bytes of it.
 
         Until then it stays what it was, and it is never half of each, whenever a process ends.
         """

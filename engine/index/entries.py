@@ -1,6 +1,6 @@
 """What all index files share: equal entries in a row, read whole and searched where they lie.
 
-An index is a view of bytes (`read`, or the constructor), which tells what is wrong with them, or open (`open`): then it
+An index is a view of bytes (`read`, or the constructor), which checks them, or open (`open`): then it
 believes the file as the broker does, takes entries, and writes them back.
 """
 
@@ -49,7 +49,7 @@ class InvalidTimestamp(KafkalogError):
 
 
 class IndexOffsetOverflow(KafkalogError):
-    """An offset that 31 bits behind the base offset cannot hold (IndexOffsetOverflowException)."""
+    """An offset that 31 bits after the base offset cannot hold (IndexOffsetOverflowException)."""
 
     code = "index-offset-overflow"
 
@@ -74,7 +74,7 @@ _CHUNK = 1 << 20
 class IndexFile:
     """The bytes of an index file of `path`, whose segment begins at `base_offset`.
 
-    `len(index)` counts the whole entries in the file, as Kafka does when it opens one. A rest behind them is no entry.
+    `len(index)` counts the whole entries in the file, as Kafka does when it opens one. A rest after them is no entry.
     """
 
     entry_size: ClassVar[int]
@@ -91,7 +91,7 @@ class IndexFile:
     def read(cls, files: ReadOnlyFiles, path: str, base_offset: int) -> Self:
         """Read the file at `path`. Raises UnreadableFile, and IndexTooLarge for more than MAX_INDEX_SIZE bytes of entries.
 
-        Zeros behind them, as a broker allocates them ahead, take no memory; no index has more than 2^31 − 1 bytes.
+        Zeros after them, as a broker allocates them ahead, take no memory; no index has more than 2^31 − 1 bytes.
         """
         with files.open(path) as file:
             size = file.size()
@@ -110,7 +110,7 @@ class IndexFile:
 
     @property
     def is_open(self) -> bool:
-        """Does the index stand for a file, which it believes and may write to?"""
+        """Is the index open, that is, backed by a file that it trusts and may write to?"""
         return self._backing is not None
 
     @property
@@ -170,7 +170,7 @@ class IndexFile:
         self._size = len(data)
 
     def _cut(self, size: int) -> None:
-        """Forget what stands behind the first `size` bytes. In the file it stays until it is overwritten or trimmed."""
+        """Forget what follows the first `size` bytes. In the file it stays until it is overwritten or trimmed."""
         if self._data is not None:
             self._data = bytearray(memoryview(self._data)[:size])
         self._size, self._stored = size, min(self._stored, size)

@@ -85,7 +85,7 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
         return keys if all(self.absolute(key) == self.base_offset + key for key in ends) else None
 
     def fetch_upper_bound(self, start: OffsetPosition, fetch_size: int) -> OffsetPosition | None:
-        """An entry at least `fetch_size` bytes behind `start`: the first or the second one, None if there is none.
+        """An entry at least `fetch_size` bytes after `start`: the first or the second one, None if there is none.
 
         Mirrors OffsetIndex.fetchUpperBoundOffset.
         """
@@ -104,7 +104,7 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
     def append(self, offset: int, position: int) -> None:
         """Add an entry: the last offset of a batch, and the byte position where that batch begins.
 
-        Raises IndexFull, InvalidOffset (not behind the last one), IndexOffsetOverflow. Mirrors OffsetIndex.append.
+        Raises IndexFull, InvalidOffset (not after the last one), IndexOffsetOverflow. Mirrors OffsetIndex.append.
         """
         if self.is_full:
             raise IndexFull(f"{self.path}: Attempt to append to a full index (size = {len(self)}).")

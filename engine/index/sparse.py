@@ -34,7 +34,7 @@ _E = TypeVar("_E", bound=_Entry)
 class SparseIndex(IndexFile, Generic[_E]):
     """An index that the broker allocates in full and fills from the front. Mirrors AbstractIndex.
 
-    `entry`, iteration and `len` see all whole entries, also unused ones behind `used_entries`.
+    `entry`, iteration and `len` see all whole entries, also unused ones after `used_entries`.
     """
 
     kept_entries: ClassVar[int] = 0  # at the end of the file, for what only the closing of the segment adds
@@ -51,7 +51,7 @@ class SparseIndex(IndexFile, Generic[_E]):
 
         max_index_size  bytes of a new file, rounded down to whole entries
         writable        without it nothing is made: a missing file is an index without entries
-        anew            an index without entries as well, but the file stays as it is until all of it is written
+        anew            an index without entries as well, but the old file stays until the new one is written completely
         Raises UnreadableFile, UnwritableFile, InvalidIndexSize.
         """
         index = cls(bytearray(), base_offset, path)
@@ -121,11 +121,11 @@ class SparseIndex(IndexFile, Generic[_E]):
         self._add(entries)
 
     def _check_first(self, entries: Buffer) -> None:
-        """Raise InvalidOffset or InvalidTimestamp where the first of `entries` does not go behind the last one."""
+        """Raise InvalidOffset or InvalidTimestamp where the first of `entries` does not go after the last one."""
         raise NotImplementedError
 
     def can_append_offset(self, offset: int) -> bool:
-        """Does `offset` fit behind the base offset in 31 bits?"""
+        """Does `offset` fit after the base offset in 31 bits?"""
         return 0 <= offset - self.base_offset <= INT_MAX
 
     def resize(self, size: int) -> bool:
@@ -142,7 +142,7 @@ class SparseIndex(IndexFile, Generic[_E]):
         return True
 
     def trim_to_valid_size(self) -> None:
-        """Cut the file behind its last entry."""
+        """Cut the file after its last entry."""
         self.resize(len(self) * self.entry_size)
 
     def truncate(self) -> None:
@@ -210,7 +210,7 @@ class SparseIndex(IndexFile, Generic[_E]):
     def _out_of_order(
         self, number: int, name: str, value: int, before: int, code: str = "index-out-of-order"
     ) -> Finding:
-        """A finding: the field `name` of entry `number` is too small behind that of the entry before."""
+        """A finding: the field `name` of entry `number` is too small after that of the entry before."""
         return Finding(code, self._where(number), f"entry {number}: {name} {value}" + (f" after {before}" if number else ""))
 
     def _where(self, number: int) -> Where:
@@ -247,7 +247,7 @@ class SparseIndex(IndexFile, Generic[_E]):
     def upper_bound(self, key_at: Callable[[int], int], target: int, count: int) -> int:
         """Number of the first entry whose key is not below `target`, -1 if there is none; `count` entries are searched.
 
-        As in the broker it may be the one behind an equal key: the last step of the search does not compare.
+        As in the broker it may be the one after an equal key: the last step of the search does not compare.
         Mirrors AbstractIndex.smallestUpperBoundSlotFor.
         """
         if count == 0:

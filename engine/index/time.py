@@ -18,7 +18,7 @@ _ENTRY, _TIMESTAMP = TIME_INDEX_ENTRY.struct, TIME_INDEX_ENTRY.fields["timestamp
 
 
 class TimestampOffset(NamedTuple):
-    """An entry: the largest timestamp of the segment so far, in ms, and the offset where it stands."""
+    """An entry: the largest timestamp of the segment so far, in ms, and the offset of its record."""
 
     timestamp: int
     offset: int
@@ -135,7 +135,7 @@ class TimeIndex(SparseIndex[TimestampOffset]):
     def broker_error(self, absolute_path: str) -> str | None:
         """The message of Kafka's CorruptIndexException, None if its check passes. Mirrors TimeIndex.sanityCheck.
 
-        It takes the last whole entry for the last one, so unused space behind real entries fails.
+        It takes the last whole entry for the last one, so unused space after real entries fails.
         """
         refusal = self._refusal(len(self))
         if refusal:

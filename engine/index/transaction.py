@@ -93,7 +93,7 @@ class TransactionIndex(IndexFile):
             last_offset = txn.last_offset
 
     def reset(self) -> None:
-        """Remove all entries; the file, if there is one, stays as it is until all of it is written anew."""
+        """Remove all entries; an existing file stays until the new one is written completely."""
         self._cut(0)
         self._last_offset = None
         if self._file.exists and self._file.length:

@@ -156,7 +156,7 @@ def message_at(data: bytes | memoryview, at: int, size: int, offset: int, positi
 def iterate_set(data: bytes | memoryview, initial_offset: int = 0) -> Iterator[MessageAndOffset | Stopped]:
     """The entries of a set at its top level, each checksum checked; `initial_offset` is the offset of `data[0]`.
 
-    Mirrors the shallow iterator of ByteBufferMessageSet: fewer than 4 bytes, or a cut entry behind a whole one, end it
+    Mirrors the shallow iterator of ByteBufferMessageSet: fewer than 4 bytes, or a cut entry after a whole one, end it
     quietly.
     """
     at, end = 0, len(data)
@@ -193,7 +193,7 @@ def open_sets(
     """`messages` with every compressed set replaced by what is in it, to any depth up to `max_depth`.
 
     All sets that one of `messages` holds, at any depth and side by side, may take `limit` bytes together. A set that needs
-    more, and every one behind it, or one that is nested deeper stays shut: its wrapper comes with the error `over-limit`.
+    more, and every one after it, or one that is nested deeper stays shut: its wrapper comes with the error `over-limit`.
     So does a wrapper whose checksum fails, with `crc-mismatch`.
     As in 0.7.2, whose iterators look one message ahead, the message in front of a bad one inside a set is lost with it.
     """

@@ -121,7 +121,7 @@ def iterate_file(
 
 
 def _large_message(file: OpenFile, position: int, size: int, offset: int, error: Problem | None) -> MessageAndOffset:
-    """The entry at `position`, which has at least 6 bytes behind its size, without its payload, with `error` if no other."""
+    """The entry at `position`, which has at least 6 bytes after its size, without its payload, with `error` if no other."""
     end = offset + SIZE_FIELD + size
     head = file.read_exactly(position, SIZE_FIELD + HEADER_V1)
     magic = signed(head[SIZE_FIELD])
@@ -140,7 +140,7 @@ def find_entry(
 ) -> int | None:
     """Position of the first sound entry from `start` on: whole before `end`, with a right checksum; None: there is none.
 
-    Sound entries have at least a byte of payload, else eight zeros behind a small number would be one. The work is
+    Sound entries have at least a byte of payload, else eight zeros after a small number would be one. The work is
     bounded: where bytes that only look right stand thick, the search gives up, and `gave_up` takes the position from which
     on nothing was looked at.
     """

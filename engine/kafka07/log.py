@@ -71,7 +71,7 @@ class Log07:
 
     @property
     def log_end_offset(self) -> int:
-        """Offset behind the last flushed byte."""
+        """Offset after the last flushed byte."""
         return self.active.end
 
     @property
@@ -239,7 +239,7 @@ class Log07:
         return chunk.size == size < limit
 
     def _delete_while(self, goes: Callable[[Segment07], bool], now: int) -> list[Segment07]:
-        """Remove segments from the oldest on while `goes`; one stays: the active one if empty, else a new one."""
+        """Delete segments from the oldest on while `goes`; one stays: the active one if empty, else a new one."""
         count = 0
         while count < len(self.segments) and goes(self.segments[count]):
             count += 1
@@ -264,7 +264,7 @@ def open_log_07(
 ) -> Log07:
     """Open the log in `directory`, which must exist; an empty one begins at offset 0.
 
-    need_recovery  False after a clean stop: the last file is taken as it is. Otherwise it is cut behind its last sound
+    need_recovery  False after a clean stop: the last file is taken as it is. Otherwise it is cut after its last sound
                    entry; older files are never checked inside.
     cut_nonsense   cut also at an entry at which 0.7.2 throws
 

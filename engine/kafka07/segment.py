@@ -47,7 +47,7 @@ class Refused07(KafkalogError):
 
 
 class OffsetOutOfRange07(Refused07):
-    """An offset below the first segment or behind the flushed end (OffsetOutOfRangeException)."""
+    """An offset below the first segment or after the flushed end (OffsetOutOfRangeException)."""
 
     code = "offset-out-of-range"
     exit_status = 2
@@ -112,7 +112,7 @@ def _number(name: str, text: str) -> int:
 
 
 class Recovered07(NamedTuple):
-    """What the recovery of a file did: `kept` bytes stay, `cut` were behind them, and why."""
+    """What the recovery of a file did: `kept` bytes stay, `cut` were after them, and why."""
 
     path: str
     kept: int
@@ -171,7 +171,7 @@ class Segment07:
 
     @property
     def end(self) -> int:
-        """The offset behind the last flushed byte."""
+        """The offset after the last flushed byte."""
         return self.start + self.high_water_mark
 
     def modified_ms(self) -> int:
@@ -179,7 +179,7 @@ class Segment07:
         return self._files.info(self.path).modified_ms
 
     def recover(self, *, cut_nonsense: bool = False) -> Recovered07:
-        """Cut the file behind its last sound entry (FileMessageSet.recover), and sync it.
+        """Cut the file after its last sound entry (FileMessageSet.recover), and sync it.
 
         Raises Refused07 where an entry has a magic or size at which 0.7.2 throws, and leaves the file as it is; with
         `cut_nonsense` it is cut there too.
@@ -196,7 +196,7 @@ class Segment07:
         return Recovered07(self.path, part.size, cut, part.problem)
 
     def append(self, data: bytes | memoryview, now: int) -> None:
-        """Write `data` behind the last byte; it can be read after `flush`. Raises UnwritableFile."""
+        """Write `data` after the last byte; it can be read after `flush`. Raises UnwritableFile."""
         if len(data):
             self._writable().write_at(self.size, data)
             self.size += len(data)

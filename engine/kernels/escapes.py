@@ -30,6 +30,11 @@ def terminal_safe_json(text: str) -> str:
     return UNSAFE_IN_JSON.sub(_escape_in_json, text)
 
 
+def printable(text: str) -> str:
+    r"""A text that may name files, made safe; bytes of names that are not UTF-8 as \xff."""
+    return terminal_safe(text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+
+
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     return _SHORT.get(match[0]) or (f"\\x{code:02x}" if code < 0xA0 else _utf16(code))

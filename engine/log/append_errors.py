@@ -41,7 +41,7 @@ class InvalidTimestamp(AppendRefused):
 class RecordValidationFailed(AppendRefused):
     """Some records of a batch are invalid (RecordValidationException).
 
-    cause    what the producer is told: InvalidRecord or InvalidTimestamp
+    cause    the error that the producer gets: InvalidRecord or InvalidTimestamp
     records  (number within the batch, what is wrong with it)
     """
 

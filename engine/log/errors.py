@@ -50,7 +50,7 @@ def whole_recovery(directory: str) -> str:
 
 
 class SegmentOffsetOverflow(KafkalogError):
-    """A batch whose last offset does not fit behind its segment's base offset (SegmentOffsetOverflowException).
+    """A batch whose last offset does not fit after its segment's base offset (SegmentOffsetOverflowException).
 
     The segment must be split. `base_offset` names it, `offset` is the one that does not fit.
     """
@@ -105,7 +105,7 @@ def no_such_size(path: str, position: int) -> CorruptRecord:
 
 
 def no_offset_left(path: str, position: int, offset: int) -> CorruptRecord:
-    """Of the log at `path`: behind the batch at byte `position`, which begins at `offset`, no offset is left."""
+    """Of the log at `path`: after the batch at byte `position`, which begins at `offset`, no offset is left."""
     what = f"{path}: the batch at byte {position}, from offset {offset} on, leaves no offset for the next batch"
     return CorruptRecord(what, do=whole_recovery(parent_of(path)))
 

@@ -1,6 +1,6 @@
 """What an operation did, or would do, to a partition: typed events in the order in which they happened.
 
-Text, JSON and --dry-run show the same `Report`; over an `OverlayFiles` it tells what the real run will do.
+Text, JSON and --dry-run show the same `Report`; over an `OverlayFiles` it says what the real run will do.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Action(Enum):
     KEPT = "kept"  # looked at and left as it is, also what is wrong with it
     RECOVERED = "recovered"  # read to its end: indexes rebuilt, nothing lost
     TRUNCATED = "truncated"  # bytes at its end were cut
-    REMOVED = "removed"  # is gone
+    REMOVED = "removed"  # deleted
     MARKED = "marked"  # renamed to .deleted and left there
-    REBUILT = "rebuilt"  # made anew from what else is on the disk
-    RENAMED = "renamed"  # got its final name: an interrupted replacement was completed; or the one that its batches tell
+    REBUILT = "rebuilt"  # from other files on the disk
+    RENAMED = "renamed"  # got its final name: an interrupted replacement was completed; or the name that fits its batches
     CREATED = "created"
     SPLIT = "split"  # into segments whose offsets fit their indexes
-    COMPACTED = "compacted"  # written anew without what is superseded
+    COMPACTED = "compacted"  # rewritten without superseded records
     EXPLAINED = "explained"  # said, not done
     MOVED = "moved"  # an offset of the log: no file
-    SALVAGED = "salvaged"  # rewritten without its damaged bytes: what lies behind them is kept
+    SALVAGED = "salvaged"  # rewritten without its damaged bytes: what follows them is kept
     REFUSED = "refused"  # was asked for and not done
     MISSING = "missing"  # was lost before: nothing on the disk has it
 
@@ -76,7 +76,7 @@ def leaves_doubt(action: Action, severity: Severity) -> bool:
 
 
 def loses_records(event: Event) -> bool:
-    """Were bytes lost that stood whole on the disk, damaged or not, or what tells of lost ones?
+    """Were bytes lost that were on the disk, damaged or not, or evidence of lost ones?
 
     The rest of a write that was cut off is none, nor is what is wrong and stays.
     """
@@ -100,10 +100,10 @@ class Report:
 
     Offsets are None until the log could be opened. `segments` and `size` (bytes) count what is left.
     unread_below  batches below this offset were believed, not read; None: everything was read, or nothing was opened
-    failure       why it was not brought to its end; the events tell what was done before
+    failure       why it did not finish; the events say what was done before
     has_doubtful_epochs  leader-epoch-checkpoint has an epoch that most batches contradict
     has_holes     offsets are missing inside a segment that was read, as the cleaner leaves them
-    next_end_offset  where the next start finds the log end: `log_end_offset`, as Kafka has it, may lie behind the last
+    next_end_offset  where the next start finds the log end: `log_end_offset`, as Kafka has it, may lie after the last
                      batch after a truncation, and below the active segment after a roll
     """
 
@@ -156,7 +156,7 @@ class Report:
         self._dropped[action, path] = len(self._events)  # for each of very many segments: they go when somebody looks
 
     def begin_again(self, first: int) -> None:
-        """The log is opened once more, in another way, behind the first events: what was kept is looked at anew.
+        """The log is opened once more, in another way, after the first events: what was kept is checked again.
 
         What was done to files since then stays.
         """

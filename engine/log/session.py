@@ -118,49 +118,84 @@ class Quarantines:
         return directory
 
 
-class Session:
-    """Log dirs that are open for a change; see `session`.
+class OpenDirs:
+    """Log dirs that are locked for a change; see `open_dirs`.
 
-    manager  opens their logs        disk  what they are on        quarantines  None: nothing is kept
-    errors   once the session is over: why a quarantine could not be finished
+    disk         what they are on        files  the same, or memory in a dry run: to read what was changed
+    quarantines  None: nothing is kept
+    errors       in the end: why a quarantine could not be finished
     """
 
-    def __init__(self, disk: Files, files: Files, manager: LogManager, options: OpenOptions,
-                 quarantines: Quarantines | None) -> None:
-        self.disk, self.manager, self.options, self.quarantines = disk, manager, options, quarantines
-        self._files, self._is_finished = files, False
+    def __init__(self, disk: Files, files: Files, log_dirs: Sequence[str], quarantines: Quarantines | None) -> None:
+        self.disk, self.files, self.quarantines = disk, files, quarantines
+        self._log_dirs, self._is_finished = log_dirs, False
+        self._kept: dict[str, Files] = {}
         self.errors: list[KafkalogError] = []
+
+    def files_of(self, log_dir: str) -> Files:
+        """The file system to change `log_dir` by: once `begin` was called, what is changed is kept."""
+        return self._kept.get(log_dir, self.files)
+
+    def begin(self) -> None:
+        """Begin the quarantines. Raises UsageError, UnwritableFile."""
+        if self.quarantines is not None:
+            with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
+                self._kept = {log_dir: self.quarantines.begin(self.files, log_dir) for log_dir in self._log_dirs}
+
+    def finish(self) -> None:
+        """Finish the quarantines, unless they are: `open_dirs` does it at the end."""
+        if self.quarantines is not None and not self._is_finished:
+            self._is_finished = True
+            self.errors += self.quarantines.finish()
+
+
+@contextmanager
+def open_dirs(
+    disk: Files, log_dirs: Sequence[str], partitions: Sequence[str], quarantines: Quarantines | None = None, *, now: int,
+    dry_run: bool = False,
+) -> Iterator[OpenDirs]:
+    """Lock log dirs, of which `partitions` are worked on. At the end the quarantines are finished, then the locks are released.
+
+    Root has the rights of the log dirs' owner meanwhile; in a dry run it keeps its own, and only reads.
+    Raises LogDirLocked, UnwritableFile, UnreadableFile.
+    """
+    with ExitStack() as stack:
+        files = disk
+        if dry_run:
+            from engine.overlay import OverlayFiles
+            from engine.overlay.content import Spill
+
+            files = OverlayFiles(disk, now, stack.enter_context(closing(Spill(nameless_file))))
+        stack.enter_context(locked(files, log_dirs, partitions))
+        stack.enter_context(acting_as_root() if dry_run else nullcontext())
+        opened = OpenDirs(disk, files, log_dirs, quarantines)
+        stack.callback(opened.finish)
+        yield opened
+
+
+class Session:
+    """Log dirs that are open for a change, and what opens their logs; see `session`."""
+
+    def __init__(self, dirs: OpenDirs, manager: LogManager, options: OpenOptions) -> None:
+        self.dirs, self.manager, self.options = dirs, manager, options
 
     @property
     def log_dirs(self) -> tuple[LogDir, ...]:
         """The log dirs, with the partitions that are worked on."""
         return self.manager.cluster.log_dirs
 
-    def begin(self) -> None:
-        """Begin the quarantines. Raises UsageError, UnwritableFile."""
-        if self.quarantines is not None:
-            with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
-                kept = {log_dir.path: self.quarantines.begin(self._files, log_dir.path) for log_dir in self.log_dirs}
-            self.manager.files_of = kept.__getitem__
-
     def run(self, work: Callable[[Session], Iterator[Report]]) -> Generator[Report, None, None]:
         """Begin the quarantines, then do the work."""
-        self.begin()
+        self.dirs.begin()
         yield from work(self)
 
     def rehearse(self, work: Callable[[Session], Iterator[Report]]) -> Iterator[Report]:
         """Do the work in memory; nothing of it stays."""
         from engine.overlay import OverlayFiles
 
-        overlay = OverlayFiles(self._files, self.options.now)
+        overlay = OverlayFiles(self.dirs.files, self.options.now)
         manager = LogManager(lambda _path: overlay, self.manager.cluster, self.options.settings, self.options.now)
-        return work(Session(self.disk, overlay, manager, self.options, None))
-
-    def finish(self) -> None:
-        """Finish the quarantines, unless they are: `session` does it at the end."""
-        if self.quarantines is not None and not self._is_finished:
-            self._is_finished = True
-            self.errors += self.quarantines.finish()
+        return work(Session(OpenDirs(self.dirs.disk, overlay, (), None), manager, self.options))
 
 
 @contextmanager
@@ -168,24 +203,12 @@ def session(
     disk: Files, log_dirs: Sequence[LogDir], options: OpenOptions, quarantines: Quarantines | None = None, *,
     around: Iterable[LogDir] | None = None,
 ) -> Iterator[Session]:
-    """Lock the log dirs and survey them. At the end the quarantines are finished, then the locks are released.
+    """Lock the log dirs, as `open_dirs` does, and survey them.
 
     around  the log dirs that are surveyed, where it is more than those that are worked on
-    Root has the rights of the log dirs' owner meanwhile; in a dry run it keeps its own, and only reads.
     Raises LogDirLocked, UnwritableFile, UnreadableFile, UsageError.
     """
     named, places = [log_dir.path for log_dir in log_dirs], [place.path for log_dir in log_dirs for place in log_dir.places]
-    with ExitStack() as stack:
-        files = disk
-        if options.dry_run:
-            from engine.overlay import OverlayFiles
-            from engine.overlay.content import Spill
-
-            files = OverlayFiles(disk, options.now, stack.enter_context(closing(Spill(nameless_file))))
-        stack.enter_context(locked(files, named, places))
-        stack.enter_context(acting_as_root() if options.dry_run else nullcontext())
-        cluster = replace(survey(files, list(log_dirs if around is None else around)), log_dirs=tuple(log_dirs))
-        opened = Session(disk, files, LogManager(lambda _path: files, cluster, options.settings, options.now), options,
-                         quarantines)
-        stack.callback(opened.finish)
-        yield opened
+    with open_dirs(disk, named, places, quarantines, now=options.now, dry_run=options.dry_run) as dirs:
+        cluster = replace(survey(dirs.files, list(log_dirs if around is None else around)), log_dirs=tuple(log_dirs))
+        yield Session(dirs, LogManager(dirs.files_of, cluster, options.settings, options.now), options)

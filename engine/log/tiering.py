@@ -9,8 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.leader_epochs import read_leader_epochs
-from engine.checkpoint.offsets import known_offsets
+from engine.checkpoint.checkpoints import known_offsets, read_leader_epochs
 from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC, FileKind, is_log_file_name, parent_of, partition_of
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ Bytes that were not changed are never copied, however much is cut, lengthened by
 only written bytes take memory, and many of them go to a `Spill` where there is one.
 """
 
-from engine.overlay.changes import Operation
 from engine.overlay.content import Spill
 from engine.overlay.open_file import OverlayFile
 from engine.overlay.seam import OverlayFiles
+from engine.overlay.tree import Operation
 
 __all__ = ["Operation", "OverlayFile", "OverlayFiles", "Spill"]

@@ -55,7 +55,7 @@ class Content:
         self._put(position, Extent(len(data), bytearray(data)))
 
     def put_parts(self, position: int, parts: list[Extent]) -> None:
-        """Put extents of this or another file one behind the other, from `position` on."""
+        """Put extents of this or another file one after the other, from `position` on."""
         for part in parts:
             self._put(position, part)
             position += part.size
@@ -131,7 +131,7 @@ class Spill:
         return self._file if self._file is not None and self._file.path == path else None
 
     def close(self) -> None:
-        """Close the file, if there is one: with that it is gone."""
+        """Close the file, if there is one; that deletes it."""
         if self._file is not None:
             self._file.close()
             self._file = None

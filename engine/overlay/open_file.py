@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import OpenFile, WritableFile
-from engine.overlay.changes import Operation
 from engine.overlay.content import Content
+from engine.overlay.tree import Operation
 
 if TYPE_CHECKING:
     from engine.files import Buffer
-    from engine.overlay.changes import Changes
-    from engine.overlay.tree import Disk, File
+    from engine.overlay.tree import Changes, Disk, File
 
 
 class OverlayFile(OpenFile):
@@ -72,7 +71,7 @@ class OverlayFile(OpenFile):
         return position if content is not None or source is None else self._source(source).next_data(position, end)
 
     def write_at(self, position: int, *parts: Buffer) -> None:
-        """Write all of `parts`, one behind the other, from byte `position` on. Raises UnwritableFile."""
+        """Write all of `parts`, one after the other, from byte `position` on. Raises UnwritableFile."""
         content = self._changed()
         if position < 0:
             raise UnwritableFile(f"{self.path}: Invalid argument")

@@ -1,4 +1,4 @@
-"""The seam over an overlay: looking goes through to the disk until something is changed; changes stay in memory."""
+"""The seam over an overlay: reads pass through to the disk until something is changed; changes stay in memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from engine.discovery.names import file_name
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import LINK, DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile, look, taken
-from engine.overlay.changes import Changes, Operation
 from engine.overlay.open_file import OverlayFile, WritableOverlayFile
-from engine.overlay.tree import NO_ENTRY, Directory, File, Tree
+from engine.overlay.tree import NO_ENTRY, Changes, Directory, File, Operation, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +29,7 @@ class OverlayFiles(Files):
         self.disk = disk
         self._changes = Changes(now, spill)
         self._tree = Tree(disk, self._changes.lock)
-        self._special: dict[str, dict[str, str]] = {}  # of directories on the disk, as `special` tells
+        self._special: dict[str, dict[str, str]] = {}  # of directories on the disk, see `special`
 
     @property
     def now(self) -> int:
@@ -272,13 +271,13 @@ class OverlayFiles(Files):
         return UnreadableFile(f"{path}: {NO_ENTRY}", path=path)
 
     def _is_link(self, node: Directory, parent: Directory, name: str) -> bool:
-        """Is `node` the directory behind a link of that name on the disk? The link itself can be removed."""
+        """Is `node` the directory that a link of that name on the disk leads to? The link itself can be removed."""
         if node.source is None or parent.source is None:
             return False
         return self._special_on_disk(parent.source).get(name) == LINK
 
     def _leads_nowhere(self, path: str) -> bool:
-        """Is there a link on the disk at `path` behind which is nothing? It can be removed, too."""
+        """Is there a dangling link on the disk at `path`? It can be removed, too."""
         around, _, name = path.rpartition("/")
         parent = self._tree.find(around)
         if not isinstance(parent, Directory) or parent.source is None or name in parent.changed:
@@ -286,7 +285,7 @@ class OverlayFiles(Files):
         return self._special_on_disk(parent.source).get(name) == LINK
 
     def _special_on_disk(self, directory: str) -> dict[str, str]:
-        """What `special` tells of a directory on the disk, asked once."""
+        """The result of `special` for a directory on the disk, asked once."""
         found = self._special.get(directory)
         if found is None:
             found = self._special[directory] = self.disk.special(directory or "/")

@@ -162,7 +162,7 @@ def encode_body(
 ) -> bytearray:
     """The records first … first + count − 1 as they stand in a batch of magic 2, not compressed.
 
-    Bodies of the same batch may be put one behind the other. Raises UnbuildableBatch.
+    Bodies of the same batch may be put one after the other. Raises UnbuildableBatch.
     """
     return _encode_body(spec, _Rows(data, columns, first, count), base_timestamp)
 

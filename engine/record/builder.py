@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.formats import (
     INT_MAX,
@@ -11,8 +11,6 @@ from engine.formats import (
     LONG_MAX,
     MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
     Codec,
@@ -21,7 +19,6 @@ from engine.formats import (
 )
 from engine.kernels.encode import put_varint, varint_size
 from engine.record.assembly import (
-    CREATE_TIME,
     BatchSpec,
     UnbuildableBatch,
     check_spec,
@@ -48,36 +45,18 @@ class NewRecord(NamedTuple):
     headers: Sequence[tuple[bytes, bytes | None]] = ()
 
 
-def build_batch(
-    records: Iterable[NewRecord],
-    *,
-    base_offset: int | None = None,
-    codec: Codec = Codec.NONE,
-    level: int | None = None,
-    timestamp_type: int = CREATE_TIME,
-    log_append_time: int = NO_TIMESTAMP,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    transactional: bool = False,
-    control: bool = False,
-    delete_horizon_ms: int = NO_TIMESTAMP,
-    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
-    magic: int = MAGIC_V2,
-    last_offset: int | None = None,
-) -> bytes:
+def build_batch(records: Iterable[NewRecord], *, last_offset: int | None = None, **fields: Any) -> bytes:
     """Bytes of one batch (magic 2), of one wrapper (magic 0 or 1 with a codec), or of a message set (without).
 
-    base_offset   None: the first record's        last_offset   beyond the last record's, as compaction leaves it
+    fields       of its BatchSpec; the base offset is the first record's if it is not among them
+    last_offset  beyond the last record's, as compaction leaves it
     No records make no bytes, as in Kafka (see `empty_batch`). Raises UnbuildableBatch.
     """
     chosen = list(records)
-    if base_offset is None:
-        base_offset = chosen[0].offset if chosen else 0
-    spec = BatchSpec(
-        base_offset, Codec(codec), level, timestamp_type, log_append_time, producer_id, producer_epoch, base_sequence,
-        transactional, control, delete_horizon_ms, partition_leader_epoch, magic,
-    )  # fmt: skip
+    if fields.get("base_offset") is None:
+        fields["base_offset"] = chosen[0].offset if chosen else 0
+    spec = BatchSpec(**fields)
+    spec = spec._replace(codec=Codec(spec.codec))
     check_spec(spec)
     check_records(spec, chosen)
     if not chosen:
@@ -174,7 +153,7 @@ class BatchBuilder:
 
     @property
     def estimated_size(self) -> int:
-        """Bytes of the batch as it stands: exact without a codec."""
+        """Bytes of the batch so far: exact without a codec."""
         if self.spec.codec == Codec.NONE:
             return self.spec.header_size + self._written
         return self.spec.header_size + int(self._written * self.ratio * self._SAFETY)

@@ -33,5 +33,5 @@ def unknown_codec(codec: int) -> Problem:
 
 
 def search_budget(size: int) -> int:
-    """How many bytes a search behind damage may checksum, at the most, that goes over `size` bytes."""
+    """The most bytes that a search of `size` bytes after damage may checksum."""
     return max(_TIMES * size, _LEAST)

@@ -32,7 +32,7 @@ class HeadWalk:
 
     batches  columns to reuse
 
-    Iterate, and behind `resynchronise` once more. Then `stop` says why the walk ended and `position` where. Raises
+    Iterate, and after `resynchronise` once more. Then `stop` says why the walk ended and `position` where. Raises
     UnreadableFile, and FileChangedWhileReading where the file became shorter meanwhile.
     """
 
@@ -80,7 +80,7 @@ class HeadWalk:
         return data
 
     def _hop(self) -> memoryview:
-        """The next headers, one behind the other, as many as the buffer takes; the last of them may be none."""
+        """The next headers, one after the other, as many as the buffer takes; the last of them may be none."""
         buffer, read_into, position, end = self._buffer, self.file.read_into, self.position, self.end
         behind, room = 0, min(len(buffer) // _SIZE, self._batches.capacity) * _SIZE
         while behind < room and position < end:

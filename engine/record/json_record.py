@@ -1,4 +1,4 @@
-"""The record that a line of JSON describes, with all that JSON knows: what the kernel leaves alone goes this way.
+"""The record that a line of JSON describes, with all that JSON knows: lines that the kernel does not parse.
 
 docs/append.md has the form.
 """
@@ -48,7 +48,7 @@ class ParsedLine(NamedTuple):
     header_count: int
 
     def place(self) -> bytes:
-        """Key, value and headers one behind the other: never longer than the line."""
+        """Key, value and headers one after the other: never longer than the line."""
         return (self.key or b"") + (self.value or b"") + self.headers
 
 
@@ -139,7 +139,7 @@ def _decode(text: str, at: int) -> tuple[Any, int]:
 
 
 def _content(members: dict[str, str], name: str) -> bytes | None:
-    """A key or value: what a string stands for, the text of other JSON, base64 in the member with `_b64` behind its name."""
+    """A key or value: what a string stands for, the text of other JSON, base64 in the member with `_b64` after its name."""
     if name + "_b64" in members:
         if name in members:
             raise LineInvalid(f"{name} and {name}_b64 in one line")

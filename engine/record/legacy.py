@@ -183,10 +183,10 @@ def decode_entry(data: memoryview, batches: BatchColumns, row: int, records: Rec
 def decode_plain(
     data: memoryview, batches: BatchColumns, row: int, last_row: int, records: RecordColumns
 ) -> tuple[int, int, Problem | None, bool]:
-    """Decode plain entries row … last_row - 1, which stand one behind the other: (records, next row, problem, overlong).
+    """Decode plain entries row … last_row - 1, which stand one after the other: (records, next row, problem, overlong).
 
-    overlong  the problem is a value that is longer than its message; all else of it is in the column behind the records
-    Stops before `last_row` where the columns are full, or behind the entry that has the problem. Much cheaper than
+    overlong  the problem is a value that is longer than its message; all else of it is in the column after the records
+    Stops before `last_row` where the columns are full, or after the entry that has the problem. Much cheaper than
     `decode_entry` one by one.
     """
     table = batches.table

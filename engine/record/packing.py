@@ -23,7 +23,7 @@ BATCH_SIZE = 16384  # batch.size of Kafka's producer
 class Packer:
     """Makes batches of at most `batch_size` bytes, before compression; one record always fits.
 
-    spec  what every batch says of itself; its base sequence is that of the first, and goes on from batch to batch
+    spec  what every batch says of itself; its base sequence is that of the first, and continues from batch to batch
     """
 
     def __init__(self, spec: BatchSpec, batch_size: int = BATCH_SIZE) -> None:

@@ -270,7 +270,7 @@ class ChunkReader:
         """Batches row … end − 1, whose records lie in `data`. `problems`: what is known already, by row."""
         table = window.batches.table
         due, at, done = row, 0, 0
-        known = sorted(problems)  # no chunk goes on behind one of these: its reader is to know of it in front of the next
+        known = sorted(problems)  # no chunk goes on after one of these: its reader is to know of it in front of the next
         while True:
             stop = known[0] + 1 if known else end
             count, row, at, done, status = decode_records(data, table, row, stop, at, done, self._records.table, 0)
@@ -305,7 +305,7 @@ class ChunkReader:
 
 
 def _end_of_run(window: Window, row: int, last_row: int) -> int:
-    """Behind the last batch that can be decoded together with `row`."""
+    """After the last batch that can be decoded together with `row`."""
     table = window.batches.table
     if window.partial or (table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK):
         return row + 1

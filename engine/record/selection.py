@@ -109,7 +109,7 @@ class Selection(NamedTuple):
             yield start, end
 
     def is_behind(self, table: memoryview, row: int) -> bool:
-        """Does the batch begin behind the offsets that fit? A wrapper of formats 0 and 1 does not say."""
+        """Does the batch begin after the offsets that fit? A wrapper of formats 0 and 1 does not say."""
         is_wrapper = table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK
         return not is_wrapper and bool(table[BatchField.BASE_OFFSET, row] >= self.end_offset)
 

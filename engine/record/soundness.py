@@ -1,4 +1,4 @@
-"""What is wrong with the batches of a log as their headers say it, and with what stands behind the last one.
+"""What is wrong with the batches of a log as their headers say it, and with what follows the last one.
 
 One classification for everybody who reads a log: the same damage has the same code and the same words.
 """
@@ -63,7 +63,7 @@ def too_large(path: str, size: int) -> Finding | None:
 
 
 def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) -> Finding | None:
-    """What stands behind the last batch of a walk that came to `position` of `end`; None: nothing.
+    """What follows the last batch of a walk that came to `position` of `end`; None: nothing.
 
     path  as the finding names the file        stop  why the walk ended there
     """
@@ -99,11 +99,11 @@ def go_on(
     walk: LogWalk | HeadWalk, first_offset: int | None = None, offset: int | None = None, *, search: bool = True,
     is_cut: bool = False,
 ) -> tuple[bool, list[Finding]]:
-    """Lead a walk that has ended on behind damage → (does it go on?, what is wrong where it ended).
+    """Lead a walk that has ended on after damage → (does it go on?, what is wrong where it ended).
 
-    What ends where the file does is torn, what has something sound behind it is damage. At the end of everything: (False, []).
+    What ends where the file does is torn, what has something sound after it is damage. At the end of everything: (False, []).
     first_offset  see LogWalk.resynchronise        offset  of what stood there, where it is known
-    search        False: whatever may be sound behind the damage, the walk ends here
+    search        False: whatever may be sound after the damage, the walk ends here
     is_cut        the walk was to end before its file does, perhaps within a batch, which is not torn then
     """
     if walk.stop is Stop.END:
@@ -127,7 +127,7 @@ def search_ended(position: int, end: int) -> Problem:
 
 
 def searched_up_to(position: int | None) -> str:
-    """What to add where it was said how much is sound behind damage; None: all was looked at."""
+    """What to add where it was said how much is sound after damage; None: all was looked at."""
     return "" if position is None else (f"; the search for sound batches stopped at its work limit at byte {position}: there "
                                         "may be more")
 

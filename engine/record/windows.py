@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from engine.files import OpenFile
 
 WINDOW_SIZE = 1 << 20
-MAX_BATCH_BYTES = 64 << 20  # of a batch that is decoded, unless told otherwise: 64 times what brokers accept by default
+MAX_BATCH_BYTES = 64 << 20  # of a batch that is decoded, by default: 64 times what brokers accept by default
 MAX_LOG_SIZE = INT_MAX  # bytes of a .log: Kafka opens no larger one
 _CHUNK = 1 << 20
 _INT = 4  # bytes of a size field
-_SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan tells no size from less
+_SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan needs that much to know a size
 
 _ZEROS = bytes(_CHUNK)
 CASTAGNOLI_TABLES = memoryview(make_tables(CASTAGNOLI))
@@ -54,7 +54,7 @@ class Stop(Enum):
     """Why a walk ended."""
 
     END = "end"  # every byte belongs to a batch
-    TORN = "torn"  # what is left is too short for a batch, or the last batch goes on behind the end
+    TORN = "torn"  # what is left is too short for a batch, or the last batch goes on after the end
     BAD_SIZE = "bad-size"  # a size field that no batch can have
 
 
@@ -73,7 +73,7 @@ class LogWalk:
 
     batches  columns to reuse: many short walks over one file are otherwise busy with making new ones
 
-    Iterate, and behind `resynchronise` once more. Then `stop` says why the walk ended and `position` where. Raises
+    Iterate, and after `resynchronise` once more. Then `stop` says why the walk ended and `position` where. Raises
     UnreadableFile, and FileChangedWhileReading where the file became shorter meanwhile.
     """
 
@@ -140,7 +140,7 @@ class LogWalk:
             self._is_suspicious = True
 
     def resynchronise(self, first_offset: int | None = None) -> int | None:
-        """File position of the next sound batch behind the damage, and go on from there; None: there is none.
+        """File position of the next sound batch after the damage, and go on from there; None: there is none.
 
         first_offset  a batch with a lower base offset is none of this log: it lies in the payload of one; None: any will do
 

@@ -15,18 +15,19 @@ from engine.remote.layouts import recognise
 from engine.remote.local_layout import LocalLayout
 from engine.remote.metadata_log import MetadataLogs
 from engine.remote.reading import TieredView
-from engine.remote.storage import FolderStore
+from engine.remote.storage import FolderStore, WritableFolderStore
 from engine.remote.tiered_log import TieredLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.files import ReadOnlyFiles
+    from engine.files import Files, ReadOnlyFiles
     from engine.findings import Finding
     from engine.log.fetch.view import PartitionView
     from engine.remote.layouts import Layout
     from engine.remote.metadata import RemoteLogMetadata
-    from engine.remote.storage import Store
+    from engine.remote.object_store import ObjectStore
+    from engine.remote.storage import Store, WritableStore
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL)
 _SCHEMES = ("s3", "gs", "az", "http", "https", "file")
@@ -34,14 +35,30 @@ _SCHEMES = ("s3", "gs", "az", "http", "https", "file")
 
 def open_store(files: ReadOnlyFiles, name: str) -> Store:
     """The store that a URL or the path of a folder names. Raises UsageError, UnreadableFile."""
+    folder = _folder(files, name)
+    return _object_store(name) if folder is None else FolderStore(files, folder)
+
+
+def open_writable_store(files: Files, name: str) -> WritableStore:
+    """The same, to be changed."""
+    folder = _folder(files, name)
+    return _object_store(name) if folder is None else WritableFolderStore(files, folder)
+
+
+def _folder(files: ReadOnlyFiles, name: str) -> str | None:
+    """The folder that is named; None: a URL names something else. Raises UsageError, UnreadableFile."""
     match = _URL.fullmatch(name)
     if match is None or match[1] == "file":
         folder = name if match is None else "/" + match[2].lstrip("/")
         if not files.info(folder).is_directory:
             raise UsageError(f"{folder}: not a folder, which a store is", path=folder)
-        return FolderStore(files, folder)
+        return folder
     if match[1] not in _SCHEMES:
         raise UsageError(f"{name}: unknown scheme {match[1]}", f"use {'://, '.join(_SCHEMES)}:// or a folder")
+    return None
+
+
+def _object_store(name: str) -> ObjectStore:
     from engine.remote.object_store import ObjectStore
 
     return ObjectStore(name)

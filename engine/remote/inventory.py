@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.leader_epochs import parse_leader_epochs
+from engine.checkpoint.checkpoints import parse_leader_epochs
 from engine.formats import NO_TIMESTAMP, BatchField
 from engine.record.columns import BatchColumns
 from engine.record.soundness import unsound_batches, unsound_end
@@ -19,7 +19,7 @@ from engine.remote.storage import missing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.record.windows import Window
     from engine.remote.layouts import Layout, ObjectName, SegmentParts
     from engine.remote.storage import Object

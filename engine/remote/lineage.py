@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.remote.metadata import Epochs, PartitionMetadata, RemoteSegment
 
 

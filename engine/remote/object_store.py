@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import UnreadableFile, UsageError
+from engine.errors import UnreadableFile, UnwritableFile, UsageError
 from engine.remote.storage import Object, changed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from obstore import GetOptions
 
+_AT_ONCE = 8 << 20  # bytes of an object that are written by one request
 _MISSING = "kafkalog needs the package obstore for object stores"
 
 
@@ -83,6 +84,46 @@ class ObjectStore:
             raise changed(self.path(found.key))
         return data
 
+    def put(self, key: str, size: int, parts: Iterable[bytes]) -> None:
+        """See WritableStore. A large object comes in parts, of which nobody sees any before the last."""
+        from obstore import put
+        from obstore.exceptions import AlreadyExistsError
+
+        path = self.path(key)
+        try:
+            if size <= _AT_ONCE:
+                data = b"".join(parts)
+                if len(data) != size:
+                    raise UnwritableFile(f"{path}: {len(data)} bytes came of {size}")
+                put(self._store, key, data, mode="create")
+            elif self.find(key) is not None:
+                raise UnwritableFile(f"{path}: there is an object of that key")
+            else:
+                put(self._store, key, iter(parts), chunk_size=_AT_ONCE)
+        except AlreadyExistsError as error:
+            raise UnwritableFile(f"{path}: there is an object of that key") from error
+        except self._refusals as error:
+            raise self._unwritable(path, error) from error
+
+    def delete(self, found: Object) -> None:
+        """See WritableStore."""
+        from obstore import delete
+
+        there = self.find(found.key)
+        if there is None:
+            return
+        if (there.etag, there.size) != (found.etag, found.size):
+            raise changed(self.path(found.key))
+        try:
+            delete(self._store, found.key)
+        except FileNotFoundError:
+            return
+        except self._refusals as error:
+            raise self._unwritable(self.path(found.key), error) from error
+
+    def _unwritable(self, path: str, error: Exception) -> UnwritableFile:
+        return UnwritableFile(f"{path}: {_first_line(error)}", _CHECK)
+
     def _failed(self, key: str, error: Exception) -> UnreadableFile:
         path = self.path(key)
         return UnreadableFile(f"{path}: {_first_line(error)}", _CHECK, path=path)
@@ -92,7 +133,7 @@ _CHECK = "check the bucket's name, region and endpoint (AWS_REGION, AWS_ENDPOINT
 
 
 def _object(meta: Any) -> Object:
-    return Object(meta["path"], meta["size"], meta.get("e_tag"))
+    return Object(meta["path"], meta["size"], meta.get("e_tag"), int(meta["last_modified"].timestamp() * 1000))
 
 
 def _first_line(error: Exception) -> str:

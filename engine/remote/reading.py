@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from engine.findings import Finding
     from engine.formats import AbortedTxn
-    from engine.log.offset_metadata import LogOffsetMetadata
     from engine.log.segment.batch_search import TimestampAndOffset
+    from engine.log.segment.log_segments import LogOffsetMetadata
     from engine.log.segment.reading import ReadableSegment
     from engine.remote.layouts import Layout
     from engine.remote.metadata import RemoteSegment

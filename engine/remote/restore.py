@@ -45,6 +45,7 @@ from engine.remote.restored_log import LogWriter, NotRestored, RestorePlanner
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from engine.config.topic import LogConfig
     from engine.files import Files
     from engine.findings import Finding
     from engine.log.logdir.cluster_metadata import ClusterMetadata
@@ -98,7 +99,7 @@ class Restore:
 
     def work(self, session: Session) -> Iterator[Report]:
         """Plan everything, then write it. Raises UsageError, UnreadableFile."""
-        options, disk, target = self._options, session.disk, session.log_dirs[0]
+        options, disk, target = self._options, session.dirs.disk, session.log_dirs[0]
         files = session.manager.files_of(target.path)
         paths = list(dict.fromkeys((*(one.path for one in session.log_dirs), *options.log_dirs)))
         known = MetadataLogs(disk, paths, self._report, is_needed=False).read()
@@ -115,6 +116,8 @@ class Restore:
             report = Report(one, _COMMAND)
             try:
                 placement.check(name)
+                if options.whole:
+                    _refuse_counting_twice(name, session.manager.config(name.topic))
                 log = planner.plan(name, stored, starts.get((name.topic, name.partition), 0))
                 writer.check(one, log)
                 planned.append(_Planned(one, log, report))
@@ -187,6 +190,17 @@ class Restore:
         yield from _append(session, values)
         if placement.is_new:
             yield placement.add_topics((log for _, log, _ in planned), session.options.now)
+
+
+def _refuse_counting_twice(name: PartitionName, config: LogConfig) -> None:
+    """Raise NotRestored where a limit by size is in the way of whole logs.
+
+    Until a starting broker has found out what is remote, RLMExpirationTask adds all local segments to the remote ones.
+    """
+    if config.retention_size >= 0:
+        what = (f"{name}: with all segments local as well, a starting broker counts them twice against retention.bytes="
+                f"{config.retention_size}, and deletes the oldest ones")
+        raise NotRestored(what, "leave out --full: a broker serves all segments from the store")
 
 
 def _tell(log: RestoredLog, report: Report) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint, encode_leader_epochs
+from engine.checkpoint.checkpoints import EpochEntry, MalformedCheckpoint, encode_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.discovery.names import (
     FileKind,

@@ -1,4 +1,4 @@
-"""Stores of objects, read only: a folder, or what obstore reaches (S3, Google Cloud Storage, Azure, HTTP).
+"""Stores of objects: a folder, or what obstore reaches (S3, Google Cloud Storage, Azure, HTTP).
 
 What a RemoteStorageManager keeps its objects in. Everything reads objects through `Store`, tests put faulty ones in its place.
 """
@@ -7,24 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from engine.errors import FileChangedWhileReading, UnreadableFile
+from engine.discovery.names import parent_of
+from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
 from engine.files import look
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from engine.files import ReadOnlyFiles
+    from engine.files import FileInfo, Files, ReadOnlyFiles
 
 _DEEPEST = 16  # folders within one another in a store that is a folder
 _MISSING = "check that this is the store of the cluster; an older version of the bucket may have the object"
 
 
 class Object(NamedTuple):
-    """An object of a store: its key, its size in bytes, and what changes when its content does."""
+    """An object of a store: its key, its size in bytes, what changes when its content does, and when it did (ms)."""
 
     key: str
     size: int
     etag: str | None
+    modified_ms: int
 
 
 class Store(Protocol):
@@ -49,6 +51,18 @@ class Store(Protocol):
 
     def read(self, found: Object, start: int, end: int) -> bytes:
         """Bytes [start, end) of an object, which must be what it was when it was found."""
+        ...
+
+
+class WritableStore(Store, Protocol):
+    """A store that is changed. Raises UnwritableFile besides. Each call is done whole or not at all."""
+
+    def put(self, key: str, size: int, parts: Iterable[bytes]) -> None:
+        """Make an object of `size` bytes. Raises UnwritableFile where there is one of that key."""
+        ...
+
+    def delete(self, found: Object) -> None:
+        """Delete an object, which must be what it was when it was found; that it is gone is no error."""
         ...
 
 
@@ -85,12 +99,12 @@ class FolderStore:
             if info.is_directory:
                 yield from self._below(folder + name, "", depth + 1)
             else:
-                yield Object(folder + name, info.size, str(info.modified_ns))
+                yield _object(folder + name, info)
 
     def find(self, key: str) -> Object | None:
         """See Store."""
         info = look(self._files, self.path(key))
-        return None if info is None or not info.is_file else Object(key, info.size, str(info.modified_ns))
+        return None if info is None or not info.is_file else _object(key, info)
 
     def read(self, found: Object, start: int, end: int) -> bytes:
         """See Store."""
@@ -99,6 +113,47 @@ class FolderStore:
             if file.size() != found.size or self.find(found.key) != found:
                 raise changed(path)
             return file.read_exactly(start, end - start)
+
+
+class WritableFolderStore(FolderStore):
+    """The same, to be changed. See WritableStore."""
+
+    def __init__(self, files: Files, folder: str) -> None:
+        super().__init__(files, folder)
+        self._changing = files
+
+    def put(self, key: str, size: int, parts: Iterable[bytes]) -> None:
+        """See WritableStore. Written aside and renamed."""
+        files, path = self._changing, self.path(key)
+        made = [key[:at] for at, character in enumerate(key) if character == "/"]
+        for folder in made:
+            files.make_directory(self.path(folder))
+        with files.open_writable(f"{path}.tmp", create=True) as file:
+            file.truncate(0)
+            at = 0
+            for part in parts:
+                file.write_at(at, part)
+                at += len(part)
+            file.sync()
+        if at != size:
+            raise UnwritableFile(f"{path}: {at} bytes came of {size}")
+        files.rename(f"{path}.tmp", path)
+        for folder in reversed(made):
+            files.sync_directory(self.path(folder))
+
+    def delete(self, found: Object) -> None:
+        """See WritableStore."""
+        there, path = self.find(found.key), self.path(found.key)
+        if there is None:
+            return
+        if there != found:
+            raise changed(path)
+        self._changing.remove(path)
+        self._changing.sync_directory(parent_of(path))
+
+
+def _object(key: str, info: FileInfo) -> Object:
+    return Object(key, info.size, str(info.modified_ns), info.modified_ms)
 
 
 def changed(path: str) -> FileChangedWhileReading:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.checkpoint.checkpoints import EpochEntry, read_leader_epochs
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
-from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
 from engine.discovery.names import FileKind
 from engine.log.tiering import Tiering, read_starts
 from engine.remote.lineage import Lineage

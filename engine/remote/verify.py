@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.leader_epochs import decode_leader_epochs
+from engine.checkpoint.checkpoints import decode_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import KafkalogError
 from engine.findings import Finding, Severity, Where

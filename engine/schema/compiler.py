@@ -38,7 +38,7 @@ def reader_for(catalogue: Catalogue, name: str, read_version: int, write_version
 
 
 def message_json(catalogue: Catalogue, name: str, version: int, data: bytes, at: int = 0) -> tuple[str, int]:
-    """(JSON text, position behind the message) of the message at byte position `at`; SchemaError for bad bytes."""
+    """(JSON text, position after the message) of the message at byte position `at`; SchemaError for bad bytes."""
     out: list[str] = []
     at = reader_for(catalogue, name, version, version, embedded=False)(data, at, out)
     return "".join(out), at
@@ -149,7 +149,7 @@ class _Compiler:
     def _tagged_struct(self, struct: Struct, shown: list[Field]) -> Reader:
         """A struct whose JSON shows tagged fields at their place in the schema, if they differ from their default.
 
-        They are stored behind all others, in any order, so a slot is kept free for each among the pieces.
+        They are stored after all others, in any order, so a slot is kept free for each among the pieces.
         """
         plan: list[Reader | None] = []
         tagged: dict[int, Tagged] = {}
@@ -189,7 +189,7 @@ class _Compiler:
     def _tag_section(self, tagged: dict[int, Tagged], struct: Struct) -> Reader:
         """Reads the tagged fields into `out[slot]`. Where there were unknown ones, it leaves "" at the end of `out`.
 
-        That mark tells `_tagged_value` that a struct is not its default, since Kafka compares unknown fields too.
+        By that mark `_tagged_value` knows that a struct is not its default, since Kafka compares unknown fields too.
         Like Kafka's readers it does not check that a known field takes the size that it claims.
         """
         invalid = {

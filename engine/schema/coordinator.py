@@ -110,7 +110,7 @@ class CoordinatorDecoder:
 
 
 def _read(opening: str, read: Reader, data: bytes, version: int, name: str) -> str:
-    """The JSON text of the message behind the first two bytes; what follows it is ignored, as Kafka does."""
+    """The JSON text of the message after the first two bytes; what follows it is ignored, as Kafka does."""
     out = [opening]
     try:
         read(data, 2, out)

@@ -24,7 +24,7 @@ class RecordDecoder(Protocol):
     """Decodes the records of one internal topic. Bytes never make it raise."""
 
     def text(self, offset: int, key: bytes | None, value: bytes | None) -> tuple[str | None, str | None, str | None]:
-        """(key text, payload text, problem): what DumpLogSegments prints behind ` key: ` and ` payload: `.
+        """(key text, payload text, problem): what DumpLogSegments prints after ` key: ` and ` payload: `.
 
         None is a part that is not printed. `problem` is None, or one line on why the record could not be decoded;
         Kafka's own words on it stand in the texts, unless its tool dies there: then both are None.

@@ -1,6 +1,6 @@
 """Doubles as Java 17's Double.toString prints them.
 
-Not the shortest digits that tell the double from its neighbours: before Java 19 they came from a variant of Steele and
+Not the shortest digits that distinguish the double from its neighbours: before Java 19 they came from a variant of Steele and
 White's algorithm in words of 32 and 64 bits, which now and then gives more digits (2^-44 is 5.6843418860808015E-14
 and 2E23 is 1.9999999999999998E23). It is followed here, since the metadata log holds quotas as doubles.
 """

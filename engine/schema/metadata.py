@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 _INT16 = Struct(">h")
-# the dump puts a colon behind the first only
+# the dump puts a colon after the first only
 _LABELS: dict[int, str] = {
     ControlType.LEADER_CHANGE: "LeaderChange:", ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
     ControlType.SNAPSHOT_FOOTER: "SnapshotFooter", ControlType.KRAFT_VERSION: "KRaftVersion",

@@ -1,9 +1,9 @@
 """Readers of single fields: each decodes one value and appends its JSON text.
 
 A `Reader` takes (data, at, out): it reads the value at byte position `at`, appends pieces of JSON to `out` and returns
-the position behind the value, or raises SchemaError. The functions here make readers; `prefix` is what stands before
+the position after the value, or raises SchemaError. The functions here make readers; `prefix` is what stands before
 the value, such as `,"offset":`. They are closures, made once per schema version, because the text of millions of
-records goes through them.
+records uses them.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def struct_field(prefix: str, struct: Reader) -> Reader:
 
 
 def nullable_struct(prefix: str, struct: Reader, tagged: bool) -> Reader:
-    """A struct behind a mark: a byte below 0 is null, as a tagged field a varint of 0 or less."""
+    """A struct after a mark: a byte below 0 is null, as a tagged field a varint of 0 or less."""
 
     def read(data: bytes, at: int, out: list[str]) -> int:
         if tagged:

@@ -39,7 +39,7 @@ def to_int16(value: int) -> int:
 
 
 def unsigned_varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, position behind it) of up to five bytes; the value is Java's int, so it can be negative."""
+    """(value, position after it) of up to five bytes; the value is Java's int, so it can be negative."""
     value = shift = 0
     for place in range(at, at + 5):
         if place >= len(data):
@@ -56,7 +56,7 @@ def unsigned_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def compact_length(data: bytes, at: int) -> tuple[int, int]:
-    """(length, position behind it) of a flexible version's string, bytes or array; a null's length is -1."""
+    """(length, position after it) of a flexible version's string, bytes or array; a null's length is -1."""
     if at < len(data) and (byte := data[at]) < 0x80:
         return byte - 1, at + 1
     value, at = unsigned_varint(data, at)
@@ -91,7 +91,7 @@ def null_error(name: str) -> SchemaError:
 
 
 def skip_unknown_tag(data: bytes, at: int) -> int:
-    """Position behind a tagged field that the schema does not know; `at` is that of its size."""
+    """Position after a tagged field that the schema does not know; `at` is that of its size."""
     size, at = unsigned_varint(data, at)
     if size < 0:
         raise SchemaError(f"a tagged field claims {size} bytes", kafka=str(size))

@@ -36,7 +36,7 @@ from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_lo
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
-from kafkalog_cli.options import PATH, Whole, size_option
+from kafkalog_cli.options import PATH, Time, Whole, size_option
 from kafkalog_cli.output import Lines, json_stream
 from kafkalog_cli.partitions import check_metrics, run
 
@@ -56,7 +56,7 @@ _SECTIONS = (
     Section("Input", ("--input", "--input-format", "--ignore-unknown", "--separator", "--null", "--timestamp")),
     Section("Batches", ("--compression", "--compression-level", "--batch-size", "--leader-epoch", "--follower", "--magic")),
     Section("Producer", ("--producer-id", "--producer-epoch", "--sequence", "--transaction", "--coordinator-epoch")),
-    Section("What is done", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted", "--quarantine")),
+    Section("Action", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted", "--quarantine")),
     OPENING, SETTINGS, OUTPUT_OF_ONE,
 )  # fmt: skip
 _MAIN = ("--input", "--input-format", "--create", "--compression", "--quarantine", "--dry-run")
@@ -81,11 +81,12 @@ _EXAMPLES = (
               help="Skip unknown members of JSON objects. Default: refuse the line.")
 @click.option("--separator", default=":", show_default=True, metavar="TEXT",
               help="Separator of key and value. Without it, or if it is empty, the whole line is the value.")
-@click.option("--null", default="", metavar="TEXT", help="In text input, TEXT stands for a null key or value.")
-@click.option("--timestamp", type=Whole(-1), metavar="MS", help="Of records without one, in ms; -1: none. Default: now.")
+@click.option("--null", default="", metavar="TEXT", help="In text input, TEXT means a null key or value.")
+@click.option("--timestamp", type=Time(-1), metavar="TIME",
+              help="Timestamp of records without one: ISO-8601, ms, or `2h ago`; -1: none. Default: now.")
 @click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True,
               help="Compression by the producer. The topic's compression.type may compress again.")
-@click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Default: Kafka's for the codec.")
+@click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Level of the codec. Default: Kafka's.")
 @size_option("--batch-size", 16384,
              "Put records into one batch up to this many bytes; at most 1 MiB of lines is read at once.", least=1)
 @click.option("--leader-epoch", type=Whole(0, INT_MAX), metavar="N",
@@ -93,12 +94,14 @@ _EXAMPLES = (
 @click.option("--follower", is_flag=True, help="Keep the offsets and epochs of raw batches.")
 @click.option("--magic", type=click.Choice(["0", "1"]), help="Message format for a log of Kafka 0.7. Default: 1.")
 @click.option("--producer-id", type=Whole(0), default=-1, metavar="N", help="Write the records as this idempotent producer.")
-@click.option("--producer-epoch", type=Whole(0, 2**15 - 1), metavar="N", help="Default: the producer's last one, or 0.")
+@click.option("--producer-epoch", type=Whole(0, 2**15 - 1), metavar="N",
+              help="Epoch of the producer. Default: its last one, or 0.")
 @click.option("--sequence", type=Whole(0, INT_MAX), metavar="N",
-              help="Of the first record. Default: the one after the producer's last record, or 0.")
+              help="Sequence of the first record. Default: the one after the producer's last record, or 0.")
 @click.option("--transaction", type=click.Choice(["commit", "abort", "open"]),
               help="Write the records as a transaction and end it like this, or leave it open.")
-@click.option("--coordinator-epoch", type=Whole(0, INT_MAX), default=0, metavar="N", help="Of the marker that ends it.")
+@click.option("--coordinator-epoch", type=Whole(0, INT_MAX), default=0, metavar="N",
+              help="Coordinator epoch in the marker that ends the transaction.")
 @click.option("--create", is_flag=True, help="Create the partition directory if it does not exist.")
 @click.option("--topic-id", metavar="ID",
               help="The id of the topic for partition.metadata, without which a broker sets the partition aside as stray. "
@@ -107,16 +110,16 @@ _EXAMPLES = (
               help="Flush to disk after this many records. Default: at the end.")
 @click.option("--flush-ms", type=Whole(0), metavar="MS", help="Flush to disk at least this often.")
 def command(**values: Any) -> int:
-    """Append records to a partition, as its leader does: checked, with offsets, timestamps and indexes of their own.
+    """Append records to a partition, as its leader does: validated, with offsets, timestamps and index entries.
 
-    PATH is the directory of a partition. Offsets are printed when their records are on the disk, not before. A log of Kafka
-    0.7 takes values only, and its own entries as raw input.
+    PATH is the directory of a partition. Offsets are printed after their records are flushed to disk. A log of Kafka 0.7 takes
+    values only, or its own entries as raw input.
 
-    A log that would lose records when it is opened is refused, and so is one whose last batch is damaged: `kafkalog recover`
-    comes first.
+    append refuses a log that would lose records when it is opened, or whose last batch is damaged: run `kafkalog recover`
+    first.
 
-    With --quarantine DIR a log that has to be recovered is truncated at the damage, as a broker does, and records
-    are appended there; `kafkalog restore` undoes both. The rest of a write that was cut off is truncated and reported.
+    With --quarantine DIR such a log is truncated at the damage, as a broker does, and records are appended there; `kafkalog
+    restore` undoes both. The rest of a write that was cut off is truncated and reported.
     """
     return append(values)
 
@@ -126,7 +129,7 @@ _CHUNK = 1 << 20  # bytes that wait for the rest of their line or batch, more wh
 
 def append(values: dict[str, Any]) -> int:
     """Append the input to the partition that the options name → exit status."""
-    values["stream"] = json_stream(values["form"], Lines())
+    stream = json_stream(values["form"], Lines())
     try:
         _check(values)
         values["paths"] = (values["path"],)
@@ -140,11 +143,11 @@ def append(values: dict[str, Any]) -> int:
                 kept = logs.manager.files_of(place.log_dir)
                 if not was_there and isinstance(kept, QuarantiningFiles):
                     kept.note_made(place.path)
-                return operate(logs.manager, logs.options, _AppendInput(logs, values, descriptor, is_new=is_new))
+                return operate(logs.manager, logs.options, _AppendInput(logs, values, descriptor, stream, is_new=is_new))
 
-            status = run("append", values, work)
+            status = run("append", values, work, stream=stream)
     except KafkalogError as error:
-        outcome = Outcome(stream=values["stream"])
+        outcome = Outcome(stream=stream)
         outcome.error(error)
         return outcome.finish()
     return status
@@ -153,16 +156,18 @@ def append(values: dict[str, Any]) -> int:
 class _AppendInput(Append):
     """Appends what the input has."""
 
-    def __init__(self, logs: Session, values: dict[str, Any], descriptor: int, *, is_new: bool) -> None:
+    def __init__(
+        self, logs: Session, values: dict[str, Any], descriptor: int, stream: JsonStream | None, *, is_new: bool
+    ) -> None:
         given: dict[str, Any] = {one.name: values.get(one.name) for one in fields(AppendOptions)}
         given |= {"form": values["form_in"], **{name: os.fsencode(values[name]) for name in ("separator", "null")}}
         options = AppendOptions(**given)
         super().__init__(logs.manager, options, is_new=is_new, accepts_losses=values["quarantine"] is not None)
-        self._values, self._descriptor = values, descriptor
+        self._values, self._descriptor, self._stream = values, descriptor, stream
 
     def read_input(self, log: PartitionLog, appender: Appender) -> None:
         """Read it, and print what is on the disk."""
-        InputReader(log, appender, self._values, self._descriptor).run()
+        InputReader(log, appender, self._values, self._descriptor, self._stream).run()
 
 
 def _check(values: dict[str, Any]) -> None:
@@ -215,16 +220,18 @@ class _InputFailed(KafkalogError):
 class InputReader:
     """One run over the input, with `log` open."""
 
-    def __init__(self, log: PartitionLog, appender: Appender, values: dict[str, Any], descriptor: int) -> None:
+    def __init__(
+        self, log: PartitionLog, appender: Appender, values: dict[str, Any], descriptor: int, stream: JsonStream | None
+    ) -> None:
         self._log, self._appender, self._intake, self._unit = log, appender, appender.intake, appender.unit
-        self._values, self._descriptor, self._directory = values, descriptor, log.directory
+        self._values, self._descriptor, self._stream, self._directory = values, descriptor, stream, log.directory
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._flushed_at = time.monotonic()
 
     def run(self) -> None:
-        """Append everything. What is refused goes into the report; what came before it is kept.
+        """Append everything. Refused input is reported; what came before it is kept.
 
-        Of what else fails, such as a disk without room, the report says how much of the input is in the log all the same.
+        Of what else fails, such as a disk without room, the report still says how much of the input is in the log.
         """
         try:
             self._run()
@@ -253,7 +260,7 @@ class InputReader:
             click.echo(f"skipped {count_of(self._appender.skipped, 'line')} of the input: not data records", err=True)
 
     def _note_unfinished(self) -> None:
-        """Say how far it came. Nothing is synced once more: behind a sync that failed the next one may lie."""
+        """Say how far it came. Nothing is synced once more: after a sync that failed the next one may lie."""
         self._acknowledge()
         outcome = self._intake.appended
         where = "" if outcome.last is None else f" (up to offset {outcome.last.last_offset})"
@@ -373,10 +380,9 @@ class InputReader:
         self._say("appended", fields, f"offsets {first} to {last} ({count_of(run.amount, self._unit)}{there})")
 
     def _say(self, kind: str, fields: dict[str, object], text: str) -> None:
-        """Tell of what is on the disk, as an object of type `kind` or as text."""
-        stream: JsonStream | None = self._values["stream"]
-        if stream is not None:
-            stream.put(kind, {**text_field("partition", self._directory), **fields})
+        """Print what is on the disk, as an object of type `kind` or as text."""
+        if self._stream is not None:
+            self._stream.put(kind, {**text_field("partition", self._directory), **fields})
         else:
             click.echo(printable(f"{self._directory}: {text}"))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _SECTIONS = (
-    Section("What is done", (
+    Section("Action", (
         "--first-dirty-offset", "--min-dirty-ratio", "--force", "--rounds", "--keep-deleted", "--quarantine", "--explain",
     )),
     Section("Memory and speed", (
@@ -73,30 +73,29 @@ _EXAMPLES = (
 def command(**values: Any) -> int:
     """Delete records whose key has a later value, as the broker's log cleaner does.
 
-    When: while the broker is stopped, after an outage in which compacted topics grew; where its cleaner has given a partition
-    up or died, which --explain shows why the reason of; where the disk is nearly full; before a directory is copied. Beside a
-    running broker only --dry-run and --explain work.
+    Run it while the broker is stopped: after its cleaner died or gave a partition up (--explain shows why), when the disk is
+    nearly full, or before a directory is copied. On the log dir of a running broker only --dry-run and --explain work.
 
-    Of a log dir the logs of compacted topics are taken that need it, the dirtiest first, up to the offsets that replicas are
-    known to have (replication-offset-checkpoint); a log that is named itself is taken too if it is dirty enough, or with
-    --force. Which topics are compacted stands in the metadata log (name its log dir too), --config-file or --config. Topics
-    with cleanup.policy=compact,delete are compacted as others are; what their retention allows to delete, retain deletes.
+    In a log dir, compact cleans the logs of compacted topics that are due, the dirtiest first, up to the offset that all
+    replicas have (replication-offset-checkpoint). A log that PATHS name directly is cleaned if it is dirty enough, or with
+    --force. The metadata log says which topics are compacted (name its log dir too), or --config-file or --config. Topics
+    with cleanup.policy=compact,delete are compacted like others; run retain to apply their retention.
 
-    The active segment is never touched (roll begins a new one), nor what an open transaction or min.compaction.lag.ms
-    protects. Records without a key go. A tombstone goes in a round at least delete.retention.ms behind the first one that
-    met it, as do the markers of transactions: the first round only writes the time into its batch.
+    compact never changes the active segment (roll begins a new one), records of open transactions, or records younger than
+    min.compaction.lag.ms. It deletes records without a key. It deletes a tombstone, or the marker of a transaction, in a round
+    that runs at least delete.retention.ms after the first round that read it; that first round writes the time into its batch.
 
-    Expect the files that the broker's cleaner would leave; it goes on from the checkpoint. Memory is 100 MB and 27 bytes for
-    each key of a round, up to --dedupe-buffer-size: 128 MiB hold 5 million keys. More of them take more rounds, each of which
-    reads what is clean again. A million producers or aborted transactions take 100 MB more. The disk needs room for one new
-    segment for each of --jobs, up to segment.bytes; where there is less, --jobs 1 and a smaller --config segment.bytes=N do. A
-    disk that gets full leaves the segments at hand as they were.
+    The result is the files that the broker's cleaner would write, and the broker's cleaner continues from the checkpoint.
+    Memory: 100 MB, plus 27 bytes for each key of a round, up to --dedupe-buffer-size; 128 MiB hold 5 million keys. More keys
+    take more rounds, and each round reads the clean part again. A million producers or aborted transactions take 100 MB more.
+    Disk: room for one new segment for each of --jobs, up to segment.bytes. With less room use --jobs 1 and a smaller
+    --config segment.bytes=N. If the disk gets full, the segments in work are left unchanged.
 
-    New segments are written beside the old ones and take their place at once when they are whole: a stop at any moment loses
-    nothing, and another run goes on. A log with a batch that cannot be read stays unchanged: run recover first. So is one
-    whose transaction index lacks an aborted transaction: verify --rebuild comes first. A batch may be as large as its
-    segment; one that inflates to more than 256 MiB, or max.message.bytes if that is more, is refused, and --config
-    max.message.bytes=N lets it become N bytes.
+    New segments are written beside the old ones and replace them when they are complete. You can stop compact at any moment
+    without loss and run it again. A log with an unreadable batch is left unchanged: run recover first. A log whose transaction
+    index lacks an aborted transaction is left unchanged too: run verify --rebuild first. A batch that decompresses to more
+    than 256 MiB, or more than max.message.bytes if that is larger, is refused; raise the limit with --config
+    max.message.bytes=N.
     """
     return run(values)
 
@@ -106,7 +105,7 @@ _CREDIT = 0.3  # seconds in which nothing was read that may be made up for, as i
 
 
 def run(values: dict[str, Any]) -> int:
-    """Compact the logs behind PATHS; of log dirs those that need it, the dirtiest first → exit status."""
+    """Compact the logs that PATHS name; of log dirs those that need it, the dirtiest first → exit status."""
     throttle = Throttle(values["max_bytes_per_second"])
     asked = CompactionOptions(
         first_dirty_offset=values["first_dirty_offset"],

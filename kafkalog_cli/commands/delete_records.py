@@ -11,7 +11,7 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
 _SECTIONS = (
-    Section("What is done", ("--before", "--keep-deleted", "--quarantine", "--no-quarantine")), OPENING, SETTINGS, OUTPUT,
+    Section("Action", ("--before", "--keep-deleted", "--quarantine", "--no-quarantine")), OPENING, SETTINGS, OUTPUT,
 )
 _MAIN = ("--before", "--no-quarantine", "--quarantine", "--dry-run")
 _EXAMPLES = (
@@ -26,13 +26,13 @@ _EXAMPLES = (
 @click.option("--before", "target", type=Whole(0), required=True, metavar="N",
               help="Set the log start offset to N, which may not be above the high watermark.")
 def command(target: int, **values: Any) -> int:
-    """Move the log start offset up and delete the segments that lie below it whole.
+    """Move the log start offset up and delete the segments below it, as a broker does for DeleteRecords.
 
-    The offset itself lives in log-start-offset-checkpoint of the log dir. What retention allows besides stays: `retain`
-    deletes that.
+    The new log start offset is written to log-start-offset-checkpoint of the log dir. A segment that contains the offset stays.
+    Segments that retention allows to delete stay too: run `retain` for them.
 
-    Removed segments are moved to a quarantine, from which `kafkalog restore` puts them back: the disk has their room again
-    when `kafkalog restore --prune` has deleted the quarantine, or at once with --no-quarantine.
+    Deleted segments are moved to a quarantine; `kafkalog restore` puts them back. Their disk space is free when `kafkalog
+    restore --prune` deletes the quarantine, or at once with --no-quarantine.
     """
     from engine.log.operations.at_offset import DeleteRecords
     from kafkalog_cli.partitions import run_operation

@@ -101,8 +101,8 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
     """Print Kafka's files: logs, indexes, producer snapshots, checkpoints.
 
     A drop-in for kafka-dump-log.sh 4.3.1: the same options, the same text on stdout. PATHS are files, partition
-    directories, log directories, trees of them, or quoted patterns. Problems found go to stderr and decide the exit
-    status. Nothing is ever written.
+    directories, log directories, trees of them, or quoted patterns. Problems are printed to stderr and decide the
+    exit status. dump-log never writes to these files.
     """
     from engine.files import ReadOnlyFiles
 
@@ -153,7 +153,7 @@ def _record_decoder(name: str | None) -> RecordDecoder | None:
 
 
 def _looks_into_records(values: dict[str, Any]) -> bool:
-    """Do headers of batches not tell which records are wanted? They say nothing of the smallest timestamp."""
+    """Are headers of batches not enough to know which records are wanted? They do not have the smallest timestamp."""
     has_end = bool(values["times"]) and values["times"][1] != NO_END
     return bool(values["keys"] or values["key_regex"] or values["headers"]) or has_end
 
@@ -296,7 +296,7 @@ def listed_targets(listed: str | None) -> Iterator[Target]:
 
 
 def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> Iterator[Target]:
-    """The files behind plain arguments."""
+    """The files that plain arguments name."""
     for argument in [path for pattern in paths for path in expand(files, pattern)]:
         try:
             found = discover(files, argument)
@@ -382,4 +382,4 @@ def _behind_tail(
 
 
 def _unheard(_finding: Finding) -> None:
-    """The dump behind this count reports what is wrong."""
+    """The dump after this count reports what is wrong."""

@@ -5,27 +5,28 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import ExitStack, closing
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from engine.discovery.names import parent_of
+from engine.discovery.paths import is_log_07
 from engine.discovery.patterns import expand
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError, argument
-from engine.files import ReadOnlyFiles, now_ms
+from engine.files import Files, ReadOnlyFiles, now_ms
 from engine.formats import INT_MAX, LONG_MAX, LONG_MIN
 from engine.log.errors import RecordsInRemoteStorage
 from engine.log.fetch.reading import FetchIsolation, out_of_range, read
 from engine.log.fetch.records import FetchLimits, RecordFetcher, by_time, last_matches
 from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
-from engine.log.logdir.logs_07 import is_log_07
 from engine.log.logdir.topics import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
-from kafkalog_cli.fetch_output import Output, Wanted, send
+from kafkalog_cli.fetch_output import Limit, Output, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Size, Whole, format_option, jobs_option, version_option
+from kafkalog_cli.options import PATH, Size, Whole, format_option, jobs_option, quiet_option, verbose_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.remote_store import STORE, store_from, store_options
 from kafkalog_cli.selecting import EARLIEST, LATEST, NO_END, SELECTION, OffsetRange, Until, selection_from, selection_options
@@ -49,7 +50,7 @@ _SECTIONS = (
         "--isolation", "--open-transactions", "--log-dir", "--log-start-offset", "--high-watermark",
     )),
     STORE,
-    Section("Output", ("--template", "--format", "--raw", "--force", "--jobs")),
+    Section("Output", ("--template", "--format", "--raw", "--force", "--quiet", "--verbose", "--jobs")),
 )
 _MAIN = ("--topic", "--offset", "--time", "--limit", "--tail", "--follow", "--template", "--format")
 _EXAMPLES = (
@@ -86,7 +87,7 @@ _EXAMPLES = (
 @click.option("--max-bytes", type=Size(), metavar="BYTES",
               help="Read whole batches of each partition up to this many bytes, at least one batch. Default: all.")
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
-              show_default=True, help="read_committed leaves out aborted transactions, and ends where one is open.")
+              show_default=True, help="read_committed skips aborted transactions, and ends where one is open.")
 @click.option("--open-transactions", type=click.Choice(["wait", "abort"]), metavar="wait|abort",
               help="With read_committed, where transactions are open at the end of a dead broker's log: end before them and "
               "report what they hold back, or read on as after the next start of their coordinators, which abort them "
@@ -108,13 +109,15 @@ _EXAMPLES = (
                                           "too.")
 @click.option("--force", is_flag=True, help="Write --raw, and a template with raw bytes (%R, \\xHH), to a terminal as well.")
 @jobs_option("Threads that format records. Default: one for each processor, up to 8.")
+@quiet_option
+@verbose_option
 @version_option
 def command(paths: tuple[str, ...], topics: tuple[str, ...], partitions: tuple[int, ...], **values: Any) -> int:
     """Read the records of partitions as a consumer does.
 
-    Control records are left out, and with read_committed those of aborted transactions. Offsets and times are looked up
-    through the indexes. PATHS are directories of partitions or, with --topic, log dirs; brokers may be writing them meanwhile.
-    Nothing is changed.
+    fetch skips control records and, with read_committed, records of aborted transactions. It finds offsets and times through
+    the indexes. PATHS are directories of partitions or, with --topic, log dirs; brokers may write to them meanwhile. fetch
+    changes nothing.
     """
     wanted = _wanted(values)
     if partitions and not topics:
@@ -144,7 +147,7 @@ def _wanted(values: dict[str, Any]) -> Wanted:
     if values["form"] != "text" and values["template"] is not None:
         raise click.UsageError("--template needs --format text")
     same = ("max_bytes", "isolation", "open_transactions", "log_dirs", "follow", "merge", "log_start_offset", "high_watermark",
-            "template", "form", "raw", "force", "jobs")  # fmt: skip
+            "template", "form", "raw", "force", "jobs", "quiet", "verbose")  # fmt: skip
     start = EARLIEST if first == LONG_MIN else first
     return Wanted(start=start, selection=selection, store=store_from(values), **{name: values[name] for name in same})
 
@@ -225,8 +228,24 @@ class _Log:
             self.log, self.start, _ISOLATIONS[wanted.isolation], report, FetchLimits(max_bytes=wanted.max_bytes),
             selection=wanted.selection,
         )
-        self._waited, self._tail = 0.0, self.view.tail
+        self._wanted, self._waited, self._tail = wanted, 0.0, self.view.tail
         self._reported: Finding | None = None
+
+    def show(self, renderer: Renderer, shown: Limit, outcome: Outcome) -> None:
+        """Show what is wanted, and say what open transactions hold back."""
+        for run in self.fetcher.runs():
+            shown.show(renderer, run)
+            if shown.is_done():
+                break
+        _report_held_back(self, self.fetcher.offset, self._wanted, outcome)
+
+    def copy(self, outcome: Outcome) -> None:
+        """Whole batches to stdout, as they are; and say what open transactions hold back."""
+        _report_held_back(self, _raw(self, self._wanted), self._wanted, outcome)
+
+    def last_matches(self, count: int) -> tuple[int, int]:
+        """See engine.log.fetch.records.last_matches."""
+        return last_matches(self.log, self.start, _ISOLATIONS[self._wanted.isolation], self._wanted.selection, count)
 
     def close(self) -> None:
         """Let go of all files."""
@@ -267,27 +286,88 @@ class _Log:
         return False
 
 
-class _Shown:
-    """Counts what is shown: the first `skip` matches are left out, of the others `left` are shown; None: all."""
+class _Log07:
+    """The same for a log of Kafka 0.7: messages without key, time and batch, whose offsets are the places of entries.
 
-    def __init__(self, skip: int, left: int | None) -> None:
-        self._skip, self.left = skip, left
+    Raises UsageError for options that it has nothing for, OffsetOutOfRange07, and Refused07 for a log that does not open.
+    """
 
-    def is_done(self) -> bool:
-        """Is nothing more to be shown?"""
-        return self.left == 0
+    def __init__(self, path: str, wanted: Wanted, report: Callable[[Finding], None], start: int | None = None) -> None:
+        from engine.kafka07.log import open_log_07
+        from engine.kafka07.reader import Reader07
+        from engine.kafka07.segment import Config07
+        from engine.overlay import OverlayFiles
 
-    def show(self, renderer: Renderer, run: Run) -> None:
-        """Show what is due of a run."""
-        skipped = min(self._skip, run.end - run.first)
-        self._skip -= skipped
-        run = run._replace(first=run.first + skipped)
-        if run.first < run.end:
-            self.count(renderer.run(run, self.left))
+        _refuse_unknown_to_07(path, wanted)
+        files, self._wanted = OverlayFiles(Files(), now_ms()), wanted  # opening makes a file where there is none: in memory
+        self.log = open_log_07(files, path.rstrip("/"), Config07(), now=now_ms(), need_recovery=False)
+        self._reader = Reader07(files, self.log, report, wanted.max_bytes)
+        self._unlimited = Reader07(files, self.log, lambda _finding: None)
+        self._skip = 0
+        try:
+            self.start = self._start() if start is None else start
+        except BaseException:
+            self.close()
+            raise
 
-    def count(self, shown: int) -> None:
-        """So many more were shown."""
-        self.left = None if self.left is None else self.left - shown
+    def _start(self) -> int:
+        start = self._wanted.start
+        if start == EARLIEST:
+            return self.log.log_start_offset
+        if start == LATEST:
+            return self.log.log_end_offset
+        offset = int(start)
+        if offset < 0:  # so many messages before the end, not offsets, which are bytes here
+            offset, found = self._unlimited.last_messages(self.log.log_start_offset, LONG_MAX, -offset)
+            self._skip = max(0, found + int(start))
+        else:
+            self._unlimited.check_offset(offset)
+        return offset
+
+    def show(self, renderer: Renderer, shown: Limit, _outcome: Outcome) -> None:
+        """Show what is wanted."""
+        for message in islice(self._reader.messages(self.start), self._skip, None):
+            if message.offset >= self._wanted.selection.end_offset:
+                break
+            shown.show_message(renderer, message)
+            if shown.is_done():
+                break
+
+    def copy(self, _outcome: Outcome) -> None:
+        """Whole entries to stdout, as they are."""
+        sys.stdout.flush()
+        self._reader.copy(self.start, send)
+
+    def last_matches(self, count: int) -> tuple[int, int]:
+        """From where on the log has the last `count` messages → (offset, messages from there on)."""
+        return self._unlimited.last_messages(self.start, self._wanted.selection.end_offset, count)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self.log.close()
+
+
+def _refuse_unknown_to_07(path: str, wanted: Wanted) -> None:
+    """Raise UsageError for what a log of 0.7 has nothing for."""
+    given = {
+        "--open-transactions": wanted.open_transactions is not None,
+        "--follow": wanted.follow, "--merge": wanted.merge,
+        "--log-start-offset": wanted.log_start_offset is not None, "--high-watermark": wanted.high_watermark is not None,
+        "a number of last messages with --raw": wanted.raw and isinstance(wanted.start, int) and wanted.start < 0,
+        **dict.fromkeys(wanted.selection.unknown_to_07(), True),
+    }  # fmt: skip
+    unknown = [option for option, is_given in given.items() if is_given]
+    if unknown:
+        raise UsageError(f"{path}: a log of Kafka 0.7 does not support {', '.join(unknown)}", path=path)
+
+
+def _opened(
+    path: str, wanted: Wanted, report: Callable[[Finding], None], remote: RemoteAccess | None, start: int | None = None
+) -> _Log | _Log07:
+    """The log at `path`, of whatever version of Kafka."""
+    if is_log_07(ReadOnlyFiles(), path):
+        return _Log07(path, wanted, report, start)
+    return _Log(path, wanted, report, remote, start)
 
 
 def _one_by_one(directories: list[str], wanted: Wanted, output: Output, remote: RemoteAccess | None) -> None:
@@ -298,27 +378,17 @@ def _one_by_one(directories: list[str], wanted: Wanted, output: Output, remote: 
     skip = 0
     if wanted.selection.tail is not None:
         starts, skip = _tails(directories, wanted, remote)
-    shown = _Shown(skip, wanted.selection.limit)
+    shown = Limit(skip, wanted.selection.limit)
     for path, start in starts.items():
         if shown.is_done():
             break
         try:
             renderer = None if wanted.raw else output.renderer(path)
-            if is_log_07(ReadOnlyFiles(), path):
-                from kafkalog_cli.fetch_07 import fetch_07
-
-                shown.count(fetch_07(path, wanted, renderer, output.outcome, shown.left))
-                continue
-            with closing(_Log(path, wanted, output.outcome.finding, remote, start)) as log:
+            with closing(_opened(path, wanted, output.outcome.finding, remote, start)) as log:
                 if renderer is None:
-                    reached = _raw(log, wanted)
+                    log.copy(output.outcome)
                 else:
-                    for run in log.fetcher.runs():
-                        shown.show(renderer, run)
-                        if shown.is_done():
-                            break
-                    reached = log.fetcher.offset
-                _report_held_back(log, reached, wanted, output.outcome)
+                    log.show(renderer, shown, output.outcome)
         except KafkalogError as error:
             output.flush()
             output.outcome.error(error)
@@ -330,15 +400,14 @@ def _together(directories: list[str], wanted: Wanted, output: Output, remote: Re
     skip = 0
     if wanted.selection.tail is not None:
         starts, skip = _tails(directories, wanted, remote)
-    shown = _Shown(skip, wanted.selection.limit)
+    shown = Limit(skip, wanted.selection.limit)
     with ExitStack() as opened:
         logs, renderers = [], []
         for path, start in starts.items():
-            if is_log_07(ReadOnlyFiles(), path):
-                what = f"{path}: a log of Kafka 0.7, which has no times to merge by, and no broker that writes it"
-                raise UsageError(what, "leave out --merge and --follow", path=path)
             try:
-                logs.append(opened.enter_context(closing(_Log(path, wanted, output.outcome.finding, remote, start))))
+                log = opened.enter_context(closing(_opened(path, wanted, output.outcome.finding, remote, start)))
+                assert isinstance(log, _Log)  # a log of 0.7 refuses --merge and --follow
+                logs.append(log)
                 renderers.append(output.renderer(path))
             except KafkalogError as error:
                 output.outcome.error(error)
@@ -370,19 +439,16 @@ def _rounds(logs: list[_Log], wanted: Wanted) -> Iterator[None]:
 def _tails(directories: list[str], wanted: Wanted, remote: RemoteAccess | None) -> tuple[dict[str, int | None], int]:
     """Where the last matches begin: (partitions that have some → offset to begin with, how many matches to leave out first).
 
-    One that cannot be read is among them, without an offset: reading it says why. Raises UsageError for logs of Kafka 0.7.
+    One that cannot be read is among them, without an offset: reading it says why.
     """
     count = left = wanted.selection.tail or 0
     starts: dict[str, int | None] = {}
     total = 0
     for path in reversed(directories):
-        if is_log_07(ReadOnlyFiles(), path):
-            raise UsageError(f"{path}: a log of Kafka 0.7, of which `--offset -N` shows the last messages", path=path)
         starts[path], found = None, 0
         try:
-            with closing(_Log(path, wanted, lambda _finding: None, remote)) as log:
-                isolation = _ISOLATIONS[wanted.isolation]
-                starts[path], found = last_matches(log.log, log.start, isolation, wanted.selection, left)
+            with closing(_opened(path, wanted, lambda _finding: None, remote)) as log:
+                starts[path], found = log.last_matches(left)
         except KafkalogError:
             continue
         total += found
@@ -478,7 +544,7 @@ def _end(view: PartitionView, wanted: Wanted) -> int:
 
 
 def _raw(log: _Log, wanted: Wanted) -> int:
-    """Whole batches to stdout, from the one that holds `log.start` on → the offset behind the last one."""
+    """Whole batches to stdout, from the one that holds `log.start` on → the offset after the last one."""
     from engine.log.segment.batch_search import last_head
 
     sys.stdout.flush()

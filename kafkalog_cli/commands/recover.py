@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _SECTIONS = (
-    Section("What is done", ("--full", "--salvage", "--accept-metadata-loss", "--start-beyond-end", "--mark-clean",
+    Section("Action", ("--full", "--salvage", "--accept-metadata-loss", "--start-beyond-end", "--mark-clean",
                              "--keep-deleted", "--quarantine", "--no-quarantine")),
     RECOVERING, SETTINGS, OUTPUT,
 )
@@ -50,21 +50,20 @@ _EXAMPLES = (
 def command(**values: Any) -> int:
     """Open partitions as a broker does after an unclean stop, and close them again.
 
-    PATHS are partitions, log dirs or directories that hold log dirs; a broker must not be running on them. Batches are
-    checked one by one from the recovery point on; the log is cut at the first that is not sound, and what lies behind
-    it is removed. Indexes are rebuilt, left-overs of interrupted deletions, compactions and splits are settled,
-    producer snapshots and leader epochs brought in line.
+    PATHS are partitions, log dirs or directories that hold log dirs; no broker may run on them. recover checks every batch from
+    the recovery point on. At the first corrupt batch it truncates the log and deletes the segments after it, as the broker
+    does. It rebuilds indexes, producer snapshots and leader epochs, and completes or removes the leftover files of interrupted
+    deletions, compactions and splits.
 
-    Small files that would stop a broker are rebuilt from what else is on the disk, or removed, and said so in the
-    broker's own words. If a start would cut the metadata log, and with it every topic, nothing at all is done.
+    Small files that would stop a broker are rebuilt from other files on the disk, or removed, and reported in the broker's own
+    words. If a broker's start would truncate the metadata log, and delete every topic with it, recover changes nothing.
 
-    A log dir with a clean shutdown marker in which nothing is wrong stays unchanged, with its marker.
+    A log dir with a clean shutdown marker and without problems stays unchanged, with its marker.
 
-    Batches below the recovery point are not checked; --full checks all. What is wrong and stays, such as
-    offsets that run backwards, or records that are missing by what checkpoints, epochs, snapshots and indexes say, is reported,
-    with status 4.
+    Batches below the recovery point are not checked; --full checks all. Problems that recover does not repair are reported with
+    status 4: offsets that run backwards, or records that are missing according to checkpoints, epochs, snapshots and indexes.
 
-    What is cut, replaced or removed is kept in a quarantine, from which `kafkalog restore` puts it back.
+    Truncated, replaced and removed data is kept in a quarantine; `kafkalog restore` puts it back.
     """
     return run(values)
 

@@ -9,19 +9,28 @@ import click
 
 from engine.amounts import count_of
 from engine.discovery.names import file_name, parent_of
-from engine.discovery.sink_commits import MANIFEST, STAGING
+from engine.discovery.paths import MANIFEST, STAGING
 from engine.dump.json_stream import sentence, text_field
 from engine.errors import KafkalogError, UnreadableFile, argument
 from engine.log.quarantine.places import time_text
 from engine.log.quarantine.restore import ChangedSince, Restored, Undone
 from kafkalog_cli.app import UNREADABLE, Outcome, kept_in, printable
-from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
-from kafkalog_cli.options import PATH, Duration, bytes_option, format_option, shown_size, version_option, yes_option
+from kafkalog_cli.options import (
+    PATH,
+    Duration,
+    bytes_option,
+    format_option,
+    quiet_option,
+    shown_size,
+    verbose_option,
+    version_option,
+    yes_option,
+)
 from kafkalog_cli.output import Lines, json_stream, outlive_output, say_at_any_rate
-from kafkalog_cli.quarantining import would_keep
+from kafkalog_cli.quarantining import DECLINED, agreed, would_keep
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
@@ -30,9 +39,10 @@ if TYPE_CHECKING:
     from kafkalog_spark.sink.undoing import LastCommit
 
 
+OBJECTS = "objects.jsonl"  # in a directory with objects of a store: see engine.remote.orphans
 _SECTIONS = (
-    Section("What is done", ("--list", "--prune", "--older-than", "--force", "--salvage", "--dry-run", "--yes")),
-    Section("Output", ("--bytes", "--format")),
+    Section("Action", ("--list", "--prune", "--older-than", "--force", "--salvage", "--dry-run", "--yes")),
+    Section("Output", ("--quiet", "--verbose", "--bytes", "--format")),
 )
 _MAIN = ("--list", "--prune", "--older-than", "--salvage", "--dry-run")
 _EXAMPLES = (
@@ -53,9 +63,11 @@ _EXAMPLES = (
               help="Replace files that changed since the command, and remove new ones; a new quarantine keeps all of them.")
 @click.option("--salvage", is_flag=True,
               help="Undo what can be undone if the quarantine is damaged or its command was killed.")
-@click.option("--dry-run", "-n", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be done.")
 @yes_option
 @format_option
+@quiet_option
+@verbose_option
 @bytes_option
 @version_option
 def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any) -> int:
@@ -66,7 +78,7 @@ def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any)
     and kept in a quarantine. This is refused if anything was written to these partitions since. Several PATHS are undone from
     the newest operation to the oldest.
 
-    restore first compares all checksums. It then puts back what was truncated, overwritten, renamed or removed, and removes the
+    restore first compares all checksums. It then puts truncated, overwritten, renamed and removed data back, and removes the
     files that the command created. You can stop it at any time and run it again. Steps that need no disk space come first. The
     quarantine stays where it is; so does the lock file .lock, as Kafka leaves it. Every file that is not as before is reported,
     with status 4.
@@ -86,7 +98,8 @@ def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any)
         raise click.UsageError("name quarantines; kafkalog restore --list DIR lists them")
     if not lists:
         outlive_output()
-    outcome = Outcome(stream=json_stream(values.pop("form"), Lines()))
+    stream = json_stream(values.pop("form"), Lines())
+    outcome = Outcome(stream=stream, verbose=values.pop("verbose"), quiet=values.pop("quiet"))
     if lists:
         show(values["paths"], outcome)
     elif older_than_ms is not None:
@@ -97,7 +110,7 @@ def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any)
 
 
 def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool, dry_run: bool, yes: bool) -> None:
-    """Undo what each of the quarantines tells of, and stopped commits in log dirs."""
+    """Undo the changes in each of the quarantines, and stopped commits in log dirs."""
     files = _files(dry_run=dry_run)
     directories = [path.rstrip("/") or path for path in paths]
     try:
@@ -112,6 +125,8 @@ def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool,
             later = next((failed[log_dir] for log_dir in sorted(log_dirs & failed.keys())), None)
             if later is not None:
                 code = _say_not_begun(directory, later, outcome)
+            elif files.exists(f"{directory}/{OBJECTS}"):
+                code = put_objects_back(files, directory, outcome, dry_run=dry_run)
             elif file_name(directory) == MANIFEST or _is_half_committed(files, directory):
                 code = undo(files, directory, outcome, dry_run=dry_run)
             else:
@@ -147,6 +162,31 @@ def undo(files: Files, path: str, outcome: Outcome, *, dry_run: bool = False) ->
     return undo_commits(files, path, outcome, dry_run=dry_run)
 
 
+def put_objects_back(files: Files, directory: str, outcome: Outcome, *, dry_run: bool) -> int:
+    """Put objects that `remote orphans` deleted back into their store → exit status."""
+    from engine.remote.access import open_writable_store
+    from engine.remote.orphans import put_back, read_kept
+
+    name, kept = read_kept(files, directory)
+    store = open_writable_store(files, name)
+    count = 0
+    for one in kept:
+        try:
+            with INTERRUPTION:
+                count += put_back(files, store, one, dry_run=dry_run)
+        except KafkalogError as error:
+            outcome.error(error)
+            return error.exit_status
+        except Interrupted:
+            say_interrupted(f"{count} objects are back: run the command again to continue")
+            return INTERRUPTION.status
+    would = "would be " if dry_run else ""
+    text = f"{name}: {count} objects {would}put back, {len(kept) - count} are there"
+    fields = {**text_field("store", name), "dry_run": dry_run, "objects": count, "there": len(kept) - count}
+    outcome.put("restored-objects", fields, text)
+    return 0
+
+
 def _is_half_committed(files: Files, directory: str) -> bool:
     from engine.log.quarantine.kept import is_quarantine
 
@@ -172,7 +212,7 @@ def _summary(files: Files, directories: list[str]) -> str:
 
 def undo_commits(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool = False) -> int:
     """Undo commits of Spark's sink that were stopped in a log dir → exit status. Neither Spark nor a session is needed."""
-    from engine.discovery.sink_commits import half_commit
+    from engine.discovery.paths import half_commit
     from engine.files import now_ms
     from kafkalog_spark.sink.staging import clear_leftovers, holding
 
@@ -274,7 +314,7 @@ def _say_undone(
 
 
 def _restore(files: Files, directory: str, outcome: Outcome, *, force: bool, salvage: bool, dry_run: bool) -> int:
-    """Undo what the quarantine `directory` tells of, under the locks of its log dirs → exit status."""
+    """Undo the changes in the quarantine `directory`, under the locks of its log dirs → exit status."""
     from engine.files import acting_as_root, now_ms
     from engine.log.logdir.log_dirs import locked
     from engine.log.quarantine.kept import in_use
@@ -307,7 +347,7 @@ def _restore(files: Files, directory: str, outcome: Outcome, *, force: bool, sal
         say_interrupted(_half_way(done))
         return INTERRUPTION.status
     if outcome.is_text:
-        for line in _text_lines(restored, dry_run=dry_run):
+        for line in _text_lines(restored, outcome, dry_run=dry_run):
             click.echo(line)
     else:
         _put_objects(directory, restored, outcome, dry_run=dry_run)
@@ -422,23 +462,34 @@ def _half_way(done: list[tuple[int, int]]) -> str:
     return f"{done[-1][0]} of {done[-1][1]} steps are undone: run the command again to continue"
 
 
-def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
+_PLANNED = {
+    "put back": "would put back", "removed": "would remove", "renamed": "would rename", "shortened": "would shorten",
+    "set aside": "would set aside",
+}  # fmt: skip
+
+
+def _text_lines(restored: Restored, outcome: Outcome, *, dry_run: bool) -> list[str]:
+    """What was done, a line a file, or a line a step with --verbose; with --quiet only what is not as before."""
+    if outcome.is_quiet and restored.is_as_before:
+        return []
     if restored.complete_before and restored.is_as_before:
         return ["everything has already been restored: nothing to do"]
     steps = _by_file(restored.steps)
-    lines = [f"  {step.what} {printable(step.path)}{_amount(step)}" for step in steps]
-    lines += [f"  not put back: {printable(what)}" for what in restored.skipped]
+    shown = [] if outcome.is_quiet else restored.steps if outcome.is_verbose else steps
+    lines = [f"  {_PLANNED[step.what] if dry_run else step.what} {printable(step.path)}{_amount(step)}" for step in shown]
+    not_done = "would not be put back" if dry_run else "not put back"
+    lines += [f"  {not_done}: {printable(what)}" for what in restored.skipped]
     lines += [f"  differs: {printable(one.path)} - {one.what}" for one in restored.differences]
     count = sum(step.size for step in steps)
     would = "would be " if dry_run else ""
     command = printable(restored.manifest.command)
     if restored.complete_before:
-        return [*lines, f"everything possible is undone, but the files are not as before `{command}`"]
+        return [*lines, f"everything possible was undone already, but the files are not as before `{command}`"]
     if restored.differences:
         different = len(restored.differences)
         verdict = f"not as before `{command}`: {count_of(different, 'file')} {'differs' if different == 1 else 'differ'}"
     elif restored.skipped:
-        verdict = f"everything of `{command}` that can be undone is undone"
+        verdict = f"all of `{command}` that can be undone"
     else:
         verdict = f"as before `{command}`"
     return [*lines, f"{count_of(len(steps), 'change')} {would}undone, {shown_size(count)} {would}put back: {verdict}"]

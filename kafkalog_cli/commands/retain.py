@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.progress import Progress
 
 
-_DONE = Section("What is done", ("--explain", "--free", "--as-much-as-possible", "--keep-deleted", "--quarantine"))
+_DONE = Section("Action", ("--explain", "--free", "--as-much-as-possible", "--keep-deleted", "--quarantine"))
 _SECTIONS = (_DONE, OPENING, SETTINGS, OUTPUT)
 _MAIN = ("--explain", "--free", "--config", "--config-file", "--dry-run")
 _EXAMPLES = (
@@ -46,11 +46,11 @@ _EXAMPLES = (
 def command(wanted: int | None, explain: bool, as_much_as_possible: bool, **values: Any) -> int:
     """Delete the segments that retention allows: by log start offset, by size, by time.
 
-    Exactly what a broker deletes at its next check: whole segments from the oldest on, none above the high watermark. In
-    log dirs the directories of deleted topics go too.
+    retain deletes what a broker deletes at its next check: whole segments from the oldest on, none above the high watermark. In
+    log dirs it also removes the directories of deleted topics.
 
-    retain is there to free space, and keeps nothing. With --quarantine DIR what it deletes is moved there, from where
-    `kafkalog restore` puts it back: that frees space only where DIR lies on another file system.
+    The segments are gone for good. With --quarantine DIR they are moved to DIR instead, and `kafkalog restore` puts them back;
+    that frees space only if DIR is on another file system.
     """
     if as_much_as_possible and wanted is None:
         raise click.UsageError("--as-much-as-possible needs --free")

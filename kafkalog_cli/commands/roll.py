@@ -11,7 +11,7 @@ from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
-_SECTIONS = (Section("What is done", ("--to", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
+_SECTIONS = (Section("Action", ("--to", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
 _MAIN = ("--to", "--dry-run")
 _EXAMPLES = (Example("Close the active segment, so that retention can delete it:", "kafkalog roll data/orders-7"),)
 

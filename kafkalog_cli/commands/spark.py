@@ -23,7 +23,7 @@ from kafkalog_cli.commands.restore import undo as undo_commit
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
-from kafkalog_cli.options import PATH, Whole, format_option, size_option, version_option
+from kafkalog_cli.options import PATH, Time, Whole, format_option, quiet_option, size_option, verbose_option, version_option
 from kafkalog_cli.output import Lines, json_stream
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 _SECTIONS = (
-    Section("What is worked on", ("--topic", "--split-bytes", "--on-corruption")),
+    Section("Input", ("--topic", "--split-bytes", "--on-corruption")),
     Section("stats", ("--by", "--top")),
     Section("export and import", ("--to", "--mode", "--table")),
     Section("verify, recover, compact and import",
             ("--config", "--now", "--salvage", "--force", "--dedupe-buffer-size")),
     Section("Spark", ("--master", "--conf")),
-    Section("Output", ("--format",)),
+    Section("Output", ("--quiet", "--verbose", "--format")),
 )
 _MAIN = ("--topic", "--to", "--table", "--config", "--master", "--format")
 _EXAMPLES = (
@@ -50,15 +50,16 @@ _EXAMPLES = (
     Example("Two topics as Parquet:", "kafkalog spark export --topic orders --topic payments --to /lake/kafka /backups"),
     Example("And back, into partition directories:", "kafkalog spark import --to /restored/data /lake/kafka"),
     Example("On a cluster:", "kafkalog spark verify --master spark://head:7077 /backups"),
-    Example("What a write left that was killed in the middle:", "kafkalog spark undo /restored/data"),
+    Example("Undo a write that was killed during its commit:", "kafkalog spark undo /restored/data"),
     Example("Compact what is due, however many keys it has:",
             "kafkalog spark compact --dedupe-buffer-size 64m /var/lib/kafka/data"),
 )
 
 _ON_SPARK = ("verify", "stats", "export", "import", "recover", "compact")
+_REPORTING = ("verify", "recover", "compact")
 _OF_JOBS = {  # options that not every job takes
     "topics": _ON_SPARK, "master": _ON_SPARK, "settings": _ON_SPARK,
-    "form": (*_ON_SPARK, "undo"), "split_bytes": ("verify", "stats", "export"),
+    "form": (*_ON_SPARK, "undo"), "quiet": _REPORTING, "verbose": _REPORTING, "split_bytes": ("verify", "stats", "export"),
     "on_corruption": ("stats", "export"), "by": ("stats",), "top": ("stats",), "to": ("export", "import"),
     "mode": ("export", "import"), "table": ("export", "import"), "config": ("verify", "import", "recover", "compact"),
     "now": ("recover", "compact"), "salvage": ("recover",), "force": ("compact",), "dedupe_buffer_size": ("compact",),
@@ -94,8 +95,8 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
               help="The table format; the last two need their packages in the session (spark.jars.packages).")
 @click.option("--config", "config", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A setting of all topics, overrides those of the metadata logs; may be repeated.")
-@click.option("--now", type=Whole(0), metavar="MS",
-              help="recover, compact: the clock of the job, in ms since 1970. Default: this machine's.")
+@click.option("--now", type=Time(), metavar="TIME",
+              help="recover, compact: the clock of the job: ISO-8601, ms, or `2h ago`. Default: this machine's.")
 @click.option("--salvage", is_flag=True, help="recover: keep the sound batches after damage.")
 @click.option("--force", is_flag=True, help="compact: also logs below their dirty ratio.")
 @size_option("--dedupe-buffer-size", default=96 << 20,
@@ -104,29 +105,31 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @click.option("--conf", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A setting of Spark; may be repeated.")
 @format_option
+@quiet_option
+@verbose_option
 @version_option
 @click.pass_context
 def command(
     context: click.Context, /, job: str, on_corruption: str, split_bytes: int | None, master: str | None,
     settings: tuple[tuple[str, str], ...], **values: Any,
 ) -> int:
-    """Work that outgrows one machine: a job on Spark over many log dirs.
+    """Run a job on Spark over many log dirs.
 
-    JOB is verify (every file of every partition, and replicas of one against each other), stats (records and bytes by
-    topic, key and more), export (records as a table, a folder for each topic), import (such a table back into partition
-    directories, offsets and timestamps kept), recover or compact (what the commands of that name do to log dirs, a task for
-    some partitions; with their locks, and recover's quarantines), or undo.
+    JOB is one of: verify (every file of every partition, and replicas against each other); stats (records and bytes by topic,
+    key and more); export (records to a table, a folder for each topic); import (such a table back to partition directories,
+    with its offsets and timestamps); recover and compact (as the commands of these names, several partitions at a time, with
+    their locks, and recover with its quarantines); undo.
 
-    PATHS are partition directories, log directories, trees of them, or quoted patterns, of import tables; every executor must
-    see them. Needs the extra `spark` and Java 17 or 21.
+    PATHS are partition directories, log directories, trees of them, or quoted patterns; for import, tables. Every executor
+    must see them. Needs the extra `spark` and Java 17 or 21.
 
-    From Python the same jobs are functions of kafkalog_spark.jobs.
+    In Python the same jobs are functions of kafkalog_spark.jobs.
 
-    undo alone needs no Spark: it makes log directories what they were before a write of the sink, or import, that was stopped
-    in the middle of its commit.
+    undo needs no Spark: it undoes a write of the sink, or an import, that was stopped during its commit.
     """
     _refuse_of_others(context, job)
-    outcome = Outcome(stream=json_stream(values.pop("form"), Lines(), f"spark {job}"))
+    stream = json_stream(values.pop("form"), Lines(), f"spark {job}")
+    outcome = Outcome(stream=stream, verbose=values.pop("verbose"), quiet=values.pop("quiet"))
     if job == "undo":
         return undo(values["paths"], outcome)
     if job in ("export", "import") and values["to"] is None:
@@ -294,7 +297,8 @@ def _verify(spark: SparkSession, given: Given) -> int:
         severities[row["severity"]] += 1
         is_unreadable |= row["code"] == UNREADABLE
         if outcome.is_text:
-            click.echo(_finding_line(row))
+            if not (outcome.is_quiet and row["severity"] == Severity.INFO.value):
+                click.echo(_finding_line(row))
         else:
             outcome.finding(_finding(row["code"], row["severity"], row["file"], row["what"], row["position"], row["offset"]))
     said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])
@@ -374,7 +378,7 @@ def _events(frame: DataFrame, given: Given) -> int:
 
 def _show_events(directory: str, rows: Iterable[Row], outcome: Outcome) -> int:
     """Show what was done to one partition or log dir → exit status. As JSON it is a `report` after its findings."""
-    from kafkalog_cli.render_report import event_status
+    from kafkalog_cli.render_report import QUIET, event_status
     from kafkalog_spark.jobs.upkeep import FAILED, FOUND, events_in
 
     events, operation, status = [], "", 0
@@ -383,7 +387,9 @@ def _show_events(directory: str, rows: Iterable[Row], outcome: Outcome) -> int:
         statuses = [row["exitStatus"]] if row["action"] == FAILED else [event_status(*event) for event in events_in([row])]
         status, operation = max([status, *statuses]), row["operation"]
         if outcome.is_text:
-            click.echo(_event_line(row))
+            is_fine = row["severity"] == Severity.INFO.value
+            if not is_fine or outcome.is_verbose or not (outcome.is_quiet or row["action"] in QUIET):
+                click.echo(_event_line(row))
         elif row["action"] == FOUND:
             file = f"{directory}/{row['file']}" if row["file"] else directory
             outcome.finding(_finding(row["code"], row["severity"], file, row["reason"], None, row["firstOffset"]))
@@ -420,7 +426,7 @@ def _show(frame: DataFrame, given: Given) -> None:
     is_text = given.outcome.is_text
     rows = (row.asDict(recursive=True) for row in rows_of(_times_said(frame, is_text=is_text)))
     if is_text:
-        _table(frame.columns, list(rows))  # how wide it is the last row may tell
+        _table(frame.columns, list(rows))  # its width may depend on the last row
         return
     for row in rows:
         given.outcome.put("statistics", {"by": given.by, **_plain(row)}, None)
@@ -443,11 +449,15 @@ def _finding_line(row: Row) -> str:
 
 
 def _event_line(row: Row) -> str:
+    from engine.log.report import Action
+    from kafkalog_cli.render_report import action_text
+
     place = f"{row['directory']}/{row['file']}" if row["file"] else row["directory"]
     to = "" if row["endOffset"] is None else f" to {row['endOffset']}"
     offsets = "" if row["firstOffset"] is None else f" (offset {row['firstOffset']}{to})"
-    code = "" if row["code"] is None else f"[{row['code']}]"
-    return f"{printable(place)}: {row['action']}{code}{offsets} - {printable(row['reason'])}"
+    if row["code"] is not None:  # a finding, or a failure
+        return f"{row['severity']}[{row['code']}] {printable(place)}{offsets}: {printable(row['reason'])}"
+    return f"  {action_text(Action(row['action']))} {printable(place)}{offsets} - {printable(row['reason'])}"
 
 
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")

@@ -12,7 +12,7 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
 _SECTIONS = (
-    Section("What is done", ("--to", "--fully", "--keep-deleted", "--quarantine", "--no-quarantine")),
+    Section("Action", ("--to", "--fully", "--keep-deleted", "--quarantine", "--no-quarantine")),
     OPENING, SETTINGS, OUTPUT,
 )
 _MAIN = ("--to", "--fully", "--no-quarantine", "--quarantine", "--dry-run")
@@ -29,10 +29,10 @@ _EXAMPLES = (
               help="New end offset of the log. A batch that contains it is deleted whole.")
 @click.option("--fully", is_flag=True, help="Delete everything; the log starts and ends at N.")
 def command(target: int, fully: bool, **values: Any) -> int:
-    """Cut the end of partitions, as a follower does whose leader does not have these records.
+    """Truncate partitions to an offset, as a follower does when its leader does not have the records after it.
 
-    What is cut or removed is kept in a quarantine, from which `kafkalog restore` puts it back. Removed segments are moved
-    there, which takes no room on the same file system.
+    Truncated and removed data is kept in a quarantine; `kafkalog restore` puts it back. Removed segments are moved there, which
+    takes no disk space on the same file system.
     """
     from engine.log.operations.at_offset import Truncate
     from kafkalog_cli.partitions import run_operation

@@ -20,7 +20,6 @@ from engine.discovery.patterns import expand
 from engine.dump.json_stream import text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError
-from engine.files import acting_as_root, nameless_file
 from engine.findings import Finding, Severity
 from engine.log.logdir.log_dirs import KINDS as NAMELESS
 from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
@@ -28,13 +27,13 @@ from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
 from kafkalog_cli.app import Outcome, Total, printable
-from kafkalog_cli.asking import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.options import (
     PATH,
+    Time,
     Whole,
     bytes_option,
     format_option,
@@ -46,6 +45,7 @@ from kafkalog_cli.options import (
 )
 from kafkalog_cli.output import json_stream, outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
+from kafkalog_cli.quarantining import DECLINED, Declined, agreed, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -84,8 +84,8 @@ _EXAMPLES = (
               "Overrides every other source.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
               help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
-@click.option("--now", type=Whole(0), metavar="MS",
-              help="With --rebuild: the clock by which producers expire, in ms since 1970. Default: the machine's.")
+@click.option("--now", type=Time(), metavar="TIME",
+              help="With --rebuild: the clock by which producers expire: ISO-8601, ms, or `2h ago`. Default: the machine's.")
 @format_option
 @click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
 @quiet_option
@@ -96,17 +96,17 @@ _EXAMPLES = (
 def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
     """Check the indexes and snapshots of partitions against their logs.
 
-    PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Every batch
-    is read and its checksum is computed; every entry of the indexes, of producer snapshots and of the leader epochs is
-    compared with the batches. Without --rebuild nothing is written.
+    PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. verify reads
+    every batch, computes its checksum, and compares every entry of the indexes, producer snapshots and leader epochs with the
+    batches. Without --rebuild it writes nothing.
 
-    A finding says whether it does harm. What older brokers wrote differently is not wrong.
+    A finding says whether it is harmful. Differences that older brokers are known to write are not problems.
 
-    What no checksum covers is checked too: offsets that run backwards, gaps between segments that no compaction explains, a
-    log start after the log's end.
+    It also checks what no checksum covers: offsets that run backwards, gaps between segments that compaction does not explain,
+    a log start after the log end.
 
-    With --rebuild, what is replaced or removed is kept in a quarantine, from which `kafkalog restore` puts it back. --rebuild
-    locks the log dir of every partition named, also of those where nothing is to be rebuilt: no broker may run there.
+    With --rebuild, replaced and removed files are kept in a quarantine; `kafkalog restore` puts them back. --rebuild locks the
+    log dir of every partition that PATHS name, also if there is nothing to rebuild: no broker may run there.
     """
     given = (context.get_parameter_source(name) for name in ("dry_run", "now", "quarantine", "no_quarantine"))
     if not rebuild and ParameterSource.COMMANDLINE in given:
@@ -182,15 +182,15 @@ def verify_all(
     with INTERRUPTION if writes else nullcontext():
         try:
             with ExitStack() as stack, Progress() as progress:
-                disk = watched_disk(progress, None) if writes else None
+                disk = None if rebuild is None else watched_disk(progress, None)
                 files = watched_reader(progress) if disk is None else disk
                 tally.directories, clusters = _partitions(files, paths, outcome)
                 topics = Topics(files, clusters, settings)
                 begun = None
-                if rebuild is not None:
+                if rebuild is not None and disk is not None:
                     refuse_unrelated(files, _directories(files, paths))
                     rebuild.ask(files, tally.directories)
-                    begun = stack.enter_context(rebuild.begun(files, disk, tally.directories, errors))
+                    begun = stack.enter_context(rebuild.begun(disk, tally.directories, errors))
                 progress.expect_partitions(files, tally.directories)
                 work = partial(_verify, files, topics)
                 with closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
@@ -212,7 +212,7 @@ def verify_all(
             errors.insert(0, error)
         finally:
             if rebuild is not None:
-                rebuild.say()
+                rebuild.say(stream)
         for failure in errors:
             outcome.error(failure)
         if stream is None:
@@ -341,7 +341,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
 
 
 def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
-    """`directories` without those that are one of them by another name. Of one that has vanished, who reads it tells."""
+    """`directories` without those that are one of them by another name. One that has vanished is reported by its reader."""
     spelled: dict[str, str] = {}  # real path → as it was named first
     for directory in directories:
         try:
@@ -368,7 +368,7 @@ def _counts(path: str) -> bool:
 
 
 def _is_told_with_its_partition(finding: Finding) -> bool:
-    """Is it about a name that verifying the partition tells as well?"""
+    """Is it about a name that verifying the partition reports too?"""
     name = parse_file_name(file_name(finding.where.file))
     return finding.code == "name-invalid" and name is not None and not name.suffix and name.kind in NAMELESS
 
@@ -479,47 +479,41 @@ class Rebuild:
             raise Declined
 
     @contextmanager
-    def begun(
-        self, reader: ReadOnlyFiles, disk: Files | None, directories: list[str], errors: list[KafkalogError]
-    ) -> Iterator[Begun]:
+    def begun(self, disk: Files, directories: list[str], errors: list[KafkalogError]) -> Iterator[Begun]:
         """Hold the log dirs of the partitions in `directories`, and rebuild in here.
 
-        disk    None in a dry run
         errors  takes those of quarantines that cannot be closed
         Raises LogDirLocked, UnwritableFile.
         """
-        from engine.log.logdir.log_dirs import locked, not_permitted
+        from engine.log.logdir.log_dirs import not_permitted
+        from engine.log.session import open_dirs
         from engine.log.verify.rebuild import Rebuilder
-        from engine.overlay import OverlayFiles
-        from engine.overlay.content import Spill
 
-        with ExitStack() as stack:
-            files = OverlayFiles(reader, self.now, stack.enter_context(closing(Spill(nameless_file)))) if disk is None else disk
-            log_dir_of = {directory: files.resolve(parent_of(files.absolute(directory))) for directory in directories}
-            log_dirs = list(dict.fromkeys(log_dir_of.values()))
-            load_everything(files, [*log_dirs, *directories])
-            stack.enter_context(locked(files, log_dirs, directories))
-            if disk is None:
-                errors += not_permitted(reader, log_dirs, directories)
-            seams = dict.fromkeys(log_dirs, files)
-            try:
-                if self._quarantines is not None:
-                    with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
-                        seams = {log_dir: self._quarantines.begin(files, log_dir) for log_dir in log_dirs}
+        log_dir_of = {directory: disk.resolve(parent_of(disk.absolute(directory))) for directory in directories}
+        log_dirs = list(dict.fromkeys(log_dir_of.values()))
+        load_everything(disk, [*log_dirs, *directories])
+        dirs = None
+        try:
+            with open_dirs(disk, log_dirs, directories, self._quarantines, now=self.now, dry_run=self.dry_run) as dirs:
+                errors += not_permitted(disk, log_dirs, directories) if self.dry_run else ()
+                dirs.begin()
+                seam_of = dirs.files_of
 
                 def rebuild(directory: str, config: LogConfig, tiering: Tiering, findings: list[Finding]) -> list[str]:
-                    seam = seams[log_dir_of[directory]]
+                    seam = seam_of(log_dir_of[directory])
                     return list(Rebuilder(seam, directory, config, findings, self.now, tiering).run())
 
-                yield Begun(files, rebuild)
-            finally:
-                INTERRUPTION.pardon()
-                if self._quarantines is not None:
-                    errors += self._quarantines.finish()
+                try:
+                    yield Begun(dirs.files, rebuild)
+                finally:
+                    INTERRUPTION.pardon()
+        finally:
+            errors += () if dirs is None else dirs.errors
 
-    def say(self) -> None:
+    def say(self, stream: JsonStream | None) -> None:
         """Where it is kept."""
-        from kafkalog_cli.quarantining import say_kept
+        from kafkalog_cli.quarantining import put_kept, say_kept
 
         if self._quarantines is not None:
+            put_kept(self._quarantines, stream, dry_run=self.dry_run)
             say_kept(self._quarantines, self._form, dry_run=self.dry_run)

@@ -94,7 +94,7 @@ def _in_words_of_the_job(reason: str) -> str:
 
 
 def _unsaid(_size: int) -> None:
-    """Nobody is told of bytes."""
+    """Ignore the number of bytes."""
 
 
 def _compact(asked: CompactionOptions, options: OpenOptions, clean: set[str], manager: TaskLogManager) -> Iterator[Report]:

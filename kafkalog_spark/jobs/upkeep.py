@@ -124,11 +124,11 @@ def opened(
         # settings of topics also come from log dirs where none of their partitions is
         with session(files, log_dirs, options, quarantines, around=found) as logs, held(files, named) as hold:
             try:
-                logs.begin()
+                logs.dirs.begin()
                 yield Job(log_dirs, logs.manager, hold)
             finally:
-                logs.finish()
-                for error in logs.errors:  # whatever else failed: restoring asks how things were left
+                logs.dirs.finish()
+                for error in logs.dirs.errors:  # whatever else failed: restoring asks how things were left
                     raise error
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
@@ -147,7 +147,7 @@ def _narrowed(log_dirs: list[LogDir], topics: Collection[str]) -> list[LogDir]:
 
 
 def pieces_of(places: Iterable[Place]) -> list[Piece]:
-    """Partitions as pieces, with the bytes of their logs, as far as those can be read: else the task tells why not."""
+    """Partitions as pieces, with the bytes of their logs, as far as those can be read: else the task reports why not."""
     files = Files()
     return [Piece(place.path, place.log_dir, 0, 0, 0, log_size(files, place.path)) for place in places]
 
@@ -155,7 +155,7 @@ def pieces_of(places: Iterable[Place]) -> list[Piece]:
 def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignment, split_bytes: int) -> list[dict[str, Any]]:
     """Do the work on all `places`; the events as rows. The checkpoints of their log dirs are written in the end.
 
-    Raises LogDirError, and what Spark raises where a task fails for good: then no checkpoint tells of the others.
+    Raises LogDirError, and what Spark raises where a task fails for good: then no checkpoint has the others.
     """
     by_path = {place.path: place for place in places}
     splits = [[by_path[piece.directory] for piece in split] for split in pack(pieces_of(places), split_bytes)]
@@ -174,7 +174,7 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignme
 
 
 def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events among the rows that tasks found; how logs were left goes into the checkpoints."""
+    """The events among the rows that tasks found; the state of the logs is written to the checkpoints."""
     rows: list[dict[str, Any]] = []
     standing: dict[str, dict[Place, Standing]] = {}
     clean: dict[str, dict[str, int]] = {}

@@ -1,6 +1,6 @@
 """Commit: what tasks wrote becomes part of partitions, all of it or nothing.
 
-New partitions are made whole beside the others and come by one rename; what goes to a partition that is there is appended
+New partitions are made whole beside the others and come by one rename; rows for an existing partition are appended
 to it as to a broker's. A journal is written first, the manifest last (see staging).
 """
 
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.identity import ZERO_UUID
 from engine.config.server import Settings
 from engine.discovery.names import FileKind, PartitionDir, file_name, log_file_name, parse_partition_dir
-from engine.discovery.paths import is_brokers_log_dir
-from engine.discovery.sink_commits import STAGING
+from engine.discovery.paths import STAGING, is_brokers_log_dir
 from engine.errors import KafkalogError, argument
 from engine.files import remove_tree
 from engine.log.append.intake import FollowerIntake
@@ -46,9 +45,9 @@ if TYPE_CHECKING:
     from kafkalog_spark.sink.tasks import StagedPiece
 
 _COPIED = 16 << 20  # bytes up to which a piece is appended to the active segment, so that small writes leave few segments
-_AT_ONCE = 4  # partitions: most of the time goes by waiting for the disk
+_AT_ONCE = 4  # partitions: most of the time is spent waiting for the disk
 _CLEAN = Marker(b'{"version":0,"brokerEpoch":-1}')
-_ANYTHING = (Exception, KeyboardInterrupt, SystemExit)  # what may end a commit while this process goes on
+_ANYTHING = (Exception, KeyboardInterrupt, SystemExit)  # what may end a commit while this process continues
 _LOG = logging.getLogger("kafkalog")
 Key = tuple[str, int]
 
@@ -233,7 +232,7 @@ class _Commit:
                 ids[topic] = find_topic_id(files, self._cluster, place)[0] or new_topic_id()
             write_topic_id(files, f"{place.path}/{FileKind.PARTITION_METADATA.value}", ids[topic])
         log_dir = LogDir(directory, False, tuple(self._new), (), ())
-        reports = self._operate(log_dir, self._append, files, clean=True)  # their names last by the sync behind the renames
+        reports = self._operate(log_dir, self._append, files, clean=True)  # their names last by the sync after the renames
         return {
             place.key: Standing(report.log_start_offset or 0, report.log_start_offset or 0, report.recovery_point or 0)
             for place, report in zip(self._new, reports, strict=True)
@@ -318,9 +317,9 @@ class _Commit:
 
 
 def _refuse_a_damaged_end(log: UnifiedLog) -> None:
-    """Raise NotAppended where rows would go behind damage, as those of a broker do, or opening the log has cut it.
+    """Raise NotAppended where rows would go after damage, as those of a broker do, or opening the log has cut it.
 
-    Nobody finds what is behind damage; and what is cut should be kept, which is recover's work.
+    Nobody finds what is after damage; and what is cut should be kept, which is recover's work.
     """
     segment = log.segments.active_segment
     name = log_file_name(segment.base_offset)

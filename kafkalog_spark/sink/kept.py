@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from engine.discovery.sink_commits import MAX_KEPT_SIZE
+from engine.discovery.paths import MAX_KEPT_SIZE
 from engine.errors import KafkalogError, UnwritableFile
 from engine.files import replace
 
@@ -32,9 +32,8 @@ class Manifest:
 
     Of the last commit that changed partitions, so that it can be undone (see undoing):
     at_ms     when it was
-    written   by partition directory where its log ended before (−1: it was not there) and ends now, and what tells its last
-              batch from others
-    replaced  partition directories that went
+    written   by partition directory: its log end before (−1: it did not exist) and now, and what identifies its last batch
+    replaced  partition directories that were removed
     batch     of a stream, by its query
     undoing   undoing it was begun
     """

@@ -140,7 +140,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> tuple[str, ...]:
     if "partition" not in kinds and options.partitions is None:
         raise OptionError("numPartitions option required when no 'partition' attribute is present: keys choose among so many")
     wanted += [name for name in ("partition", "key", "headers") if name in kinds]
-    wanted += ["topic"] if options.topic is None else []  # the option goes before the column
+    wanted += ["topic"] if options.topic is None else []  # the option overrides the column
     for name in wanted:
         if kinds[name] not in _TYPES[name]:
             what = f"{name} attribute unsupported type {kinds[name]}. {name} must be a(n) {' or '.join(_TYPES[name])}"

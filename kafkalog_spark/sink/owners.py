@@ -1,7 +1,7 @@
 """Which jobs are alive: the process that each of them ends with, and signs of life that its tasks leave.
 
 An id of a process means something only within one boot of one machine, and one namespace of ids: containers have their own,
-often with the same host name. Of what cannot be seen from here only the signs of life tell.
+often with the same host name. Processes that cannot be seen from here are known by their signs of life only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Owned:
 
 
 def this_system() -> str | None:
-    """Host name, boot and namespace of process ids, as far as this process sees; None: nobody can tell."""
+    """Host name, boot and namespace of process ids, as far as this process sees; None: unknown."""
     try:
         if os.readlink("/proc/self") != str(os.getpid()):
             return None  # it shows the processes of others
@@ -67,7 +67,7 @@ def this_owner() -> Owner | None:
 
 
 def _began(process: int) -> int | None:
-    """When a process of this system began; None: it is not there, or nobody can tell."""
+    """When a process of this system began; None: it does not exist, or that is unknown."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
@@ -76,7 +76,7 @@ def _began(process: int) -> int | None:
 
 
 def _is_running(owner: list[str | int] | None) -> bool | None:
-    """Is the process there still? None: nobody here can tell."""
+    """Does the process still run? None: unknown."""
     match owner:
         case [str(system), int(process), int(began)] if system == this_system():
             pass

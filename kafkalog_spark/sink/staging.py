@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
+from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE
 from engine.config.topic import LogConfig
 from engine.discovery.names import FileKind, log_file_name, parse_file_name, parse_partition_dir
-from engine.discovery.sink_commits import JOURNAL, MANIFEST, STAGING
+from engine.discovery.paths import JOURNAL, MANIFEST, STAGING
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import remove_tree, replace
 from engine.log.loading.loader import open_log
@@ -153,7 +153,7 @@ def undo(files: Files, job: StagedJob, now: int) -> None:
 def clean_up(files: Files, job: StagedJob) -> None:
     """Remove what a job staged, and the directory around it if no other job is there."""
     if files.exists(job.directory):
-        remove_tree(files, job.directory, but=OWNER)  # which goes last: without it nobody knows whether the job is alive
+        remove_tree(files, job.directory, but=OWNER)  # removed last: without it nobody knows whether the job is alive
         files.sync_directory(job.directory)
         files.remove(f"{job.directory}/{OWNER}")
         files.remove_directory(job.directory)
@@ -190,7 +190,7 @@ def roll_back(files: Files, job: StagedJob, journal: Journal, now: int) -> None:
 
 
 def _put_back(files: Files, path: str, kept: str | None) -> None:
-    """Let the file at `path` hold again what a journal kept of it. That a file is gone again the caller brings to the disk."""
+    """Let the file at `path` hold again what a journal kept of it. The caller syncs the removal of a file."""
     exists = files.exists(path)
     if kept is None:
         if exists:

@@ -40,7 +40,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _joined(batches: Iterable[bytes]) -> Iterator[memoryview]:
-    """Batches one behind the other, some megabytes at a time."""
+    """Batches one after the other, some megabytes at a time."""
     some: list[bytes] = []
     size = 0
     for batch in batches:
@@ -57,7 +57,7 @@ def _joined(batches: Iterable[bytes]) -> Iterator[memoryview]:
 class StagedPiece:
     """What a task wrote for one Kafka partition: a run of segments in `directory`, which counts from where jobs stage.
 
-    segments     (base offset, offset behind the last record) of each        size  bytes of their logs
+    segments     (base offset, offset after the last record) of each        size  bytes of their logs
     """
 
     topic: str
@@ -78,14 +78,14 @@ class StagedPiece:
 
     @property
     def end_offset(self) -> int:
-        """Behind its last record."""
+        """After its last record."""
         return self.segments[-1][1]
 
 
 class TaskWriter:
     """Takes Arrow batches and writes the segments below `directory`, which exists.
 
-    name     of the directory, as pieces tell it        number   of the task: where rows without key and partition begin
+    name     of the directory, as in pieces        number   of the task: where rows without key and partition begin
     columns  those of the batches that matter           clock    ms
     """
 
@@ -257,7 +257,7 @@ class StagedPartition:
         return stop
 
     def _fitting(self, segment: LogSegment, row: int, rows: int) -> int:
-        """Behind the last batch that goes into the segment without a roll (LogSegment.shouldRoll)."""
+        """After the last batch that goes into the segment without a roll (LogSegment.shouldRoll)."""
         config, fields = self._config, (BatchField.SIZE, BatchField.LAST_OFFSET, BatchField.MAX_TIMESTAMP)
         appends = list(map(Appending, *(self._batches.field(field)[row:rows].tolist() for field in fields)))
         return row + segment.count_fitting(appends, config.segment_size, config.max_segment_ms, self._clock())

@@ -14,7 +14,7 @@ from zlib import crc32
 from engine.amounts import count_of
 from engine.config.server import Settings
 from engine.discovery.names import file_name, parse_partition_dir
-from engine.discovery.sink_commits import MANIFEST
+from engine.discovery.paths import MANIFEST
 from engine.errors import KafkalogError, argument
 from engine.files import remove_tree
 from engine.log.fetch.view import PartitionView

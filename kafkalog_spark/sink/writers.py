@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from engine.discovery.paths import DirectoryKind, directory_kind
-from engine.discovery.sink_commits import STAGING, half_commit
+from engine.discovery.paths import STAGING, DirectoryKind, directory_kind, half_commit
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files, now_ms
 from engine.log.logdir.log_dirs import refuse_other_owner

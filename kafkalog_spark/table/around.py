@@ -56,7 +56,7 @@ class Around:
             report_finding(found)
 
     def said_of_remote(self, view: PartitionView) -> str:
-        """The same, to be put behind a sentence."""
+        """The same, to be put after a sentence."""
         found = self._remote(view)
         return "" if found is None else f"; {found.what}"
 

@@ -1,7 +1,7 @@
 """Following partitions that grow: which offsets there are, how many of them the next micro-batch takes, and where they lie.
 
 Offsets are those of Spark's Kafka source: {"topic": {"0": next offset to read}}. Nothing is remembered between calls, so that
-a query goes on where its checkpoint says, whatever has been rolled or deleted meanwhile.
+a query continues where its checkpoint says, whatever has been rolled or deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def first_offsets(options: ReadOptions) -> Offsets:
 
 
 def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets]:
-    """(how far every partition goes, where reading goes on in it); partitions that `start` does not know begin at their start.
+    """(the end of every partition, the offset to continue at); partitions that `start` does not know begin at their start.
 
-    Raises DataLossError where partitions or offsets of `start` are gone and failOnDataLoss is true; else they are passed over.
-    A partition that is gone keeps its offset in both: it goes on there if it comes back.
+    Raises DataLossError if partitions or offsets of `start` no longer exist and failOnDataLoss is true; else they are skipped.
+    A missing partition keeps its offset in both: it continues there if it comes back.
     """
     sources = {(source.topic, source.partition): source for source in find_sources(options)}
     _check_gone(options, start, sources)
@@ -67,7 +67,7 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
     for key, source in sources.items():
         with opened(source) as view:
             end = _end(options, view)
-            if options.on_corruption == "fail":  # of other choices `plan_between` tells, once for each micro-batch
+            if options.on_corruption == "fail":  # other choices are reported by `plan_between`, once for each micro-batch
                 tell_tail(options, view)
             begin = start.get(key, view.log_start_offset)
             if begin < view.log_start_offset or begin > view.log_end_offset:
@@ -95,7 +95,7 @@ def _end(options: ReadOptions, view: PartitionView) -> int:
 def limited(begins: Offsets, ends: Offsets, most: int) -> Offsets:
     """Where a micro-batch of at most `most` offsets ends, shared out by how much of each partition is due.
 
-    Shares are rounded down, so that a large backlog always goes on. What that leaves goes one by one to partitions whose
+    Shares are rounded down, so that a large backlog always advances. The rest is given one by one to partitions whose
     share is below one offset, in turns, then to those that lost most by rounding. Spark's Kafka source gives one to each of the
     first, and so goes beyond the limit (KafkaMicroBatchStream.rateLimit).
     """

@@ -186,7 +186,7 @@ _READERS = {"findings": _findings, "segments": _segments, "indexes": _indexes}
 def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The records of a split, piece by piece. Raises LogDirError, also for damage where onCorruption is `fail`.
 
-    Raises DataLossError for what has gone since the pieces were planned, unless failOnDataLoss is false.
+    Raises DataLossError for what was deleted since the pieces were planned, unless failOnDataLoss is false.
     """
     shared = FetchColumns()
     for piece in pieces:
@@ -215,7 +215,7 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
 
 
 def open_piece(piece: Piece, options: ReadOptions, **known: Any) -> PartitionView | None:
-    """The partition of a piece; None: it has gone since it was planned, and may. Raises LogDirError."""
+    """The partition of a piece; None: it was deleted since it was planned, and may be. Raises LogDirError."""
     try:
         return open_view(piece.directory, **known)
     except LogDirError:
@@ -225,7 +225,7 @@ def open_piece(piece: Piece, options: ReadOptions, **known: Any) -> PartitionVie
 
 
 def first_left(view: PartitionView, piece: Piece, options: ReadOptions) -> int:
-    """Where a piece begins, of which something may have gone since it was planned, at either end. Raises DataLossError."""
+    """Where a piece begins, of which either end may have been deleted since it was planned. Raises DataLossError."""
     if options.fail_on_data_loss and view.log_end_offset < piece.end:
         what = f"{piece.topic}-{piece.partition}: offset {piece.end - 1} is due, and the log ends at {view.log_end_offset}."
         raise DataLossError(what)

@@ -49,7 +49,7 @@ class Limit:
 def read_limit(options: Mapping[str, str], side: str, default: int) -> Limit:
     """What the options say of `side`, "starting" or "ending". Raises OptionError.
 
-    The timestamp for all goes before those by partition, these before offsets, as in Spark's Kafka source.
+    The timestamp for all overrides those by partition, these before offsets, as in Spark's Kafka source.
     """
     name = f"{side}Timestamp"
     if (text := options.get(name.lower())) is not None:

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from engine.amounts import parse_size
 from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC
 from engine.errors import EMPTY_PATH
 from engine.formats import LONG_MAX
@@ -261,11 +262,10 @@ def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool
 
 
 def _bytes(text: str) -> int:
-    units = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-    number = re.fullmatch(r"(\d+)\s*([bkmg]?)b?", text.strip().lower())
-    if number is None:
+    size = parse_size(text)
+    if size is None:
         raise ValueError(text)
-    return int(number[1]) * units[number[2]]
+    return size
 
 
 def _seconds(options: Mapping[str, str], name: str, default: str) -> float:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine.discovery.names import parse_file_name
+from engine.discovery.paths import WHAT, half_commit, undo_advice
 from engine.discovery.patterns import expand
-from engine.discovery.sink_commits import WHAT, half_commit, undo_advice
 from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles, look
 from engine.log.fetch.replicas import best_replica
@@ -66,7 +66,7 @@ def _tell_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
 
 
 def speakable(log_dirs: list[LogDir]) -> list[LogDir]:
-    """The same. Raises LogDirError where Spark cannot be told the path of one of them, nor tell it: its strings are UTF-8."""
+    """The same. Raises LogDirError if the path of one of them cannot be passed to Spark and back: its strings are UTF-8."""
     for log_dir in log_dirs:
         try:
             log_dir.path.encode()
@@ -77,7 +77,7 @@ def speakable(log_dirs: list[LogDir]) -> list[LogDir]:
 
 
 def _is_about_to_begin(files: ReadOnlyFiles, directory: str) -> bool:
-    """Is there no file of a segment yet? Indexes without a log are another matter; who may not look in is told by reading."""
+    """Is there no file of a segment yet? Indexes without a log are another matter; reading reports missing permission."""
     try:
         parsed = map(parse_file_name, files.list(directory))
     except UnreadableFile:
@@ -95,7 +95,7 @@ def log_size(files: ReadOnlyFiles, directory: str) -> int:
 
 
 def spoken(place: Place) -> tuple[str, int]:
-    """Topic and partition as Spark can be told them: of names that are not UTF-8 the other bytes are escaped."""
+    """Topic and partition as text for Spark; bytes that are not UTF-8 are escaped."""
     return escaped(place.name.topic), place.name.partition
 
 
@@ -117,4 +117,4 @@ def open_view(directory: str, **known: Any) -> PartitionView:
 
 
 def _unsaid(_finding: Finding) -> None:
-    """What stands behind the last batch is told where the end is read; see planning."""
+    """What follows the last batch is reported where the end is read; see planning."""

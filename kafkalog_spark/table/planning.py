@@ -1,7 +1,7 @@
 """What is read, cut into tasks: ranges of offsets by the options, pieces of segments by the offset index, splits by bytes.
 
 All of it happens on the driver, from names, indexes and the last batches of each log; for read_committed also from the headers
-of what lies behind the last producer snapshot, all of the log where there is none.
+of what follows the last producer snapshot, all of the log where there is none.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def into_splits(options: ReadOptions, pieces: list[Piece]) -> list[list[Piece]]:
 
 @contextmanager
 def opened(source: Source) -> Iterator[PartitionView]:
-    """The partition for reading. Raises LogDirError for whatever goes wrong with its files."""
+    """The partition for reading. Raises LogDirError for any failure with its files."""
     view = open_view(source.directory)
     try:
         yield view
@@ -124,7 +124,7 @@ def opened(source: Source) -> Iterator[PartitionView]:
 
 
 def tell_tail(options: ReadOptions, view: PartitionView) -> None:
-    """Bytes behind the last batch that are no batch: damage, which no task will meet. Raises LogDirError, see onCorruption.
+    """Bytes after the last batch that are no batch: damage, which no task will read. Raises LogDirError, see onCorruption.
 
     A batch that is cut off and zeros are where a running broker writes just now: the log ends before them.
     """
@@ -204,7 +204,7 @@ def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: Partiti
 def _first_as_late(view: PartitionView, timestamp: int, end: int) -> int:
     """Where to begin for records with at least this timestamp, all of them: `end` where the indexes know of none.
 
-    Unlike ListOffsets no timestamp is special, and of a segment whose time index tells nothing all may be as late.
+    Unlike ListOffsets no timestamp is special, and a segment without a usable time index may have records as late.
     """
     for segment in view.segments:
         largest = segment.largest_record_timestamp
@@ -275,13 +275,13 @@ def cut(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
 
 
 def _position(segment: ReadableSegment, offset: int) -> int:
-    """Where the batch begins that holds `offset`; the segment's end behind its last, or where damage hides it."""
+    """Where the batch begins that holds `offset`; the segment's end after its last, or where damage hides it."""
     head = _head(segment, offset)
     return segment.size if head is None else head.position
 
 
 def _head(segment: ReadableSegment, offset: int) -> BatchHead | None:
-    """The batch that holds `offset`. Damage on the way is told by who reads it, who knows what onCorruption is."""
+    """The batch that holds `offset`. Damage on the way is reported by its reader, which knows onCorruption."""
     try:
         return segment.translate_offset(offset)
     except CorruptRecord:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from engine.checkpoint.checkpoints import (
+    decode_leader_epochs,
+    decode_offset_checkpoint,
+    encode_leader_epochs,
+    encode_offset_checkpoint,
+)
 from engine.checkpoint.identity import (
     decode_clean_shutdown,
     decode_meta_properties,
     decode_partition_metadata,
     decode_quorum_state,
 )
-from engine.checkpoint.leader_epochs import decode_leader_epochs, encode_leader_epochs
-from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_checkpoint
 from engine.checkpoint.producer_snapshot import ProducerSnapshot, producer_text
 from engine.discovery.names import FileKind, parse_file_name
 from engine.discovery.paths import discover

@@ -4,15 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.checkpoint import offsets
-from engine.checkpoint.leader_epochs import EpochEntry, decode_leader_epochs, encode_leader_epochs
-from engine.checkpoint.offsets import (
+from engine.checkpoint import checkpoints
+from engine.checkpoint.checkpoints import (
+    MAX_FINDINGS,
+    EpochEntry,
     PartitionOffset,
     by_partition,
+    decode_leader_epochs,
     decode_offset_checkpoint,
+    encode_leader_epochs,
     encode_offset_checkpoint,
 )
-from engine.checkpoint.text import MAX_FINDINGS
 from engine.files import Files
 from engine.findings import Finding, Where
 
@@ -93,16 +95,16 @@ def test_a_file_that_every_partition_asks_is_parsed_once(tmp_path, monkeypatch):
         decoded.append(path)
         return original(data, path)
 
-    original = offsets.decode_offset_checkpoint
-    monkeypatch.setattr(offsets, "decode_offset_checkpoint", decode_noting)
+    original = checkpoints.decode_offset_checkpoint
+    monkeypatch.setattr(checkpoints, "decode_offset_checkpoint", decode_noting)
     path = tmp_path / "cleaner-offset-checkpoint"
     path.write_bytes(encode_offset_checkpoint(PartitionOffset("t", number, 7 * number) for number in range(50)))
     for number in range(50):
-        known, fault = offsets.known_offsets(Files(), str(path))
+        known, fault = checkpoints.known_offsets(Files(), str(path))
         assert (known["t", number], fault) == (7 * number, None)
     assert decoded == [str(path)]
     path.write_bytes(b"0\n2\nt 0 9\n")
-    known, fault = offsets.known_offsets(Files(), str(path))
+    known, fault = checkpoints.known_offsets(Files(), str(path))
     assert (known["t", 0], ("t", 1) in known) == (9, False)
     assert fault is not None
     assert len(decoded) == 2

@@ -4,10 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.checkpoint import text
-from engine.checkpoint.leader_epochs import MalformedCheckpoint, decode_leader_epochs, parse_leader_epochs
-from engine.checkpoint.offsets import decode_offset_checkpoint
-from engine.checkpoint.text import decode_checkpoint, encode_checkpoint, text_lines, words
+from engine.checkpoint import checkpoints
+from engine.checkpoint.checkpoints import (
+    MalformedCheckpoint,
+    decode_checkpoint,
+    decode_leader_epochs,
+    decode_offset_checkpoint,
+    encode_checkpoint,
+    parse_leader_epochs,
+    text_lines,
+    words,
+)
 
 
 def decode(data):
@@ -62,14 +69,14 @@ def test_a_long_line_is_cut_in_the_message():
 
 
 def test_entries_and_findings_are_bounded(monkeypatch):
-    monkeypatch.setattr(text, "MAX_ENTRIES", 500)
+    monkeypatch.setattr(checkpoints, "MAX_ENTRIES", 500)
     checkpoint = decode(b"0\n1000\n" + b"a\n" * 1000)
     assert len(checkpoint.entries) == 500
     assert [finding.what for finding in checkpoint.findings] == [
         "line 503: more than 500 lines: the rest was not read", "line 2: the number of entries is 1000, the file has 500",
     ]
     checkpoint = decode(b"0\n1000\n" + b"\n" * 400)
-    assert len(checkpoint.findings) == text.MAX_FINDINGS + 1
+    assert len(checkpoint.findings) == checkpoints.MAX_FINDINGS + 1
     assert checkpoint.findings[-1].what == "301 more faults"
 
 

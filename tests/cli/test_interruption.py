@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoint.offsets import decode_offset_checkpoint
+from engine.checkpoint.checkpoints import decode_offset_checkpoint
 from engine.files import ReadOnlyFiles
 from tests.support.file_work import tree
 from tests.support.run import kafkalog

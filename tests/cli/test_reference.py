@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint import text
+from engine.checkpoint import checkpoints
 from engine.dump import index_files, reports
 from engine.findings import KINDS
 from engine.index import transaction
@@ -33,7 +33,7 @@ def test_every_code_is_described():
 
 CAPS = {
     "`index-offset-mismatch`": index_files._WRONG_KEPT, "`offset-gap`, and `offset-order`": header_gaps.KEPT,
-    "`txnindex-invalid`": transaction.MAX_FINDINGS, "`file-malformed`": text.MAX_FINDINGS, "`record-invalid`": legacy._NAMED,
+    "`txnindex-invalid`": transaction.MAX_FINDINGS, "`file-malformed`": checkpoints.MAX_FINDINGS, "`record-invalid`": legacy._NAMED,
     "`verify`: anything of one code about one file": finding_limits.MAX_FINDINGS,
     "`verify`: anything of one code about one partition": finding_limits.MAX_OF_A_CODE, "a report on stderr": reports._LIMIT,
 }  # fmt: skip

@@ -34,8 +34,10 @@ def objects(*words, statuses):
 def test_every_command_prints_what_the_schema_says(log_dir, tmp_path):
     partition, saved, records = str(log_dir / "u-rolls-0"), str(tmp_path / "saved"), tmp_path / "records"
     records.write_text('{"key":"a","value":"b"}\n')
-    dry, status = objects("recover", "--dry-run", "--now", NOW, str(log_dir), statuses=(1,))
-    real, _ = objects("recover", "--quarantine", saved, "--now", NOW, str(log_dir), statuses=(1,))
+    (*dry, would_keep), status = objects("recover", "--dry-run", "--quarantine", saved, "--now", NOW, str(log_dir), statuses=(1,))
+    *real, kept = objects("recover", "--quarantine", saved, "--now", NOW, str(log_dir), statuses=(1,))[0]
+    assert would_keep == {**kept, "dry_run": True, "undo": None}
+    assert (kept["type"], kept["path"], kept["undo"]) == ("kept", saved, f"kafkalog restore {saved}")
     assert [{**one, "dry_run": False} for one in dry] == real
     assert max(one["exit_status"] for one in real) == status
     assert {"truncated", "removed"} <= {event["action"] for one in real for event in one["events"]}
@@ -47,7 +49,8 @@ def test_every_command_prints_what_the_schema_says(log_dir, tmp_path):
     assert (appended["type"], commit["control_type"], report["log_end_offset"]) == ("appended", "COMMIT", 340)
     for words in (["roll"], ["retain", "--explain"], ["compact", "--force", "--config", "cleanup.policy=compact"],
                   ["truncate", "--to", "300"], ["delete-records", "--before", "100"]):  # fmt: skip
-        [report], _ = objects(*words, "--now", NOW, partition, statuses=(0, 1))
+        [report, *kept], _ = objects(*words, "--now", NOW, partition, statuses=(0, 1))
+        assert all(one["type"] == "kept" for one in kept)
         assert report["operation"] == words[0]
 
 

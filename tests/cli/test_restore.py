@@ -79,6 +79,25 @@ def test_a_dry_run_changes_nothing(changed):
     assert tree(ReadOnlyFiles(), str(data)) == after
 
 
+def test_a_dry_run_speaks_in_the_future(changed):
+    data, kept, _before = changed
+    planned = kafkalog("restore", "-n", str(kept)).out.decode().splitlines()
+    assert all(line.startswith("  would ") for line in planned[:-1])
+    assert f"  would remove {data}/new" in planned
+    assert planned[-1] == "3 changes would be undone, 4900 bytes would be put back: as before `recover`"
+
+
+def test_quiet_prints_problems_only_and_verbose_every_step(changed):
+    _data, kept, _before = changed
+    assert kafkalog("restore", "-n", "-q", str(kept)).out == b""
+    steps = kafkalog("restore", "-n", "-v", str(kept)).out.decode().splitlines()[:-1]
+    assert len(steps) == 3
+    manifest = kept / "manifest.jsonl"
+    manifest.write_bytes(manifest.read_bytes()[:-20])
+    done = kafkalog("restore", "-q", "--salvage", str(kept))
+    assert (done.status, done.out) == (4, b"  not put back: line 7 is cut off\n3 changes undone, 4900 bytes put back: all of `recover` that can be undone\n")
+
+
 def test_a_running_broker_keeps_it_out(changed):
     data, kept, _before = changed
     after = tree(ReadOnlyFiles(), str(data))
@@ -110,7 +129,7 @@ def test_a_manifest_that_is_cut_off_is_an_error_with_a_way_out(changed):
     assert left == after
     done = kafkalog("restore", "--salvage", str(kept))
     assert done.status == 4, "the manifest is not whole: nobody knows what is missing"
-    assert b"3 changes undone, 4900 bytes put back: everything of `recover` that can be undone is undone" in done.out
+    assert b"3 changes undone, 4900 bytes put back: all of `recover` that can be undone" in done.out
     assert {name: data for name, data in tree(ReadOnlyFiles(), str(data)).items() if name != ".lock"} == before
 
 

@@ -1,7 +1,8 @@
 import click
 import pytest
 
-from kafkalog_cli.selecting import Header, OffsetRange, TimeRange, parse_instant
+from engine.amounts import parse_time
+from kafkalog_cli.selecting import Header, OffsetRange, TimeRange
 
 NOW = 1_700_000_000_000
 
@@ -12,7 +13,7 @@ NOW = 1_700_000_000_000
     ("1969-12-31T23:59:59.999Z", -1), ("soon", None), ("1970-01-01T00", None), ("9" * 19, None), ("2023-02-30", None),
 ])
 def test_instants(text, wanted):
-    assert parse_instant(text, NOW) == wanted
+    assert parse_time(text, NOW) == wanted
 
 
 @pytest.mark.parametrize(("text", "wanted"), [

@@ -91,6 +91,12 @@ def test_a_command_is_undone_byte_for_byte(log_dir, name, tmp_path):
     restored = kafkalog("restore", str(kept))
     assert (restored.status, restored.err) == (0, "")
     assert files_of(log_dir) == before
+    shutil.rmtree(kept)
+    for dry_run in (True, False):
+        words_of_run = [*words, "--format", "jsonl", *(["--dry-run"] if dry_run else [])]
+        [said] = [one for one in objects_of(kafkalog(*words_of_run).out) if one["type"] == "kept"]
+        undo = None if dry_run else f"kafkalog restore {kept}"
+        assert (said["path"], said["bytes"], said["undo"], said["dry_run"]) == (str(kept), int(size), undo, dry_run)
     assert ".deleted" not in restored.out.decode(), "names of a moment are no matter"
 
 
@@ -125,6 +131,10 @@ def test_rebuild_keeps_what_it_replaces(log_dir):
     assert dry.out.decode().splitlines()[-2] == f"would keep in quarantine: 26 bytes, in {quarantine}"
     assert kafkalog("restore", quarantine).status == 0
     assert files_of(log_dir) == before
+    shutil.rmtree(quarantine)
+    objects = objects_of(kafkalog("verify", "--rebuild", "--now", NOW, "--format", "jsonl", str(log_dir)).out)
+    assert [one["path"] for one in objects if one["type"] == "kept"] == [quarantine]
+    assert kafkalog("restore", quarantine).status == 0
     done = kafkalog("verify", "--rebuild", "--no-quarantine", "--now", NOW, str(log_dir))
     assert (done.status, b"quarantine" in done.out) == (1, False)
 
@@ -482,7 +492,7 @@ def test_force_does_not_vouch_for_the_beginning_of_a_file_of_which_only_the_end_
     assert (done.status, log.stat().st_size) == (4, len(before))
     assert f"differs: {log} - its start ({size} bytes) may differ" in out
     assert "not as before `truncate`: 1 file differs" in out
-    assert b"everything possible is undone, but the files are not as before" in kafkalog("restore", kept).out
+    assert b"everything possible was undone already, but the files are not as before" in kafkalog("restore", kept).out
 
 
 def truncated(log_dir, offset, at=0):

@@ -157,7 +157,7 @@ def test_rebuild(partition):
 def test_rebuild_in_json(partition):
     (partition / "00000000000000000000.index").unlink()
     found, done = objects("--rebuild", "topic-0", cwd=partition.parent)
-    assert [one["type"] for one in found] == ["finding", "rebuilt", "verification", "end"]
+    assert [one["type"] for one in found] == ["finding", "rebuilt", "verification", "kept", "end"]
     assert found[1]["files"][0] == "00000000000000000000.index"
     assert (found[2]["verdict"], done.status) == ("sound", 1)
 
@@ -261,7 +261,7 @@ def test_a_damaged_metadata_log_is_the_loudest(log_dirs):
 
 
 def test_rebuild_looks_again_once_it_has_the_lock(own_corpus, tmp_path, monkeypatch):
-    import engine.log.logdir.log_dirs as locking
+    import engine.log.session as locking
 
     partition = tmp_path / "small_segments-0"
     shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1/small_segments-0", partition)

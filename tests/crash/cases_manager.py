@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.checkpoint.offsets import decode_offset_checkpoint
+from engine.checkpoint.checkpoints import decode_offset_checkpoint
 from engine.config.server import Settings
 from engine.log.logdir.log_dirs import find_log_dirs, locked
 from engine.log.logdir.log_manager import LogManager, purge_deleted_directories

@@ -10,7 +10,7 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.offsets import known_offsets
+from engine.checkpoint.checkpoints import known_offsets
 from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.loading.loader import open_log

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.checkpoint.leader_epochs import EpochEntry
+from engine.checkpoint.checkpoints import EpochEntry
 from engine.log.operations.arrangement import arrange
 from engine.log.segment.sound_runs import Batch, as_runs, with_offsets_restored
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.checkpoint.offsets import known_offsets
+from engine.checkpoint.checkpoints import known_offsets
 from engine.files import Files
 from engine.log.cleaner.checkpoint import NAME, CheckpointFile, CleanerCheckpoint
 

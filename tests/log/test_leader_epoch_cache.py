@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint
+from engine.checkpoint.checkpoints import EpochEntry, MalformedCheckpoint
 from engine.files import Files
 from engine.log.append_errors import IllegalArgument
 from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache

@@ -23,15 +23,28 @@ _RECORD = re.compile(rb"Offset:(\d+)\x01([^\x01]*)\x01(.*)")  # as consumers pri
 _DYNAMIC = "controller.quorum.bootstrap.servers=127.0.0.1:{controller}"
 _STATIC = "controller.quorum.voters=1@127.0.0.1:{controller}"
 
+_TIERED = (
+    "remote.log.storage.system.enable=true", "remote.log.metadata.manager.listener.name=PLAINTEXT",
+    "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT", "inter.broker.listener.name=PLAINTEXT",
+    "remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
+    "rsm.config.dir={store}", "rlmm.config.remote.log.metadata.topic.replication.factor=1",
+    "rlmm.config.remote.log.metadata.topic.num.partitions=3", "rlmm.config.remote.log.metadata.topic.min.isr=1",
+    "remote.log.manager.task.interval.ms=500", "remote.fetch.max.wait.ms=30000", "log.roll.ms=1000",
+    "internal.metadata.log.segment.bytes=60000",
+)  # fmt: skip
+
 
 class Broker:
     """A broker and controller on `top`/d0 and `top`/d1. Use it in a `with` statement; `said` is all that it prints.
 
     static_quorum  the log dirs were made with voters in the configuration, not in the metadata log
     cleaner        its log cleaner works, and looks for work all the time
+    store          folder of its remote storage, LocalTieredStorage; None: it has none
     """
 
-    def __init__(self, top: Path, *, static_quorum: bool = False, cleaner: bool = False) -> None:
+    def __init__(
+        self, top: Path, *, static_quorum: bool = False, cleaner: bool = False, store: Path | None = None,
+    ) -> None:
         self._top = top
         self._out = top.parent / f"{top.name}.broker.out"
         self.port, controller = _free_port(), _free_port()
@@ -43,6 +56,8 @@ class Broker:
             "offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1",
             "delegation.token.secret.key=corpus", "num.recovery.threads.per.data.dir=1",
         ]  # fmt: skip
+        if store is not None:
+            lines += [line.format(store=store) for line in _TIERED]
         self._settings = top.parent / f"{top.name}.properties"
         self._settings.write_text("\n".join(lines) + "\n")
         self._process: subprocess.Popen[bytes] | None = None
@@ -73,6 +88,16 @@ class Broker:
         while text not in self.said and self._process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.2)
 
+    def format(self, cluster_id: str) -> None:
+        """Make its log dirs, as `kafka-storage format` does."""
+        self._tool("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id, "-c", str(self._settings))
+
+    def _tool(self, name: str, *words: str, data: str | None = None) -> str:
+        """What one of Kafka's tools prints."""
+        command = ["java", *_OPTIONS[:-1], "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path(), name, *words]
+        done = subprocess.run(command, input=data, capture_output=True, text=True, env=ENVIRONMENT, check=True, timeout=_PATIENCE)
+        return done.stdout
+
     @property
     def has_started(self) -> bool:
         """Did it come up?"""
@@ -88,13 +113,11 @@ class Broker:
                 self._process.kill()
                 self._process.wait()
 
-    def end_offsets(self) -> dict[str, int]:
-        """Log end offset by `topic-partition`, as clients are told."""
-        tool = ["java", *_OPTIONS[:-1], "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path(),
-                "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", f"127.0.0.1:{self.port}"]  # fmt: skip
-        done = subprocess.run(tool, capture_output=True, text=True, env=ENVIRONMENT, check=True, timeout=_PATIENCE)
-        found = re.findall(r"^(.+):(\d+):(\d+)$", done.stdout, re.MULTILINE)
-        return {f"{topic}-{partition}": int(offset) for topic, partition, offset in found}
+    def end_offsets(self, time_ms: int = -1) -> dict[str, int]:
+        """Log end offset by `topic-partition`, as clients are told; or what else a special time stands for."""
+        found = self._tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", f"127.0.0.1:{self.port}", "--time", str(time_ms))
+        offsets = re.findall(r"^(.+):(\d+):(-?\d+)$", found, re.MULTILINE)
+        return {f"{topic}-{partition}": int(offset) for topic, partition, offset in offsets}
 
     def consume(self, topic: str, end: int) -> dict[bytes, bytes | None]:
         """The last value of every key of a topic's partition 0, as a consumer reads them up to offset `end`; all of them text."""
@@ -118,6 +141,21 @@ class Broker:
             finally:
                 process.kill()
                 patience.cancel()
+        return found
+
+
+    def produce(self, topic: str, lines: list[str]) -> None:
+        """Send the lines as records, each in a batch of its own."""
+        words = ("--bootstrap-server", f"127.0.0.1:{self.port}", "--topic", topic, "--command-property", "batch.size=0")
+        self._tool("org.apache.kafka.tools.ConsoleProducer", *words, data="\n".join(lines) + "\n")
+
+    def read_all(self, isolation: str) -> dict[str, list[tuple[int, int, str | None, str | None]]]:
+        """(offset, timestamp, key and value as base64) of all records that a consumer is handed, by `topic-partition`."""
+        found: dict[str, list[tuple[int, int, str | None, str | None]]] = {}
+        for line in self._tool("kafkalog.oracle.ReadAll", f"127.0.0.1:{self.port}", isolation).splitlines():
+            name, offset, timestamp, key, value = line.split("\t")
+            row = (int(offset), int(timestamp), None if key == "-" else key, None if value == "-" else value)
+            found.setdefault(name, []).append(row)
         return found
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.checkpoint.offsets import by_partition, decode_offset_checkpoint
+from engine.checkpoint.checkpoints import by_partition, decode_offset_checkpoint
 from engine.config.properties import decode_properties
 from engine.discovery.names import log_file_name, parse_partition_dir
 from engine.index.offset import OffsetIndex

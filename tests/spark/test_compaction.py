@@ -172,5 +172,5 @@ def test_the_command_takes_memory_for_keys(spark, twins):
     command, job = twins
     done = CliRunner().invoke(cli, ["spark", "compact", *words(TINY), str(job)], standalone_mode=False)
     assert done.return_value == 0, done.output
-    assert done.stdout.count(": compacted ") > 2
+    assert done.stdout.count("  compacted ") > 2
     assert state(job) == by_command(command)

@@ -7,8 +7,7 @@ import shutil
 
 import pytest
 
-from engine.discovery.paths import discover
-from engine.discovery.sink_commits import STAGING, HalfCommitted, half_commit
+from engine.discovery.paths import STAGING, HalfCommitted, discover, half_commit
 from engine.errors import UnwritableFile
 from engine.files import Files
 from engine.log.logdir.log_dirs import locked

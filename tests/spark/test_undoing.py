@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from engine.discovery.sink_commits import MANIFEST
+from engine.discovery.paths import MANIFEST
 from engine.files import Files
 from kafkalog_spark.sink.staging import read_manifest
 from tests.support.json_output import objects_of

@@ -1,6 +1,6 @@
 """Append many batches at a time, as a leader takes one produce request after the other: the same files, one write a run.
 
-A run ends where Kafka would roll or flush, or where a batch has to be looked at more closely. That one goes the usual
+A run ends where Kafka would roll or flush, or where a batch needs a closer check. That one goes the usual
 way, alone.
 """
 
@@ -85,7 +85,7 @@ class BulkAppender:
                 row, at, done = row + 1, 0, 0
 
     def _append_run(self, view: memoryview, row: int, rows: int, appended: Appends) -> int:
-        """Append the batches from column `row` on that go into the active segment together → behind the last one."""
+        """Append the batches from column `row` on that go into the active segment together → after the last one."""
         log, config, table = self._log, self._log.config, self._batches.table
         if target_codec(config, Codec.NONE)[0] != Codec.NONE:
             return row
@@ -115,7 +115,7 @@ class BulkAppender:
         return behind + 1
 
     def _fitting(self, segment: LogSegment, row: int, rows: int, append_time: int | None) -> int:
-        """Behind the last batch that the segment takes without being rolled or flushed before it (shouldRoll)."""
+        """After the last batch that the segment takes without being rolled or flushed before it (shouldRoll)."""
         log, config = self._log, self._log.config
         rows = max(row, min(rows, row + segment.offset_index.room, row + segment.time_index.room))
         sizes = self._batches.field(BatchField.SIZE)[row:rows].tolist()

@@ -43,7 +43,7 @@ _SMALLEST_RECORD = 7  # length, attributes, timestamp, offset, key size, value s
 
 
 class Frame(NamedTuple):
-    """Whole batches, one behind the other, and whatever follows them.
+    """Whole batches, one after the other, and whatever follows them.
 
     data     may be changed
     end      where the last whole batch ends
@@ -108,7 +108,7 @@ class FrameRecords:
 
     data     the bytes that positions in `columns` count in
     is_own   headers are there too, in wire form: the columns can be encoded as they are
-    broken   what is wrong behind the last of them, None where all is well
+    broken   what is wrong after the last of them, None where all is well
     cut_off  what stands of a last message that is not all there, and so none of them; None: nothing does
     """
 
@@ -224,7 +224,7 @@ _REST = 1 << 20  # for blanks, and members that mean nothing
 
 
 class LineEnds:
-    """Tells whether lines of an input are whole.
+    """Are the lines of an input whole?
 
     reader  knows the number of the line        max_message_size  bytes that a batch may have
     is_compressed  batches get smaller than their lines: then as long a line is read as readers inflate
@@ -248,7 +248,7 @@ class LineEnds:
 def is_whole_batch(data: bytearray, filled: int, check_size: Callable[[int], None]) -> bool:
     """Is the batch at the start of data[:filled] whole?
 
-    check_size  raises what is to be raised for a batch of so many bytes, before they are read
+    check_size  raises the error for a batch of that size, before it is read
     Raises CorruptRecord for bytes that no batch begins with.
     """
     if filled < LOG_OVERHEAD:
@@ -264,7 +264,7 @@ _MOST = 4096  # runs that may wait before a flush is wanted
 
 
 class Appended(NamedTuple):
-    """Batches that are in the log, one behind the other; of a duplicate, which is alone, where it was already.
+    """Batches that are in the log, one after the other; of a duplicate, which is alone, where it was already.
 
     cut_off  see Validated; of what a follower takes as it is, what is wrong inside (BrokenBatch)
     """
@@ -321,11 +321,11 @@ class Outcome:
 
     @property
     def is_full(self) -> bool:
-        """Do so many runs wait that their number should not grow?"""
+        """Do too many runs wait already?"""
         return len(self._waiting) > _MOST
 
     def take(self, end_offset: int) -> list[Appended]:
-        """The runs below `end_offset`, where batches end; they are forgotten. What comes behind one that is not waits too."""
+        """The runs below `end_offset`, where batches end; they are forgotten. What comes after one that is not waits too."""
         taken: list[Appended] = []
         while self._waiting and self._waiting[0].first_offset < end_offset:
             one = self._waiting.popleft()

@@ -80,7 +80,7 @@ class LineIntake:
 
 
 class BatchIntake:
-    """Batches as they lie in a log, each sent as a client sends it: offsets are given anew."""
+    """Batches as they are in a log, each sent as a client sends it: they get new offsets."""
 
     def __init__(self, log: UnifiedLog, leader_epoch: int) -> None:
         self.appended = Outcome()
@@ -120,7 +120,7 @@ class BatchIntake:
 class FollowerIntake:
     """Batches as they lie in a log, with the offsets that they have.
 
-    leader_epoch  batches of a higher epoch are skipped, as are those behind them
+    leader_epoch  batches of a higher epoch are skipped, as are those after them
     """
 
     def __init__(self, log: UnifiedLog, leader_epoch: int = INT_MAX) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LineIntake07:
-    """Lines, each a message; so many go into one set as fit `batch_size` bytes, one at least. An Intake.
+    """Lines, each a message; a set takes as many as fit `batch_size` bytes, at least one. An Intake.
 
     now    the clock, ms    magic  of the messages: 0 or 1    codec  0 none, 1 gzip, 2 snappy
     """

@@ -41,7 +41,7 @@ def damage_at_end(log: UnifiedLog) -> str | None:
 
 
 def refuse_damaged_end(log: UnifiedLog) -> None:
-    """Raise LogDamaged if records would be appended behind damage, where a broker appends them and nobody finds them."""
+    """Raise LogDamaged if records would be appended after damage, where a broker appends them and nobody finds them."""
     why = damage_at_end(log)
     if why is not None:
         what = (f"{log.directory}/{log_file_name(log.segments.active_segment.base_offset)}: {why}: no reader gets past this "
@@ -86,7 +86,7 @@ def adopt_segment(
 ) -> None:
     """Make the segment at `base_offset` in the directory `source` the last one of `log`, as a roll and appends would.
 
-    new_base_offset  the one that it has there: its batches say so already        end_offset  behind its last record
+    new_base_offset  the one that it has there: its batches say so already        end_offset  after its last record
     The segment must be closed and synced, without producers. Raises UnexpectedAppendOffset, UnreadableFile, UnwritableFile.
     """
     files = log.local_log.files

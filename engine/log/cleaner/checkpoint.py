@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.offsets import (
+from engine.checkpoint.checkpoints import (
     PartitionOffset,
     encode_offset_checkpoint,
     known_offsets,

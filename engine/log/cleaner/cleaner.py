@@ -2,7 +2,7 @@
 
 Mirrors Cleaner. Two passes over columns: `key_pass` feeds the offset map, `filter_pass` filters by it. Nothing of the log
 changes before a group of segments has been written whole beside it. A damaged batch ends the round before anything of the
-log has changed, where Kafka's cleaner would spread it or die: a group that is put in place has lost what lies again behind the
+log has changed, where Kafka's cleaner would spread it or die: a group that is put in place has lost what lies again after the
 damage, and who then cuts the log there loses both.
 """
 
@@ -49,15 +49,15 @@ class Cleaner:
     """Cleans logs, one after the other, with one offset map.
 
     now       ms: what the round takes for the present
-    on_bytes  told of bytes read, so that it may hold the work back (throttle), or stop it
-    on_share  told how much of all rounds of a log is done, see Headway
+    on_bytes  called with the bytes read; may slow the work down (throttle), or stop it
+    on_share  called with the share of all rounds of a log that is done, see Headway
     rounds    of one log at most; None: no matter how many
     whole     rounds go on until all is clean: the first one looks for damage in all that they will read
     dry_run   count what would be written, and write nothing
     keep_deleted  leave replaced segments, named `.deleted`, to whoever closes the log; else they go group by group, so that a
               disk needs room for one new segment only
 
-    `in_place` tells of the last round, where it did not come to its end; None: nothing of the log has changed, or it did
+    `in_place` describes the last round, if it did not finish; None: nothing of the log has changed, or it did
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Cleaner:
         self, log: UnifiedLog, group: Sequence[LogSegment], indexed: Sequence[LogSegment],
         transactions: CleanedTransactionMetadata, this_round: Round,
     ) -> None:
-        """Write the segments of `group` anew as one, and put it in their place. Mirrors Cleaner.cleanSegments.
+        """Rewrite the segments of `group` as one, and replace them. Mirrors Cleaner.cleanSegments.
 
         indexed  all segments of the log whose transaction index has entries, as they were before the round
         """
@@ -203,13 +203,13 @@ def _legacy_delete_horizon(log: UnifiedLog, first_dirty_offset: int) -> int:
 
 
 def _with_ends(group: Sequence[LogSegment]) -> Iterator[tuple[LogSegment, int]]:
-    """The segments of a group, each with the offset behind it."""
+    """The segments of a group, each with the offset after it."""
     for number, segment in enumerate(group):
         yield segment, group[number + 1].base_offset if number + 1 < len(group) else segment.read_next_offset()
 
 
 class GroupOverflow(Exception):
-    """A segment whose offsets do not fit behind the base of the new one: it has to be split first."""
+    """A segment whose offsets do not fit after the base of the new one: it has to be split first."""
 
     def __init__(self, segment: LogSegment, error: SegmentOffsetOverflow) -> None:
         super().__init__(str(error))
@@ -248,7 +248,7 @@ def write_group(
     place: Replacing, group: Iterable[tuple[LogSegment, Iterable[AbortedTxn]]], base_offset: int, this_round: Round,
     transactions: CleanedTransactionMetadata, *, dry_run: bool = False,
 ) -> LogSegment | Counted:  # fmt: skip
-    """Write segments anew as one, whose files end in `.cleaned`: on the disk and with the time of the last of them.
+    """Rewrite segments as one, whose files end in `.cleaned`: synced, and with the modification time of the last of them.
 
     place         its directory and seam: where the new segment is made
     group         with each segment the aborted transactions of its offsets

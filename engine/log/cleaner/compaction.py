@@ -36,7 +36,7 @@ class CompactionOptions:
     first_dirty_offset   what lies below is clean; None: what the checkpoint says, else the log's start
     min_dirty_ratio      dirty bytes by all bytes that make a round worth it; None: the topic's setting
     force                also below that ratio
-    rounds               at most so many; None: until all is clean
+    rounds               at most this number; None: until all is clean
     dedupe_buffer_size   bytes for the offset map        secret  see SkimpyOffsetMap
     keep_deleted         see Cleaner
     """
@@ -65,12 +65,12 @@ def compact(
 ) -> Compaction:
     """Compact `log`, whose high watermark is set; what was done is noted in its report.
 
-    on_bytes  told of bytes read        on_round  told after each round up to which offset the log is clean
+    on_bytes  called with bytes read        on_round  called after each round with the offset up to which the log is clean
     clock     seconds, for the duration of rounds
-    on_share  told how much of it is done, see Headway
-    on_stats  told what each round did, also one that did not come to its end
+    on_share  called with the share that is done, see Headway
+    on_stats  called with the statistics of each round, also of one that did not finish
     Raises Uncleanable, IndexFull, UnwritableFile: the group of segments that was being written is then as it was, and all
-    behind it. What a round had put in place before is noted as an event of its own.
+    after it. What a round had put in place before is noted as an event of its own.
     """
     target = log_to_clean(log, options.first_dirty_offset, log.now)
     against = _reason_against(log, target, options)

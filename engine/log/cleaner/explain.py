@@ -47,7 +47,7 @@ def open_transactions(log: UnifiedLog) -> Iterator[Event]:
 
 
 def _first_timestamp(log: UnifiedLog, txn: TxnMetadata) -> int | None:
-    """When the transaction began; None where its first batch has no timestamp, is gone, or cannot be found."""
+    """When the transaction began; None if its first batch has no timestamp, was deleted, or cannot be found."""
     segment = log.segments.floor_segment(txn.first_offset)
     if segment is None:
         return None

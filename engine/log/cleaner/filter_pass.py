@@ -1,7 +1,7 @@
 """The cleaner's second pass: one segment into a new one, with the records that stay. Mirrors Cleaner.cleanInto.
 
 Retention is decided for batches and then for records. Batches of aborted transactions go as a whole; markers go once
-their transaction's data are gone and their delete horizon has passed; a batch left empty goes, but for the last one of an
+their transaction's data are gone and their delete horizon has passed; a batch left empty is deleted, but for the last one of an
 active producer and the last one of the round, which stay as a header.
 """
 
@@ -121,7 +121,7 @@ class FilterPass:
         self._out.flush()
 
     def _note_remark(self, remark: Finding, kind: RemarkKind) -> None:
-        """A set that ends inside a message: what stands of that goes without a word in Kafka."""
+        """A set that ends inside a message: Kafka drops that part without a word."""
         if kind is RemarkKind.CUT_OFF:
             stats = self._round.stats
             stats.first_cut_off = stats.first_cut_off or f"{remark.where.file} at byte {remark.where.position}: {remark.what}"
@@ -214,7 +214,7 @@ class FilterPass:
             at += chunk.end - chunk.first
 
     def _write_alone(self, window: Window, row: int, marked: Iterable[Marked], whole: Marked | None = None) -> None:
-        """Hand on one batch: as it is, written anew, as an empty header, or not at all. Mirrors filterTo.
+        """Hand on one batch: unchanged, rewritten, as an empty header, or not at all. Mirrors filterTo.
 
         whole  all that is `marked`, where it is in one piece
         """
@@ -241,7 +241,7 @@ class FilterPass:
 class _Output:
     """Collects batches and appends them to the new segment, many at a time.
 
-    `buffer` holds what is collected in its first `filled` bytes; who writes behind them says so to `note`.
+    `buffer` holds what is collected in its first `filled` bytes; who writes after them says so to `note`.
     """
 
     def __init__(self, cleaned: LogSegment | Counted, buffer: memoryview) -> None:

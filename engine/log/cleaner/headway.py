@@ -26,8 +26,8 @@ class Headway:
     What is read takes of what is left of the share what it is of all that is still to be read, as far as that can be told by
     then. So a belief that was wrong costs nothing later on: the time that is left is always that of the rest.
 
-    on_share  is told it, as it grows
-    capacity  keys that the offset map holds        rounds  there will be at most so many; None: until all is clean
+    on_share  is called with it, as it grows
+    capacity  keys that the offset map holds        rounds  the most there will be; None: until all is clean
     """
 
     def __init__(self, on_share: Callable[[float], object], capacity: int, rounds: int | None = None) -> None:
@@ -41,7 +41,7 @@ class Headway:
         self._dirty, self._mapped = part.dirty, 0
 
     def mapped(self, size: int, keys: int, records: int) -> None:
-        """The first pass has read so many bytes more: by now the map has so many keys, of so many records."""
+        """The first pass has read `size` more bytes; the map now has these keys, of these records."""
         size = min(size, self._dirty - self._mapped)
         self._mapped += size
         self._outlook.look(self._mapped, keys, records)
@@ -57,11 +57,11 @@ class Headway:
         self._advance(size, whole + self._outlook.further(reach))
 
     def looked_through(self, size: int, left: int) -> None:
-        """So many bytes more were looked through for damage before the second pass, and so many are left of that."""
+        """More bytes were checked for damage before the second pass; `left` bytes of that check are left."""
         self._advance(size, left + self._whole + self._outlook.further(self._mapped))
 
     def filtered(self, size: int) -> None:
-        """The second pass has read so many bytes more."""
+        """The second pass has read more bytes."""
         size = min(size, self._whole - self._filtered)
         self._filtered += size
         self._advance(size, self._whole - self._filtered + self._outlook.further(self._mapped))
@@ -105,7 +105,7 @@ class _Outlook:
         self._ended += 1
 
     def look(self, mapped: int, keys: int, records: int) -> None:
-        """So many bytes were mapped, with so many records, and the map has so many keys."""
+        """Bytes were mapped, with these records; the map has these keys."""
         more = records - self._records
         if more > 0:
             weight = min(1.0, more * _RECENT / records)
@@ -125,7 +125,7 @@ class _Outlook:
             self.reach = self._part.dirty
 
     def settle(self, reach: int) -> None:
-        """The map took so many bytes."""
+        """The number of bytes that were mapped."""
         self.reach = self._before = reach
 
     def whole(self, reach: int) -> float:
@@ -134,7 +134,7 @@ class _Outlook:
         return self._part.clean + reach + self._tail(left, left)
 
     def further(self, reach: int) -> float:
-        """What rounds behind this one read, which takes `reach` bytes."""
+        """What rounds after this one read, which takes `reach` bytes."""
         left = self._part.dirty - reach
         if left <= 0:
             return 0.0
@@ -150,7 +150,7 @@ class _Outlook:
         return 2 * (left - last) + clean + (count - (not last)) * self._tail(left, last)
 
     def _tail(self, left: int, last: int) -> float:
-        """Of the segment in which maps end, what lies behind that, on average, while `left` dirty bytes become `last`."""
+        """Of the segment in which maps end, what follows that, on average, while `left` dirty bytes become `last`."""
         if self._part.segments <= 1:
             return (left + last) / 2
         return min(left, self._part.dirty / self._part.segments) / 2

@@ -63,7 +63,7 @@ class _KeyPass:
         self._passed_over = memoryview(array("q", bytes(8 * BATCH_ROWS + 8)))  # records, by batch of a window
         self._room = memoryview(bytearray(_ROOM))
         self._last = -1  # offset
-        self.position = 0  # byte behind the last window that was read
+        self.position = 0  # byte after the last window that was read
 
     @property
     def is_regular(self) -> bool:
@@ -96,7 +96,7 @@ class _KeyPass:
         return True
 
     def _ordinary(self, walk: SegmentWalk, window: Window) -> int:
-        """What a window begins with, as far as it is ordinary, in one call → the batch behind it."""
+        """What a window begins with, as far as it is ordinary, in one call → the batch after it."""
         row, read, self._last = self._map.put_batches(window, self._start, walk.records, self._room, self._last)
         self._stats.map_messages_read += read
         return row
@@ -112,7 +112,7 @@ def _see_to_their_ends(
     log: UnifiedLog, segments: Sequence[LogSegment], position: int, start: int, transactions: CleanedTransactionMetadata,
     columns: WalkColumns,
 ) -> None:  # fmt: skip
-    """The map is full: were transactions aborted behind it whose data are in it, and that no index knows? Raises Uncleanable.
+    """The map is full: were transactions aborted after it whose data are in it, and that no index knows? Raises Uncleanable.
 
     position  in the first of `segments`, where to go on
     """

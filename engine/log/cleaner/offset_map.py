@@ -75,7 +75,7 @@ class SkimpyOffsetMap:
         self.clear(0)
 
     def clear(self, most_keys: int) -> None:
-        """Forget everything. It is told how many keys may come at most, so as to take no memory for more."""
+        """Forget everything. `most` is the largest number of keys that may come: no memory is taken for more."""
         self._last_size = min(int(most_keys / _ROOMY) + 1, self._limit)
         self._slots = _slots(min(_SMALL // BYTES_PER_ENTRY, self._limit))
         self._state[MapState.ENTRIES] = 0
@@ -103,7 +103,7 @@ class SkimpyOffsetMap:
         """Remember the keys of the chunk's records from `start_offset` on.
 
         skipped  by batch of the chunk: not 0 passes over its records
-        Returns the column behind the last record that was looked at: `chunk.end`, or before it where the map is full.
+        Returns the column after the last record that was looked at: `chunk.end`, or before it where the map is full.
         """
         at = chunk.first
         while True:
@@ -202,12 +202,12 @@ class LaterOffsets(NamedTuple):
 
 
 def capacity_of(memory: int) -> int:
-    """How many keys an offset map of so many bytes holds."""
+    """How many keys an offset map of that size in bytes holds."""
     return int(min(memory // BYTES_PER_ENTRY, _SLOT_LIMIT) * LOAD_FACTOR)
 
 
 def refuse_too_small(memory: int) -> None:
-    """Raise UsageError where an offset map of so many bytes holds no key."""
+    """Raise UsageError where an offset map of that size in bytes holds no key."""
     if capacity_of(memory) < 1:
         raise UsageError(f"an offset map of {memory} bytes has no room for a key: {2 * BYTES_PER_ENTRY} bytes are needed at "
                          "least")

@@ -43,7 +43,7 @@ class CleanerStats:
 
 class Uncleanable(KafkalogError):
     """A partition that cannot be cleaned: a batch in it is damaged, or inflates to more than a walk takes. Its segment and
-    those behind it are as they were.
+    those after it are as they were.
 
     cleaned_below  segments below this offset were cleaned by the same round; None: it changed nothing. A round looks for damage
                    before it changes anything: only what nobody foresaw is met so late

@@ -65,7 +65,7 @@ def empty_in_place(batches: BatchColumns, row: int) -> bytes:
 
 
 class BatchRewriter:
-    """Writes batches anew. One serves many, one after the other; its columns are reused."""
+    """Rewrites batches, one after the other; its columns are reused."""
 
     def __init__(self) -> None:
         self._kept = RecordColumns(RECORD_ROWS)

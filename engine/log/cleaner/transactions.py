@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LEAST = 64  # producers that the table has room for, twice
 _MOST_KEPT = 1024  # numbers of aborted transactions that are collected before they are handed on
 _RUN = 4096  # aborted transactions that are objects at the same time
-_MANY = 10_000  # aborted transactions that are over are let go of when they are so many
+_MANY = 10_000  # above this number, aborted transactions that are over are forgotten
 _FIRST, _OWNER = AbortedTxn._fields.index("first_offset"), AbortedTxn._fields.index("producer_id")
 _MARKERS = {ControlType.COMMIT: TxnBatch.COMMIT, ControlType.ABORT: TxnBatch.ABORT}
 
@@ -74,7 +74,7 @@ class CleanedTransactionMetadata:
                 column[place:] = array("q", map(column[place:].__getitem__, order))
 
     def on_control_batch_read(self, producer_id: int, last_offset: int, kind: ControlType | None) -> bool:
-        """A control batch was met: can it be dropped, as far as its transaction goes?
+        """A control batch: does its transaction allow to drop it?
 
         kind  of its record; None: it has none, an earlier cleaning emptied it. Other kinds than markers stay.
         """
@@ -115,7 +115,7 @@ class CleanedTransactionMetadata:
         return bool(answer)
 
     def _hand_on(self) -> None:
-        """Aborted transactions whose markers were met behind data of theirs, in that order."""
+        """Aborted transactions whose markers were met after data of theirs, in that order."""
         if self.keep is not None:
             for number in self._kept[: self._state[TxnState.KEPT]]:
                 self.keep(AbortedTxn(*(column[number] for column in self._aborted)))
@@ -186,7 +186,7 @@ def aborted_transactions(
         for txn in asked[number].txn_index.checked():
             if txn.last_offset >= log.log_start_offset and txn.first_offset < end_offset:
                 yield txn
-            if txn.last_stable_offset >= end_offset:  # later ones begin behind
+            if txn.last_stable_offset >= end_offset:  # later ones begin after
                 return
 
 

@@ -70,7 +70,7 @@ class SegmentWalk:
         return self._columns.records
 
     def windows(self) -> Iterator[Window]:
-        """Window by window, all batches with right checksums. Behind them nobody holds the .log open."""
+        """Window by window, all batches with right checksums. After them nobody holds the .log open."""
         try:
             yield from self._sound_windows()
         finally:
@@ -84,7 +84,7 @@ class SegmentWalk:
             row = first_unsound(window.batches.table, window.rows)
             if row < window.rows:
                 self._refuse(window, row)
-            if window.partial:  # so that a size field without a sound batch behind it takes no memory
+            if window.partial:  # so that a size field without a sound batch after it takes no memory
                 size_here = window.batches.table[BatchField.SIZE, 0]
                 at, end = window.base, window.base + size_here
                 yield from LogWalk(file, at, end, max_batch_bytes=size_here, window_size=size_here, batches=batches)
@@ -97,7 +97,7 @@ class SegmentWalk:
     def chunks(self, window: Window, row: int = 0, end: int | None = None) -> Iterator[Chunk]:
         """The records of the batches row … end − 1 of a window (default: all).
 
-        Who stops at a chunk has seen nothing from behind a batch that is not sound.
+        Who stops at a chunk has seen nothing from after a batch that is not sound.
         """
         for chunk in self._reader.chunks(window, row, end):
             self._check()

@@ -29,7 +29,7 @@ class _Gap(NamedTuple):
 
 
 class _Segment(NamedTuple):
-    """The batches of one segment, how many come before it, and the path of the one behind it, if there is one."""
+    """The batches of one segment, how many come before it, and the path of the one after it, if there is one."""
 
     path: str
     gaps: HeaderGaps
@@ -38,7 +38,7 @@ class _Segment(NamedTuple):
 
 
 class ContinuityCheck:
-    """Tell it of every segment, from the first on, and feed it the windows of each.
+    """Give it every segment, from the first on, and the windows of each.
 
     directory     the partition's      epoch_starts  where its leader epochs begin, as far as the checkpoint can be relied on
     policy        is the topic compacted? Then gaps within segments are no losses; if it is known not to be, keys explain none
@@ -54,15 +54,15 @@ class ContinuityCheck:
         self._policy = policy
         self.losses: list[tuple[int, int]] = []
         self._gaps: list[_Gap] = []  # between segments
-        self._segments: list[_Segment] = []  # that have gaps, and no trace of the cleaner in or behind them
+        self._segments: list[_Segment] = []  # that have gaps, and no trace of the cleaner in or after them
         self._last: _Segment | None = None
         self._paths: list[str] = []  # of the segments so far
-        self._end: int | None = None  # behind the last offset so far
+        self._end: int | None = None  # after the last offset so far
         self._has_traces = False  # of the cleaner
 
     @property
     def log_end(self) -> int | None:
-        """Behind the last offset, or where an empty last segment begins; None without segments."""
+        """After the last offset, or where an empty last segment begins; None without segments."""
         return self._end
 
     def begin_segment(self, base_offset: int, path: str) -> None:

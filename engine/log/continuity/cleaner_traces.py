@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.offsets import known_offsets
+from engine.checkpoint.checkpoints import known_offsets
 from engine.discovery.names import (
     INTERNAL_TOPICS,
     FileKind,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _KEYS = 200_000  # that are looked at and remembered: as hashes, about 15 MB
-_AHEAD = 32 << 20  # bytes behind the last gap that are searched for a key that comes again
+_AHEAD = 32 << 20  # bytes after the last gap that are searched for a key that comes again
 _INFLATED = 16 << 20  # a batch that becomes more is left out
 
 
@@ -47,13 +47,13 @@ def keys_explain_gaps(
 ) -> bool:
     """Are the gaps in the log at `path` the cleaner's, by the keys of its records?
 
-    positions   of the batches behind gaps, growing
-    earlier, following   paths of the segments before and behind this one, in order: the cleaner works from the first one on
+    positions   of the batches after gaps, growing
+    earlier, following   paths of the segments before and after this one, in order: the cleaner works from the first one on
 
-    They are where every record up to the batch behind the last gap has a key, none of them comes twice in front of it, and
-    one thing more that unique keys alone do not have: there are several gaps, or a key comes again behind the last one.
+    They are where every record up to the batch after the last gap has a key, none of them comes twice in front of it, and
+    one thing more that unique keys alone do not have: there are several gaps, or a key comes again after the last one.
     Where no record comes before that batch, its keys say nothing. Nor is it the cleaner's work if the offset index has the
-    batches behind the gaps further on than they are: the cleaner rewrites it.
+    batches after the gaps further on than they are: the cleaner rewrites it.
     The first 200,000 keys or so speak for all.
     """
     last = positions[-1]
@@ -73,7 +73,7 @@ def keys_explain_gaps(
             return False  # what cannot be read may be what is missing
         return len(positions) > 1 or _comes_again(files, path, last, following, seen)
     except KafkalogError:
-        return False  # a file that goes away or cannot be read proves nothing
+        return False  # a file that is deleted meanwhile or cannot be read proves nothing
 
 
 def _up_to(
@@ -135,7 +135,7 @@ def _fits(chunk: Chunk, base: int, last: int, seen: set[int]) -> bool:
 
 
 def _comes_again(files: ReadOnlyFiles, path: str, last: int, following: list[str], seen: set[int]) -> bool:
-    """Does a key that was seen come again behind the batch at byte `last`, or two of them there be the same?"""
+    """Does a key that was seen come again after the batch at byte `last`, or two of them there be the same?"""
     for name, start in ((path, last), *((next_path, 0) for next_path in following[:1])):
         for chunk, base in _chunks(files, name, start, start + _AHEAD, lambda _: None):
             for record in range(chunk.first, chunk.end):
@@ -194,7 +194,7 @@ def has_traces(files: ReadOnlyFiles, paths: list[str]) -> bool:
 def was_cleaned(files: ReadOnlyFiles, path: str, name: FileName) -> bool:
     """Do the file, the topic or the cleaner's checkpoint of the log dir say that the cleaner was in this segment?
 
-    path  absolute: the directories above tell
+    path  absolute: the directories above are needed
     """
     if ".cleaned" in name.suffix or ".swap" in name.suffix:
         return True
@@ -217,7 +217,7 @@ _INDEXES = (offset_index_file_name, time_index_file_name, transaction_index_file
 
 
 def is_rolled_ahead(files: ReadOnlyFiles, path: str, first: int, end: int, epoch_starts: Iterable[int]) -> bool:
-    """Is the .log at `path`, the last of its log, empty, and does nothing tell of batches at offsets `first` to `end` − 1?
+    """Is the .log at `path`, the last of its log, empty, and is there no trace of batches at offsets `first` to `end` − 1?
 
     It begins at `end`, and the segment before it ends at `first`. Kafka opens such a log without a word and goes on at `end`.
     epoch_starts  where leader epochs begin: one that begins in between began with a batch

@@ -21,7 +21,7 @@ EVERY_OFFSET = (LONG_MIN, LONG_MAX + 1)
 
 
 class Gap(NamedTuple):
-    """`before` is followed by `after`, at or behind byte `position` of the file."""
+    """`before` is followed by `after`, at or after byte `position` of the file."""
 
     before: int
     after: int
@@ -63,7 +63,7 @@ class HeaderGaps:
         return 0 if self.compacted else self._hole_count
 
     def _follow(self, table: memoryview, row: int, last_row: int, base: int, claimed: int | None, *, holes: bool) -> int | None:
-        """Follow the headers of batches row … last_row − 1 behind the offset `claimed` → the one that is claimed then.
+        """Follow the headers of batches row … last_row − 1 after the offset `claimed` → the one that is claimed then.
 
         base   file position that the positions of batches count from
         holes  what lies between them counts, too, not only whether offsets grow
@@ -81,7 +81,7 @@ class HeaderGaps:
             row += 1
 
     def _break(self, table: memoryview, row: int, base: int, claimed: int | None, *, holes: bool) -> int | None:
-        """Note how the batch of `row` does not follow what is claimed → the last offset that is claimed behind it."""
+        """Note how the batch of `row` does not follow what is claimed → the last offset that is claimed after it."""
         first, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
         position = base + table[BatchField.POSITION, row]
         if not table[BatchField.VALID, row]:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.leader_epochs import read_leader_epochs
+from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.discovery.names import LOG_SWAP, FileKind, file_name, is_log_file_name, log_file_name, offset_index_file_name
 from engine.findings import Severity
 from engine.formats import LONG_MAX
@@ -33,7 +33,7 @@ _MOST_GAPS = 1000  # that are reported one by one
 
 
 def note_breaks(report: Report, bases: list[int]) -> None:
-    """Report where a segment that was recovered ends behind the next one's beginning.
+    """Report where a segment that was recovered ends after the next one's beginning.
 
     bases  base offsets of the segments, growing
     """
@@ -74,7 +74,7 @@ def note_losses(
 
 def _note_lost_epochs(report: Report, log: UnifiedLog) -> None:
     name, first = FileKind.LEADER_EPOCH_CHECKPOINT.value, log.segments.base_offsets[0]
-    untold = f"; nothing tells whether offsets below {first} were deleted or lost" if first > 0 else ""
+    untold = f"; whether offsets below {first} were deleted or lost is not known" if first > 0 else ""
     why = f"batches have leader epochs, and the file had none{untold}"
     if log.leader_epoch_cache.entries:
         report.add(Action.REBUILT, name, f"{why}: taken from the batches that were read", severity=Severity.WARNING)
@@ -87,7 +87,7 @@ def _add_missing(report: Report, name: str, why: str, offsets: tuple[int, int]) 
 
 
 def note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
-    """Report what files beside the log say of offsets behind its end, but for what the recovery itself took."""
+    """Report what files beside the log say of offsets after its end, but for what the recovery itself took."""
     end = log.log_end_offset
     claims = evidence.beyond(end)
     if not claims:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def stop_before(segment: ReadableSegment, end: int) -> int | None:
-    """The byte where reading of what lies below offset `end` may stop: behind the batch that holds end − 1.
+    """The byte where reading of what lies below offset `end` may stop: after the batch that holds end − 1.
 
-    None: not known, for damage is in the way, or a batch is out of order there, so that what is wanted may come behind it.
+    None: not known, for damage is in the way, or a batch is out of order there, so that what is wanted may come after it.
     """
     try:
         head = segment.translate_offset(end - 1)
@@ -36,7 +36,7 @@ def _goes_on_above(segment: ReadableSegment, position: int, last_offset: int) ->
     """Does the batch at byte `position` begin above that offset, if there is one?"""
     try:
         head = next(heads(segment.log_file, position, segment.size), None)
-    except CorruptRecord:  # of what comes behind
+    except CorruptRecord:  # of what comes after
         return True
     return head is None or head.base_offset > last_offset or head.magic < MAGIC_V2
 
@@ -52,7 +52,7 @@ class OffsetOrder:
         self._segment, self._first, self._end, self._report = segment, segment.base_offset, end, report
         self._claimed: int | None = None  # last offset of the batch before
         self._bases = (self._first - 1, self._first - 1)  # offsets that the last two batches begin at
-        self._position = 0  # behind the last one
+        self._position = 0  # after the last one
 
     def check(self, window: Window) -> None:
         """Report what does not follow. A batch that cannot be of this segment is marked as one whose checksum is wrong."""
@@ -68,14 +68,14 @@ class OffsetOrder:
             self._claimed = self._follow(window, row)
 
     def is_past(self, end: int) -> bool:
-        """Is all that lies below offset `end` read? A single batch that begins at `end` or behind it may be out of order."""
+        """Is all that lies below offset `end` read? A single batch that begins at `end` or after it may be out of order."""
         if self._bases[1] >= end:
             return end < self._end and self._bases[0] >= end
         claimed = self._claimed
         return claimed is not None and claimed + 1 >= end and _goes_on_above(self._segment, self._position, claimed)
 
     def _follow(self, window: Window, row: int) -> int | None:
-        """One batch → the last offset that is claimed behind it; None: not known."""
+        """One batch → the last offset that is claimed after it; None: not known."""
         table = window.batches.table
         first, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
         if not table[BatchField.VALID, row]:

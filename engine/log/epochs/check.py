@@ -17,7 +17,7 @@ from engine.log.finding_limits import Dam, FileFindings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]
@@ -72,7 +72,7 @@ class EpochCheck:
             row = turn
 
     def _turn(self, window: Window, row: int, log_path: str) -> None:
-        """A batch of another epoch, out of order, or behind which no other can come."""
+        """A batch of another epoch, out of order, or after which no other can come."""
         table = window.batches.table
         base, epoch = table[BatchField.BASE_OFFSET, row], table[BatchField.LEADER_EPOCH, row]
         position = window.base + table[BatchField.POSITION, row]

@@ -9,8 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.leader_epochs import EpochEntry, encode_leader_epochs, parse_leader_epochs
-from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
+from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE, EpochEntry, encode_leader_epochs, parse_leader_epochs
 from engine.discovery.names import FileKind
 from engine.files import replace
 from engine.log.append_errors import IllegalArgument
@@ -81,7 +80,7 @@ class LeaderEpochFileCache:
         return self._entries[-1].epoch if self._entries else None
 
     def knows_from(self, offset: int) -> bool:
-        """Does an epoch begin at or behind `offset`?"""
+        """Does an epoch begin at or after `offset`?"""
         return bool(self._entries) and self._entries[-1].start_offset >= offset
 
     # ---- what changes it --------------------------------------------------------------------------

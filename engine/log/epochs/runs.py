@@ -57,8 +57,8 @@ class EpochDoubt(NamedTuple):
 class EpochRuns:
     """Feed it the runs in the order of the log; it remembers few of them, however many there are.
 
-    A run that the next one goes back below is doubtful; or the next one is, where the one behind it is back again and the
-    next one does not go on where the log was before them. At the end, where there is none behind it, the longer of the two
+    A run that the next one goes back below is doubtful; or the next one is, where the one after it is back again and the
+    next one does not go on where the log was before them. At the end, where there is none after it, the longer of the two
     is believed, with the same exception.
 
     Kafka believes each epoch above all before it.
@@ -72,7 +72,7 @@ class EpochRuns:
         self._before = NO_PARTITION_LEADER_EPOCH  # the last epoch that is believed
         self.last_offset = -1  # where that begins
         self._high: EpochRun | None = None  # not decided
-        self._low: EpochRun | None = None  # behind it, of a lower epoch
+        self._low: EpochRun | None = None  # after it, of a lower epoch
         self._begin: list[EpochRun] = []  # the first two
 
     @property
@@ -188,7 +188,7 @@ class DecidedRuns(EpochRuns):
     """The same, and what is decided of each run, as soon as it is.
 
     decided  runs, and of doubtful ones the epoch that stands beside them, of others None; for the caller to empty. Those
-             without an epoch never come here, and the first is decided anew by what `finish` is told of epochs before it.
+             without an epoch never come here, and the first is decided again from the epochs before it that `finish` gets.
     """
 
     def __init__(self) -> None:

@@ -89,7 +89,7 @@ def _windows(view: PartitionView, start: int) -> Iterator[Window]:
         walk, goes_on = HeadWalk(segment.log_file, position or 0, segment.size, batches=columns), True
         while goes_on:
             yield from walk
-            goes_on, _ = go_on(walk)  # who reads there is told of damage
+            goes_on, _ = go_on(walk)  # damage is reported where it is read
         segment.release_log()
 
 
@@ -184,7 +184,7 @@ class TransactionStates:
 def end_as_coordinator(
     view: PartitionView, held: HeldBack, states: TransactionStates
 ) -> tuple[tuple[int, int], ...]:
-    """Have `view` read on behind open transactions → (producer, first offset) of those whose records it leaves out.
+    """Have `view` read on after open transactions → (producer, first offset) of those whose records it leaves out.
 
     These are all but those with a decided commit, as `states` have it. Raises UnreadableFile, FileChangedWhileReading.
     """

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.formats import AbortedTxn
-    from engine.log.offset_metadata import LogOffsetMetadata
+    from engine.log.segment.log_segments import LogOffsetMetadata
     from engine.log.segment.reading import ReadableSegment
 
 

@@ -26,8 +26,8 @@ from engine.formats import (
 from engine.index.offset import OffsetPosition
 from engine.kernels.transactions import next_in_transaction
 from engine.log.errors import CorruptRecord, OffsetOutOfRange
-from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.segment.batch_search import BatchHead, TimestampAndOffset, heads
+from engine.log.segment.log_segments import LogOffsetMetadata
 from engine.log.segment.recovery_walk import read_marker
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid
@@ -284,7 +284,7 @@ class _Markers:
         self._log, self._upper = log, upper
         self._open: dict[int, int] = {}  # producer → the first offset that was seen of its transaction
         self._aborted: list[AbortedTxn] = []
-        self._is_asked = False  # does no index tell of the markers here?
+        self._is_asked = False  # does no index have the markers here?
         self._records, self._batches, self._one = RecordColumns(8), BatchColumns(), BatchColumns(16)
 
     def aborted_from(self, segment: ReadableSegment, position: int) -> list[AbortedTxn]:
@@ -300,7 +300,7 @@ class _Markers:
                     self._follow(window, one.log_file)
                     if self._is_over(window):
                         return self._aborted
-                goes_on, _ = go_on(walk)  # who reads there is told of damage
+                goes_on, _ = go_on(walk)  # damage is reported where it is read
             if one is not segment:
                 one.release_log()
         return self._aborted
@@ -321,7 +321,7 @@ class _Markers:
             row = next_in_transaction(table, row + 1, window.rows)
 
     def _end(self, producer: int, file: OpenFile, position: int, size: int) -> None:
-        """A control batch. One that cannot be read ends nothing, as for whoever reads the records, and is told of there."""
+        """A control batch. One that cannot be read ends nothing, as for readers of the records, and is reported there."""
         for window in LogWalk(file, position, position + size, window_size=size, batches=self._one):
             try:
                 marker = read_marker(window, 0, self._records)

@@ -78,7 +78,7 @@ class Run(NamedTuple):
 
 
 class FetchColumns:
-    """What one fetcher after the other uses: of many small partitions, making it anew is half of the work."""
+    """Shared by fetchers one after the other: for many small partitions, creating it each time is half of the work."""
 
     def __init__(self) -> None:
         self.batches, self.records = BatchColumns(), RecordColumns()
@@ -106,8 +106,8 @@ _UNLIMITED = FetchLimits()
 class RecordFetcher:
     """Reads a log from `offset` on; iterating again goes on where it ended, with what was appended meanwhile.
 
-    report     takes damage; behind it reading goes on with the next sound batch
-    columns    to reuse; what was read before is gone then
+    report     takes damage; after it reading goes on with the next sound batch
+    columns    to reuse; they no longer hold what was read before
     selection  only records that it chooses; its limit and tail are the caller's, its offsets bound what is read
     """
 
@@ -190,7 +190,7 @@ class RecordFetcher:
                 self._left = 0  # the next batch does not fit
 
     def _move_behind(self, window: Window) -> int:
-        """The batches of the window are read → the offset behind them. What a wrong checksum says of its may be as wrong."""
+        """The batches of the window are read → the offset after them. What a wrong checksum says of its may be as wrong."""
         table, row = window.batches.table, window.rows - 1
         while self._only_sound and row >= 0 and not table[BatchField.VALID, row]:
             row -= 1
@@ -199,14 +199,14 @@ class RecordFetcher:
         return behind
 
     def _move_on(self, segment: ReadableSegment, end: int, reach: int) -> None:
-        """All bytes before `end` are read, of those before `reach` that may be: what is wanted next lies behind them."""
+        """All bytes before `end` are read, of those before `reach` that may be: what is wanted next lies after them."""
         if end < reach:  # see `_stop`
             self.offset = max(self.offset, self._end)
         elif end >= segment.size:
             self.offset = max(self.offset, self._reach(segment))
 
     def _reach(self, segment: ReadableSegment) -> int:
-        """The offset behind the segment: where the next one begins, or the log ends."""
+        """The offset after the segment: where the next one begins, or the log ends."""
         if segment.next_offset is not None:
             return segment.next_offset
         following = self._log.segments.higher_segment(segment.base_offset)
@@ -230,7 +230,7 @@ class RecordFetcher:
             row = next_unsound(table, row + 1, window.rows)
 
     def _plain(self, window: Window, row: int) -> int:
-        """Behind the batches from `row` on that every consumer wants: of no transaction, and sound."""
+        """After the batches from `row` on that every consumer wants: of no transaction, and sound."""
         end: int = next_in_transaction(window.batches.table, row, window.rows)
         return min(end, next_unsound(window.batches.table, row, end)) if self._only_sound else end
 
@@ -325,7 +325,7 @@ class _Filter:
         try:
             marker = read_marker(window, row, self._markers)
         except ControlRecordInvalid as error:
-            if window.batches.table[BatchField.VALID, row]:  # a wrong checksum is told of already
+            if window.batches.table[BatchField.VALID, row]:  # a wrong checksum is reported already
                 self._report(unreadable_marker(window, row, self._path, error))
             return False
         return marker is not None and marker.control_type is ControlType.ABORT

@@ -1,7 +1,7 @@
 """Several copies of one partition: which of them a leader would have, and where another one leaves it.
 
 Replicas fetch a leader's batches byte for byte, so what two of them hold at the same offsets has the same epoch and the same
-checksum; after an unclean election, or a crash that lost acknowledged records, it does not. A shorter copy is only behind,
+checksum; after an unclean election, or a crash that lost acknowledged records, it does not. A shorter copy only lags,
 one that begins later was trimmed, and the cleaner takes batches out of a copy, or records out of a batch, without moving
 the batches' offsets: none of that is divergence.
 """
@@ -60,7 +60,7 @@ def _rank(files: ReadOnlyFiles, directory: str) -> tuple[int, int, int] | None:
 
 
 def _unsaid(_finding: Finding) -> None:
-    """What stands behind the last batch is told where the end is read."""
+    """What follows the last batch is reported where the end is read."""
 
 
 class _Head(NamedTuple):

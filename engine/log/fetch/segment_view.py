@@ -69,7 +69,7 @@ def _probe(index: _ProbedOffsets | _ProbedTimes, number: int) -> bytes:
 class SegmentView(ReadableSegment):
     """A segment for reading. `size` is not that of the file: it ends where the last whole batch does.
 
-    So a batch that goes on behind that is damaged, which who reads must know (CorruptRecord), and who looks around need not.
+    So a batch that goes on after that is damaged, which a reader must know (CorruptRecord), and a search need not.
     """
 
     _by_offset = staticmethod(whole_windows)
@@ -125,7 +125,7 @@ class SegmentView(ReadableSegment):
         return found
 
     def find_offset(self, offset: int) -> BatchHead | None:
-        """As `translate_offset`, also behind damage."""
+        """As `translate_offset`, also after damage."""
         return search_for_offset(self.log_file, offset, self.position_before(offset), self.size, sound_windows)
 
     @property
@@ -153,7 +153,7 @@ class SegmentView(ReadableSegment):
 
 
 def _open(sort: type[_Probed], files: ReadOnlyFiles, path: str, base_offset: int) -> _Probed:
-    """The index of that sort, without the unused zeros behind its entries."""
+    """The index of that sort, without the unused zeros after its entries."""
     index = sort.open(files, path, base_offset, writable=False)
     if len(index):
         index.truncate_to_entries(_used_entries(files, path, sort.entry_size, len(index)))

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
-from engine.checkpoint.offsets import known_offsets
+from engine.checkpoint.checkpoints import EpochEntry, known_offsets, read_leader_epochs
 from engine.config.topic import LogConfig
 from engine.discovery.names import (
     FileKind,
@@ -25,9 +24,8 @@ from engine.log.continuity.offset_order import stop_before
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.reading import fetch_offset_by_timestamp
 from engine.log.fetch.segment_view import SegmentView
-from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.segment.batch_search import find_end
-from engine.log.segment.log_segments import Segments
+from engine.log.segment.log_segments import LogOffsetMetadata, Segments
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.heads import HeadWalk
 from engine.record.soundness import go_on
@@ -63,7 +61,7 @@ def superseded_by(segment: ReadableSegment, others: Iterable[int]) -> list[int]:
     """Those of the base offsets `others` whose segments the `.swap` segment replaces: they are about to be removed."""
     try:
         end = segment.read_next_offset()
-    except CorruptRecord:  # who reads it meets that again
+    except CorruptRecord:  # its reader finds that again
         return []
     return [base for base in others if segment.base_offset < base < end]
 
@@ -89,8 +87,8 @@ class PartitionView:
     is_followed       a broker may be writing: of the end of the log only what is wrong in any case is reported
 
     left_out          (producer, first offset) of open transactions whose records are left out
-    tail              what stands behind the last whole batch, a finding; None: nothing
-    sound_end_offset  behind the last batch before damage, as far as the end of the log was looked at
+    tail              what follows the last whole batch, a finding; None: nothing
+    sound_end_offset  after the last batch before damage, as far as the end of the log was looked at
     Raises UnreadableFile, also where there is no log, CorruptRecord.
     """
 
@@ -128,7 +126,7 @@ class PartitionView:
 
     @property
     def log_end_offset(self) -> int:
-        """Behind the last whole batch."""
+        """After the last whole batch."""
         return self._end.message_offset
 
     @property
@@ -171,7 +169,7 @@ class PartitionView:
         return self._end
 
     def _behind(self, offset: int) -> LogOffsetMetadata:
-        """Where a read of what lies below `offset` ends, which may be inside of a batch: behind that."""
+        """Where a read of what lies below `offset` ends, which may be inside of a batch: after that."""
         segment = self.segments.floor_segment(offset - 1) if offset < self.log_end_offset else None
         if segment is None:
             return self.place(offset)
@@ -260,7 +258,7 @@ class PartitionView:
         return max(first, known.get((self.partition.topic, self.partition.partition), 0))
 
     def _read_epochs(self) -> EpochsRead:
-        """As a broker has them after loading: none begins before the log or behind its end."""
+        """As a broker has them after loading: none begins before the log or after its end."""
         path = f"{self.directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
         entries = read_leader_epochs(self.files, path).entries if self.files.exists(path) else []
         start = self.log_start_offset
@@ -315,11 +313,11 @@ class PartitionView:
             while goes_on:
                 for window in walk:
                     self._follow_window(window, transactions, marker, segment.log_file)
-                goes_on, _ = go_on(walk)  # who reads there is told of damage
+                goes_on, _ = go_on(walk)  # damage is reported where it is read
             segment.release_log()
 
     def _follow_window(self, window: Window, transactions: dict[int, int], marker: _Marker, file: OpenFile) -> None:
-        """Apply what begins and ends in the batches of the window that end behind what was followed before."""
+        """Apply what begins and ends in the batches of the window that end after what was followed before."""
         from engine.kernels.verify import next_for_producer_state
 
         table = window.batches.table
@@ -350,7 +348,7 @@ class _Marker:
             try:
                 return read_marker(window, 0, self._records) is not None
             except ControlRecordInvalid as error:
-                if window.batches.table[BatchField.VALID, 0]:  # a wrong checksum is told of where it is read
+                if window.batches.table[BatchField.VALID, 0]:  # a wrong checksum is reported where it is read
                     report(unreadable_marker(window, 0, file.path, error))
         return False
 

@@ -6,8 +6,7 @@ from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint, read_leader_epochs
-from engine.checkpoint.offsets import checkpoint_fault
+from engine.checkpoint.checkpoints import EpochEntry, MalformedCheckpoint, checkpoint_fault, read_leader_epochs
 from engine.discovery.names import FileKind, log_file_name, offset_of, parent_of
 from engine.discovery.paths import is_brokers_log_dir
 from engine.findings import Severity
@@ -65,7 +64,7 @@ def open_leader_epochs(
 
 
 def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tiering: Tiering) -> None:
-    """Make the checkpoint of `log` anew from the batches, if `report` says that these contradict it."""
+    """Rebuild the checkpoint of `log` from the batches, if `report` says that these contradict it."""
     contradicted = [event for event in report.find(Action.KEPT) if event.path == _NAME]
     if (not contradicted and not report.has_doubtful_epochs) or (log.is_tiered and _misses_remote(
             log.leader_epoch_cache, log.log_start_offset, log.segments.base_offsets[0])):
@@ -222,7 +221,7 @@ def note_doubts(log: Loading) -> None:
 def note_epochs(log: Loading, end: int, *, is_contradictory: bool) -> None:
     """Report a checkpoint that says something else of the log, which ends before offset `end`, than batches that were read.
 
-    Where these contradict each other that is told already, and what the file should hold is not known.
+    If these contradict each other, that is reported already, and the right content of the file is not known.
 
     is_contradictory  entries that the file had contradicted each other, and a later one took the place of those before it
     """
@@ -277,7 +276,7 @@ def _too_early(entry: EpochEntry, run: EpochRun) -> str:
 
 
 def _reaches(segment: LogSegment, run: EpochRun, offset: int, bound: int) -> bool:
-    """Is there a batch of `run` with `offset`, or behind it?"""
+    """Is there a batch of `run` with `offset`, or after it?"""
     if offset == run.first_offset:
         return offset < bound
     head = segment.translate_offset(offset) if offset < bound else None

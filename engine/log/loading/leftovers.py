@@ -1,7 +1,7 @@
 """What an interrupted deletion, compaction or split left in a partition directory: finished or undone, by names alone.
 
 `.deleted` is deleted. `.cleaned` was not whole yet and is deleted. `.swap` is whole and takes the place of all that it covers,
-unless a `.cleaned` of a lower offset shows that a split had not come to its end. What we write aside ourselves goes, too.
+unless a `.cleaned` of a lower offset shows that a split had not finished. Our own temporary files are deleted, too.
 Mirrors the first three passes of LogLoader.load. All logs that go are read first: batches that nothing else holds are reported
 as a loss. Whoever salvages keeps their files instead, as segments, for their batches to be put in order.
 """
@@ -41,7 +41,7 @@ def _is_held(batch: Batch, runs: list[Run]) -> bool:
 
 
 class Leftovers:
-    """The left-over files of one partition directory. `settle` does it all.
+    """The leftover files of one partition directory. `settle` does it all.
 
     log_start_offset  what lies below it was deleted on purpose
     keep_whole  a `.swap` is removed where the segments that it was to replace still hold all that it holds; where neither
@@ -184,7 +184,7 @@ class Leftovers:
                              "unchanged: --salvage keeps its sound batches", severity=Severity.ERROR)
 
     def _note_txn_index(self, name: str) -> None:
-        """Report a transaction index that goes and that no `.swap` replaces."""
+        """Report a transaction index that is deleted and that no `.swap` replaces."""
         path = f"{self._directory}/{name}"
         if not name.endswith(_TXN_INDEX) or self._files.exists(path + SWAP) or not self._files.info(path).size:
             return

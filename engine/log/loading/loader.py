@@ -1,4 +1,4 @@
-"""Opening a partition as a starting broker opens it: left-overs, segments, recovery, epochs, producers.
+"""Opening a partition as a starting broker opens it: leftover files, segments, recovery, epochs, producers.
 
 Mirrors LogLoader.load and UnifiedLog.create. Where Kafka's loading ends with an exception ours repairs and says so.
 """
@@ -37,12 +37,12 @@ from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.notes import ALONE, NO_INDEX, note_changes, note_kept, note_missing, note_torn_tail
 from engine.log.loading.recovery import recover_segment
 from engine.log.loading.shared import Loading, LoadOptions
-from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.partition.local_log import LocalLog, fit_indexes
 from engine.log.partition.unified_log import UnifiedLog
 from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action, Report
+from engine.log.segment.log_segments import LogOffsetMetadata
 from engine.log.segment.segment_files import Partition
 from engine.log.tiering import Starts
 from engine.record.windows import MAX_BATCH_BYTES
@@ -252,7 +252,7 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
 
 
 def _without_written(log: Loading, names: list[str]) -> list[str]:
-    """Of the `names` those whose files were not made anew: the old one may be gone for sure, and the new one not there."""
+    """Of the `names` those whose files were not rebuilt: the old one may surely be deleted, and the new one missing."""
     recovered = set() if log.snapshots is None else log.snapshots.written
     written = {file_name(path) for path in log.producers.written | recovered}
     return [name for name in names if name not in written]
@@ -349,7 +349,7 @@ def _stands_beside_its_log(name: str, there: set[str]) -> bool:
 
 
 def _is_entry(name: str, head: bytes) -> bool:
-    """Is `head` the beginning of an index that a log once had? The first entry stands behind the first batches, no further."""
+    """Is `head` the beginning of an index that a log once had? The first entry stands after the first batches, no further."""
     if not name.endswith(FileKind.OFFSET_INDEX.value):
         return head.strip(b"\0") != b""
     if len(head) < OFFSET_INDEX_ENTRY.size:

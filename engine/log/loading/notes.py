@@ -1,4 +1,4 @@
-"""What loading a partition tells of what it found and left, beside what it does itself. Nothing is changed here."""
+"""What loading a partition reports of files that it only found, not changed. Nothing is changed here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.log.report import Action
 from engine.log.segment.batch_search import last_head
 
 if TYPE_CHECKING:
-    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.log.loading.shared import Loading
 
 _SNAPSHOT, _EPOCHS = FileKind.PRODUCER_SNAPSHOT.value, FileKind.LEADER_EPOCH_CHECKPOINT.value
@@ -60,7 +60,7 @@ def note_missing(log: Loading) -> None:
 
 
 def note_torn_tail(log: Loading) -> None:
-    """Report bytes behind the last batch: after a clean stop nobody cuts them, and appends land behind them.
+    """Report bytes after the last batch: after a clean stop nobody cuts them, and appends land after them.
 
     And an index that knows offsets which the log does not have: Kafka takes such a log to be empty.
     """

@@ -77,7 +77,7 @@ def _is_doomed(name: str, unfinished: Unfinished) -> bool:
 
 
 def _that_may_hold(kept: dict[str, int], offsets: list[Offsets]) -> set[str]:
-    """The names in `kept` of the files that may hold some of `offsets`, as these names tell."""
+    """The names in `kept` of the files that may hold some of `offsets`, as their names say."""
     bases = sorted({*kept.values()})
     ends = dict(zip(bases, (*bases[1:], LONG_MAX), strict=True))
     swaps = {name for name in kept if not is_log_file_name(name)}  # each ends where it ends

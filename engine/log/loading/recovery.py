@@ -1,7 +1,7 @@
 """Recovering one segment while a log is loaded, and what is done where Kafka's own recovery ends with an exception.
 
 Kafka does not start where a segment's indexes are too small for it, or where a batch contradicts the producer state.
-Ours goes on: with fewer index entries in the first case, in the others by cutting the log at that batch, as Kafka does
+Ours continues: with fewer index entries in the first case, in the others by truncating the log at that batch, as Kafka does
 at a batch with a wrong checksum, so that a broker starts on the result.
 """
 
@@ -195,7 +195,7 @@ def _is_aborted(segment: LogSegment, txn: AbortedTxn) -> bool:
 
 
 def _why(segment: LogSegment, scan: SegmentScan) -> str:
-    """Why what stands behind the last sound batch is cut."""
+    """Why what follows the last sound batch is cut."""
     if scan.stop is not ScanStop.NO_OFFSET_LEFT:
         return _WHY.get(scan.stop, "")
     offset = next(heads(segment.log_file, scan.valid_size, segment.size)).base_offset
@@ -303,7 +303,7 @@ def _recover_before_contradiction(
     """Cut `segment` before the first batch that the producer state refuses."""
     state = _state_before(log, segment)
     last_marker = -1
-    aborted: list[int] = []  # sizes of what one batch tells: of entries of the transaction index
+    aborted: list[int] = []  # sizes of what one batch adds to the transaction index
     for row in scan.producers:
         aborted.clear()
         try:

@@ -19,9 +19,8 @@ from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.producers.state_manager import MAX_TRANSACTION_TIMEOUT_MS, PRODUCER_ID_EXPIRATION_MS
 from engine.log.report import Action
 from engine.log.segment.batch_search import sound_heads
-from engine.log.segment.deferred import DeferredDeletion
 from engine.log.segment.log_segment import LogSegment
-from engine.log.segment.log_segments import LogSegments
+from engine.log.segment.log_segments import DeferredDeletion, LogSegments
 from engine.log.segment.segment_scan import ScanStop
 from engine.log.segment.splitting import Replacing, split_overflowed_segment
 from engine.log.tiering import Tiering, nothing_known
@@ -53,7 +52,7 @@ class LoadOptions:
                       is unknown, a checkpoint had `log_start_offset`
     policy            what is known of the topic beside its settings
     jobs              segments that are read at the same time
-    creates           make the directory; else one that is gone is UnreadableFile: it was there when it was looked for
+    creates           create the directory; else a missing one is UnreadableFile: it existed when it was searched
     for_snapshots     nobody is going to append or to read: of producers only what snapshots need is remembered
     settles_epochs    leave leader epochs as they stay: Kafka's next start may change what its first one leaves
     refuses_doubtful_epochs   take no epoch from batches that others contradict, as Kafka does
@@ -99,7 +98,7 @@ class Loading:
         self.deferred = DeferredDeletion(self.files, self.directory, self.report)
         producers.on_corrupt_snapshot = partial(note_corrupt_snapshot, self.report)  # no circle: a table may be large
         self.scans = ScanAhead(options.jobs)
-        self.names = names  # of the files that are there, once left-overs are settled; at the end those that surely are
+        self.names = names  # of the files that are there, once leftover files are handled; at the end those that surely are
         self.listed: list[str] = []  # `names`, for the first time that segments are loaded
         self.unloaded: list[str] = []  # names of files in order, while not all of their segments are loaded
         # of the segments that were read, by base offset: the last epoch that is believed, and where it begins
@@ -189,7 +188,7 @@ class Loading:
         return self.snapshots
 
     def remove_set_aside(self) -> None:
-        """Remove the snapshots that recovery found invalid, and did not write anew."""
+        """Remove the snapshots that recovery found invalid, and did not rewrite."""
         if self.snapshots is not None:
             for path in self.snapshots.aside.values():
                 self.files.remove(path)

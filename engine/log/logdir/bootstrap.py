@@ -63,7 +63,7 @@ def _uuid(text: str) -> bytes:
 
 
 def add_to_bootstrap(files: Files, path: str, topics: Iterable[NewTopic], now: int) -> None:
-    """Put topics behind what stands in the file at `path`, before its footer. Raises UnreadableFile where it is damaged."""
+    """Put topics after what stands in the file at `path`, before its footer. Raises UnreadableFile where it is damaged."""
     findings: list[Finding] = []
     with files.open(path) as file:
         batches = list(read_batches(file, findings.append))

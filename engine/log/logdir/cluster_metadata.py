@@ -1,6 +1,6 @@
 """What the metadata log on the same disk says of the cluster: topics with their ids, replicas and settings.
 
-Read as a broker replays it: the latest snapshot, then the log behind it up to the first damage. Mirrors
+Read as a broker replays it: the latest snapshot, then the log after it up to the first damage. Mirrors
 MetadataLoader, TopicsDelta and ConfigurationsDelta.
 """
 
@@ -40,11 +40,11 @@ class Topic:
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """The state of the cluster behind the last record that could be read.
+    """The state of the cluster after the last record that could be read.
 
     topics    by id      named     the same by name            settings  of each topic by name
     brokers   dynamic settings by broker id, "" for all of them
-    end_offset  behind the last record      findings  damage that ended the reading
+    end_offset  after the last record      findings  damage that ended the reading
     """
 
     topics: dict[str, Topic] = field(default_factory=dict)
@@ -90,7 +90,7 @@ def read_cluster_metadata(files: ReadOnlyFiles, directory: str) -> ClusterMetada
                 replay.apply(record)
                 metadata.end_offset = record.offset + 1
         if metadata.findings:
-            break  # what lies behind damage is dropped by a broker
+            break  # what follows damage is dropped by a broker
     metadata.end_offset = max(metadata.end_offset, start)
     return metadata
 
@@ -204,7 +204,7 @@ class MetadataProof(NamedTuple):
 
     is_lossy      records that were acknowledged would go
     segment, file, position, offset   base offset and name of the segment, byte position in it, offset: of the damage
-    lost_batches  sound batches behind it
+    lost_batches  sound batches after it
     """
 
     is_lossy: bool
@@ -238,7 +238,7 @@ def prove_metadata_log(files: ReadOnlyFiles, directory: str) -> MetadataProof:
 
 
 def _damage(file: OpenFile, base: int, name: str, *, is_last: bool) -> tuple[MetadataProof | None, int]:
-    """(the first damage in `file`, sound batches behind it)."""
+    """(the first damage in `file`, sound batches after it)."""
     walk = LogWalk(file)
     offset, lost = base, 0
     damage: MetadataProof | None = None
@@ -272,7 +272,7 @@ def _ends_in_zeros(file: OpenFile) -> bool:
 
 
 def _count_sound(file: OpenFile) -> int:
-    """Batches of `file` whose checksums are right, also behind damage."""
+    """Batches of `file` whose checksums are right, also after damage."""
     walk, count, goes_on = LogWalk(file), 0, True
     while goes_on:
         count += sum(window.batches.table[BatchField.VALID, row] == 1 for window in walk for row in range(window.rows))

@@ -22,8 +22,7 @@ from engine.discovery.names import (
     parse_file_name,
     parse_partition_dir,
 )
-from engine.discovery.paths import REMOTE_INDEX_CACHE, DirectoryKind, directory_kind, is_brokers_log_dir
-from engine.discovery.sink_commits import refuse_half_commit
+from engine.discovery.paths import REMOTE_INDEX_CACHE, DirectoryKind, directory_kind, is_brokers_log_dir, refuse_half_commit
 from engine.errors import EMPTY_PATH, UnreadableFile, UnwritableFile, UsageError, argument
 from engine.files import (
     LINK,
@@ -77,7 +76,7 @@ class LogDir:
     foreign   names of directories that stop a broker
     files     names of plain files
 
-    What becomes of its own files. The clean shutdown marker is gone while any of its logs is worked on, and put back where it
+    What becomes of its own files. The clean shutdown marker is removed while any of its logs is worked on, and put back if it
     stood unless something failed; `recover` of the whole dir leaves it out. The checkpoints of a broker's dir get the lines of
     logs that were worked on, as what was done (deleted records, a lower end) stands nowhere else; `recover` of partitions
     leaves them as they are. All else is for a dir that is whole: small files are mended, directories of deleted topics
@@ -158,7 +157,7 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
 def find_replicas(
     files: ReadOnlyFiles, paths: Iterable[str], topics: Sequence[str], partitions: Sequence[int] = ()
 ) -> list[list[str]]:
-    """Directories of the partitions of `topics` in the log dirs behind `paths`, in order; copies of one partition together.
+    """Directories of the partitions of `topics` in the log dirs that `paths` name, in order; copies of one partition together.
 
     topics      names, or patterns with `*`, `?`, `[…]`        partitions  their numbers; none: all of them
     Raises UnreadableFile, UsageError as `find_log_dirs` does, and where no partition fits.
@@ -227,7 +226,7 @@ def _place(files: ReadOnlyFiles, path: str, log_dir: str) -> Place:
 
 
 def _is_directory(files: ReadOnlyFiles, path: str) -> bool:
-    """Does a directory stand at `path`? What is gone meanwhile, and a link to nowhere, is none. Raises UnreadableFile."""
+    """Is there a directory at `path`? One deleted meanwhile, and a dangling link, are none. Raises UnreadableFile."""
     info = look(files, path)
     return info is not None and info.is_directory
 
@@ -245,7 +244,7 @@ def _log_dirs_below(files: ReadOnlyFiles, path: str, depth: int) -> list[str]:
 def _is_log_dir(files: ReadOnlyFiles, path: str, names: list[str]) -> bool:
     """Does it hold a file that brokers keep in log dirs, or a partition with files in it?
 
-    Raises UnreadableFile where only a partition that may not be looked into could tell.
+    Raises UnreadableFile if only a partition that may not be read could answer.
     """
     for name in names:
         parsed = parse_file_name(name)
@@ -441,7 +440,7 @@ _SUFFIXES = (*(kind.value for kind in KINDS), ".cleaned", ".swap")
 
 
 class Nameless(NamedTuple):
-    """One such file. `said`: what the broker says when it meets it before all others."""
+    """One such file. `said`: what the broker says when this is the first such file that it reads."""
 
     name: str
     kind: FileKind

@@ -11,14 +11,14 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from engine.checkpoint.offsets import (
+from engine.checkpoint.checkpoints import (
+    MAX_CHECKPOINT_SIZE,
     PartitionOffset,
     by_partition,
     checkpoint_fault,
     decode_offset_checkpoint,
     encode_offset_checkpoint,
 )
-from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config.server import SYNONYMS
 from engine.config.topic import is_known
 from engine.discovery.names import (
@@ -30,10 +30,10 @@ from engine.discovery.names import (
     is_topic_name,
     parse_file_name,
 )
+from engine.discovery.paths import are_of_07, is_log_07, names_07
 from engine.errors import KafkalogError, argument
 from engine.files import remove_tree, replace
 from engine.log.loading.loader import open_log
-from engine.log.logdir.logs_07 import are_of_07, config_07, is_log_07, names_07, open_reported_07
 from engine.log.report import Action
 from engine.log.tiering import Tiering, TopicPolicy, read_starts, tiering_of
 
@@ -176,7 +176,7 @@ class LogManager:
         return self._configs[topic]
 
     def _overrides(self, config: LogConfig) -> dict[str, str]:
-        """What the user says goes over `config`: of all topics of a log dir the compacted ones cannot be tiered."""
+        """The user's settings override `config`: of all topics of a log dir the compacted ones cannot be tiered."""
         given = dict(self.settings.overrides)
         if config.compact and _CLEANUP_POLICY not in given:
             given.pop(_REMOTE_STORAGE, None)
@@ -277,6 +277,8 @@ class LogManager:
         self, place: Place, report: Report, *, clean_start: bool, files: Files | None = None
     ) -> ReportedLog07:
         """Open the log of 0.7 at `place`; `files` as for `load`. Raises Refused07 for one that cannot be opened."""
+        from engine.log.logdir.logs_07 import config_07, open_reported_07  # few have such logs
+
         config = config_07(self.settings.server, dict(self.settings.overrides), place.name.topic)
         return open_reported_07(
             self.files_of(place.log_dir) if files is None else files, place.path, config, report, now=self.now,
@@ -316,10 +318,10 @@ class LogManager:
             self._write(log_dir, kind, {**self.offsets(log_dir, kind), **offsets})
 
     def forget(self, log_dir: LogDir, keys: Container[tuple[str, int]]) -> None:
-        """Drop the lines of partitions whose logs are gone from every checkpoint of `log_dir`.
+        """Drop the lines of partitions that have no log any more from every checkpoint of `log_dir`.
 
         What comes by the same name is another log: the cleaner, and who may read up to where, must not go by the old one's.
-        Mirrors LogManager.asyncDelete, behind which the checkpoints are written without it.
+        Mirrors LogManager.asyncDelete, after which the checkpoints are written without it.
         """
         for kind in CHECKPOINTS:
             offsets = self.offsets(log_dir.path, kind)
@@ -367,7 +369,7 @@ def _with_lines(standing: Mapping[Place, Standing]) -> list[tuple[Place, Standin
 def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> dict[Place, KafkalogError]:
     """Remove the directories of deleted topics and replicas, and what is in them; those that could not be, and why.
 
-    A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs, which goes on behind a failure, too.
+    A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs, which goes on after a failure, too.
     """
     failed: dict[Place, KafkalogError] = {}
     deleted = log_dir.partitions(PartitionKind.DELETE)

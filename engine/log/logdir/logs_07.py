@@ -1,7 +1,7 @@
 """Logs of Kafka 0.7 among the others: which they are, what settings they obey, and their opening with a report.
 
 Offsets of 0.7 are byte positions, and beside its files there is nothing: no checkpoint, no index. So the newest file is
-read from its beginning, and cut behind its last sound entry; older ones are not looked into.
+read from its beginning, and cut after its last sound entry; older ones are not looked into.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from engine.amounts import count_of, exact_duration
-from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import UsageError
 from engine.findings import Severity
 from engine.formats import LONG_MAX
@@ -20,41 +19,22 @@ from engine.log.report import Action
 from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from engine.config.server import ServerConfig
-    from engine.files import Files, OpenFile, ReadOnlyFiles
+    from engine.files import Files, OpenFile
     from engine.kafka07.segment import Segment07
     from engine.log.logdir.log_dirs import Place
     from engine.log.report import Report
 
 
 _FOREVER = LONG_MAX
-_MOST_RUNS = 1000  # of sound entries behind damage that are looked for
+_MOST_RUNS = 1000  # of sound entries after damage that are looked for
 # today's name of a topic setting → what it is in 0.7
 _TOPIC_SETTINGS = {
     "segment.bytes": "log_file_size", "segment.ms": "roll_ms", "max.message.bytes": "max_message_size",
     "flush.messages": "flush_interval", "retention.ms": "retention_ms", "retention.bytes": "retention_size",
 }  # fmt: skip
-_LOG_07 = FileKind.LOG_07.value
-
-
-def is_log_07(files: ReadOnlyFiles, directory: str) -> bool:
-    """Does the partition directory hold files of 0.7, and none of a later log? Raises UnreadableFile."""
-    return are_of_07(files.list(directory))
-
-
-def are_of_07(names: Collection[str]) -> bool:
-    """Are these the names of files of 0.7, with none of a later log among them?"""
-    if not names_07(names):
-        return False
-    return all(parsed is None or parsed.kind is not FileKind.LOG for parsed in map(parse_file_name, names))
-
-
-def names_07(names: Collection[str]) -> list[str]:
-    """Those that files of 0.7 have."""
-    candidates = [name for name in names if _LOG_07 in name]  # nearly always none: names may be very many
-    return [name for name in candidates if (parsed := parse_file_name(name)) is not None and parsed.kind is FileKind.LOG_07]
 
 
 def config_07(server: ServerConfig, overrides: Mapping[str, str], topic: str) -> Config07:
@@ -120,7 +100,7 @@ class ReportedLog07:
         self.log.close()
 
     def note_standing(self) -> None:
-        """Tell the report how the log stands now."""
+        """Put the present state of the log into the report."""
         self.report.log_start_offset, self.report.log_end_offset = self.log_start_offset, self.log_end_offset
         self.report.segments, self.report.size = len({segment.path for segment in self.log.segments}), self.log.size
 
@@ -146,7 +126,7 @@ def open_reported_07(
 
 
 def _recover(files: Files, log: Log07, report: Report) -> None:
-    """Cut the newest file behind its last sound entry. Mirrors FileMessageSet.recover."""
+    """Cut the newest file after its last sound entry. Mirrors FileMessageSet.recover."""
     newest = log.active
     with files.open(newest.path) as file:
         part, size = valid_size(file), file.size()

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
+from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE, MalformedCheckpoint, checkpoint_fault, parse_leader_epochs
 from engine.checkpoint.identity import (
     MetaProperties,
     decode_meta_properties,
@@ -19,13 +20,9 @@ from engine.checkpoint.identity import (
     decode_quorum_state,
     read_identity,
 )
-from engine.checkpoint.leader_epochs import MalformedCheckpoint, parse_leader_epochs
-from engine.checkpoint.offsets import checkpoint_fault
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of, parent_of
-from engine.discovery.paths import is_brokers_log_dir
-from engine.discovery.sink_commits import STAGING, undo_advice
+from engine.discovery.paths import STAGING, is_brokers_log_dir, undo_advice
 from engine.errors import UnreadableFile, UsageError, argument
 from engine.findings import Finding, Where
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, prove_metadata_log, read_cluster_metadata
@@ -381,7 +378,7 @@ def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Trou
 
 
 def _stray(files: ReadOnlyFiles, cluster: Cluster, place: Place, topic_id: str) -> Trouble | None:
-    """What becomes of a partition whose topic has that id, as far as sound metadata tell. Mirrors LogManager.isStrayReplica."""
+    """What becomes of a partition whose topic has that id, as far as sound metadata say. Mirrors LogManager.isStrayReplica."""
     if cluster.metadata is None or cluster.metadata.findings:
         return None
     name, log = f"{file_name(place.path)}/{FileKind.PARTITION_METADATA.value}", f"Log(dir={files.absolute(place.path)}, …)"
@@ -462,7 +459,7 @@ def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[F
     """What the log dirs around `paths` say, for each broker that they belong to. Reports what it trips over when it starts.
 
     Log dirs that `paths` name as a whole, or hold, are judged together as a start judges them. Of partitions that are named alone
-    only what stops a broker is told, or takes their log dir offline, and is in no file that is verified. Raises UnreadableFile.
+    only what stops a broker, or takes their log dir offline, is reported, unless the file is verified anyway. Raises UnreadableFile.
     """
     log_dirs: dict[str, LogDir] = {}
     for path in paths:
@@ -488,10 +485,10 @@ def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Find
     are_whole = all(one.is_whole for one in cluster.log_dirs)
     for trouble in foresee(files, cluster):
         if are_whole:
-            is_told = trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT  # told with its partition
+            is_due = trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT  # reported with its partition
         else:
-            is_told = trouble.effect in (Effect.STOPS, Effect.OFFLINE) and trouble.kind is not FileKind.LEADER_EPOCH_CHECKPOINT
-        if is_told:
+            is_due = trouble.effect in (Effect.STOPS, Effect.OFFLINE) and trouble.kind is not FileKind.LEADER_EPOCH_CHECKPOINT
+        if is_due:
             report(Finding(_CODES[trouble.effect], Where(trouble.path), _text(trouble)))
 
 

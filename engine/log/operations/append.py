@@ -15,7 +15,7 @@ from engine.log.append.log_end import refuse_damaged_end
 from engine.log.append_errors import AppendRefused
 from engine.log.logdir.logs_07 import ReportedLog07
 from engine.log.operations.mending import settle_topic_id
-from engine.log.operations.operation import Operation
+from engine.log.operations.operation import AnyLogOperation
 from engine.record.assembly import BatchSpec
 from engine.record.lines import JsonLines, TextLines
 from engine.record.packing import Packer
@@ -182,7 +182,7 @@ def _line_reader(options: AppendOptions, json: JsonLines) -> LineReader:
     return TextLines(options.separator, options.null) if is_text else json
 
 
-class Append(Operation):
+class Append(AnyLogOperation):
     """Appends the input to one log. Subclasses read the input.
 
     is_new          the partition directory was made for it
@@ -192,7 +192,6 @@ class Append(Operation):
     name = "append"
     for_snapshots = False
     of_partitions = True
-    accepts_07 = True
 
     def __init__(self, manager: LogManager, options: AppendOptions, *, is_new: bool, accepts_losses: bool) -> None:
         self.accepts_losses = accepts_losses

@@ -18,7 +18,7 @@ from engine.log.segment.sound_runs import as_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.log.segment.sound_runs import Batch, Run
 
     Expand = Callable[[int, Run], Iterator[Batch]]
@@ -167,7 +167,7 @@ class _Score(NamedTuple):
 
 
 def _decide(chains: list[_Chain], before: _Chain | None) -> tuple[list[Part], list[Dropped]]:
-    """What stays of `chains`, and what goes; `before`: the chain that comes before all of them."""
+    """What stays of `chains`, and what is dropped; `before`: the chain that comes before all of them."""
     way = _best_way(chains, before)
     on_way = {id(chain) for chain in way}
     others = sorted((chain for chain in chains if id(chain) not in on_way), key=lambda one: -len(one.batches))
@@ -284,7 +284,7 @@ def _best_way(chains: list[_Chain], before_all: _Chain | None) -> list[_Chain]:
 
 
 def _with(score: _Score, last: _Chain | None, chain: _Chain) -> _Score:
-    """The score of a way whose last chain is `last`, if it goes on with `chain`."""
+    """The score of a way whose last chain is `last`, if `chain` is next."""
     offsets = chain.end_offset - chain.first_offset
     if last is None:
         return _Score(chain.worth, offsets)
@@ -368,7 +368,7 @@ def _joined_refusals(dropped: list[Dropped]) -> list[Dropped]:
 
 
 def _drop_leaps(kept: list[Part], dropped: list[Dropped], names: Sequence[int]) -> None:
-    """Take out of `kept`, sorted by offsets, what lies after the end of the log or before its start.
+    """Take out of `kept`, sorted by offsets, what follows the end of the log or before its start.
 
     No checksum covers base offsets: batches in the middle of a file whose offsets lie beyond all others have a wrong one, where
     what follows them is more than they are with all that is next to them, and where the offsets that they had are missing.
@@ -428,7 +428,7 @@ def _block(parts: list[Part]) -> int:
 def _segments(kept: list[Part]) -> list[Segment]:
     """Which file holds which parts: each keeps its name as long as its batches fit it, and takes what was moved there.
 
-    A name that its own batches do not fit goes to those that do: segments of a compacted log begin before their first batch.
+    A name that does not fit its batches is given to those that fit: compacted segments begin before their first batch.
     """
     largest: dict[int, int] = {}  # by name of its file, the number of the largest part: what else is there may have moved
     for number, part in enumerate(kept):

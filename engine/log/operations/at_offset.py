@@ -9,7 +9,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.offsets import lower_checkpoints
+from engine.checkpoint.checkpoints import lower_checkpoints
 from engine.discovery.names import FileKind, PartitionKind, file_name, parent_of, parse_partition_dir
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.errors import OffsetOutOfRange
@@ -116,7 +116,7 @@ class Truncate(Operation):
     def _forget_clean(self, log: UnifiedLog) -> None:
         """Nothing from the active segment on is clean. With the old line, what comes there later would count as clean.
 
-        Kafka lowers the line behind the cut; ahead of it, a stop in between leaves a line that says too little, never too much.
+        Kafka lowers the line after the cut; ahead of it, a stop in between leaves a line that says too little, never too much.
         """
         kept = self._kept(log)
         active = self._target if kept is None else kept.base_offset

@@ -94,9 +94,9 @@ class Compact(Operation):
 
     options   for every log; its dedupe buffer is shared by those that are worked on side by side. A first dirty offset
               that is None comes from the checkpoint of the log dir
-    on_bytes  told of bytes read, see Cleaner      clock  seconds, for how long rounds take
-    on_share  an attribute: told how much of the work on the log in a directory is done, see Headway
-    on_clean  told up to which offset a log is clean; None: the checkpoint of the log dir is
+    on_bytes  called with bytes read, see Cleaner      clock  seconds, for how long rounds take
+    on_share  an attribute: called with the share of the work on the log in a directory that is done, see Headway
+    on_clean  called with the offset up to which a log is clean; None: the checkpoint of the log dir is
     `metrics` count what was done.
     """
 
@@ -210,7 +210,7 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
     """The log dir with only the partitions to be taken, the dirtiest first; one that was not named as a whole as it is.
 
     min_ratio  None: as the topic's settings say
-    One that cannot be looked at is taken, the last of all: the work on it tells why, and the others are done.
+    One that cannot be read comes last: the work on it reports why, and the others are done.
     """
     if not log_dir.is_whole:
         return log_dir
@@ -262,7 +262,7 @@ def cleanable_ratio_at_most(files: ReadOnlyFiles, place: Place, first_dirty_offs
         if parsed is not None and parsed.kind is FileKind.LOG and not parsed.suffix and parsed.base_offset is not None:
             sizes[parsed.base_offset] = files.info(f"{place.path}/{name}").size
     if sizes and first_dirty_offset > max(sizes):
-        first_dirty_offset = 0  # no cleaner comes behind the active segment's start: the line is stale, as a broker finds too
+        first_dirty_offset = 0  # no cleaner comes after the active segment's start: the line is stale, as a broker finds too
     bases = sorted(sizes)[:-1]
     clean_bases = [base for base in bases if base < first_dirty_offset]
     if clean_bases and _ends_behind(sorted(sizes), clean_bases[-1], first_dirty_offset):

@@ -1,6 +1,6 @@
 """Mending the small files that stop a broker: rebuilt where their truth is elsewhere on the disk, else removed.
 
-What is replaced or removed goes through the seam, and so into the quarantine.
+What is replaced or removed passes through the seam, and so into the quarantine.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE, decode_offset_checkpoint, encode_offset_checkpoint
 from engine.checkpoint.identity import MAX_IDENTITY_SIZE, ZERO_UUID, decode_partition_metadata, is_uuid, read_identity
-from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_checkpoint
-from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.discovery.names import (
     METADATA_TOPIC,
     FileKind,
@@ -54,7 +53,7 @@ def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> tuple
         if topic is not None:
             return topic.topic_id, cluster.metadata_dir
         if not cluster.metadata.findings:
-            return None, ""  # the topic is gone: another partition's id would be as stray
+            return None, ""  # the topic was deleted: another partition's id would be as stray
     for log_dir in cluster.log_dirs:
         for name in files.list(log_dir.path):
             other, path = parse_partition_dir(name), f"{log_dir.path}/{name}/{_NAME}"
@@ -221,7 +220,7 @@ def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Ac
 
 
 def _before_zeros(files: Files, path: str) -> str | None:
-    """The topic's id in the partition.metadata at `path`, whose write may have been cut off behind it."""
+    """The topic's id in the partition.metadata at `path`, whose write may have been cut off after it."""
     info = look(files, path)
     if info is None or not info.is_file or info.size > MAX_IDENTITY_SIZE:
         return None

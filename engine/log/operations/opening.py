@@ -35,7 +35,7 @@ def work_on(load: Callable[[bool], UnifiedLog], clean_start: bool, work: Callabl
     """Load a log, do `work` on it; returns it, still open. What the log refuses is an event of its report.
 
     load  opens it, after a clean stop or not
-    Where `work` meets damage at which a broker would fail too, the log is recovered and `work` done once more.
+    If `work` finds damage at which a broker would fail too, the log is recovered and `work` done once more.
     """
     log = load(clean_start)
     try:
@@ -85,7 +85,7 @@ class UnchangedFiles(FilesAbove):
         return self._below
 
 
-_NAMES = (  # what a segment has, in the order in which it goes: without its .log the rest is nobody's
+_NAMES = (  # the files of a segment, in the order of their deletion: without its .log the rest is nobody's
     log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name, producer_snapshot_file_name,
 )  # fmt: skip
 
@@ -102,7 +102,7 @@ def delete_oldest_segments(
 
     Where opening makes other segments of those that are there (it splits one that overflows), nothing is removed. What else
     is to be done, for epochs and producers, is for who opens the log afterwards with that start. Producers of which
-    only removed segments and no snapshot told are forgotten.
+    only removed segments and no snapshot had are forgotten.
     """
     there = {offset_of(name) for name in disk.plain(directory) if is_log_file_name(name)}
     with closing(Spill(nameless_file)) as spill:
@@ -123,7 +123,7 @@ def delete_oldest_segments(
 
 
 def _remove(disk: Files, directory: str, planned: Event, report: Report) -> None:
-    """One segment is gone for sure before the next one goes: after a power cut the log must not have a hole."""
+    """A deletion is synced before the next segment is deleted: after a power cut the log must not have a hole."""
     for name in _NAMES:
         disk.remove(f"{directory}/{name(int(planned.path[:20]))}")
     disk.sync_directory(directory)

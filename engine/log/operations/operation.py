@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import closing
 from dataclasses import replace as replace_in
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, parent_of
 from engine.discovery.paths import is_brokers_log_dir
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager
-    from engine.log.partition.unified_log import PartitionLog, UnifiedLog
+    from engine.log.logdir.logs_07 import ReportedLog07
+    from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
     from engine.log.session import OpenOptions
     from engine.log.verify.losses import Evidence
@@ -52,7 +53,6 @@ class Operation(ABC):
     first          an emergency: these directories come before the others, and where the disk has no room to open a log, what
                    `work` deletes of it is deleted before; None: there is none
     accepts_metadata_log   `work` decides what may be done to the log of the cluster's metadata
-    accepts_07             `work` takes any PartitionLog, also those of Kafka 0.7
     accepts_losses         a log that loses records when it is opened is opened nevertheless: what it loses is kept. One that
                            ends below its start would lose all of them: it is refused
     """
@@ -62,7 +62,6 @@ class Operation(ABC):
     of_partitions = False
     first: frozenset[str] | None = None
     accepts_metadata_log = False
-    accepts_07 = False
     accepts_losses = False
 
     @abstractmethod
@@ -80,10 +79,18 @@ class Operation(ABC):
         return ()
 
 
+class AnyLogOperation(Operation):
+    """One that works on logs of every version of Kafka."""
+
+    @abstractmethod
+    def work(self, log: UnifiedLog | ReportedLog07) -> object:
+        """Work on an open log."""
+
+
 def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> Iterator[Report]:
     """Do `operation` on every log of the manager's log dirs; reports in their order, also of what failed.
 
-    A clean shutdown marker counts as a clean start. It is gone while we work and stands again afterwards, unless
+    A clean shutdown marker counts as a clean start. It is removed while we work and restored afterwards, unless
     something failed in the middle: a broker must not trust such a directory. A log is opened in memory first:
     one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine. So is one that has lost
     its end already: opening it removes the files that prove it. The cluster's metadata log is MetadataLogRefused.
@@ -211,8 +218,8 @@ class _One(NamedTuple):
         try:
             if not self.operation.accepts_metadata_log:
                 refuse_metadata_log(place.path, place.name.topic)
-            if self.operation.accepts_07 and self.manager.is_07(place):
-                return self._done_07(place)
+            if isinstance(self.operation, AnyLogOperation) and self.manager.is_07(place):
+                return self._done_07(place, self.operation)
             if self._ends_before_target(place, report):
                 return report
             try:
@@ -237,7 +244,7 @@ class _One(NamedTuple):
         log = work_on(load, self.options.clean_start, partial(self._work, place))
         return closed(log, keep_deleted=self.options.keep_deleted)
 
-    def _done_07(self, place: Place) -> Report:
+    def _done_07(self, place: Place, operation: AnyLogOperation) -> Report:
         """The same for a log of 0.7, which leaves nothing for checkpoints."""
         options = self.options
         refuse_offsets_07(place, options.recovery_point, options.log_start_offset, options.high_watermark)
@@ -247,7 +254,7 @@ class _One(NamedTuple):
             self.manager.load_07(place, rehearsal, clean_start=options.clean_start, files=overlay).close()
             self._refuse_losses(place, rehearsal)
         with self.manager.load_07(place, report, clean_start=options.clean_start) as log:
-            cast("Callable[[PartitionLog], object]", self.operation.work)(log)
+            operation.work(log)
             log.flush()
             log.note_standing()
         return report
@@ -327,7 +334,7 @@ class _One(NamedTuple):
         return self.manager.load(place, into, options, clean_start=clean_start, files=files, listing=listing)
 
     def _load_without_loss(self, place: Place, report: Report, *, clean_start: bool) -> UnifiedLog:
-        """Open a log; what is done goes to `report`.
+        """Open a log; actions are added to `report`.
 
         Raises LogDamaged, before anything is changed, if records were lost by it, or what proves that records were lost
         before. After a clean stop most logs open without any change. All others are opened in memory first.

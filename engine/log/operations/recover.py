@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from engine.amounts import count_of
-from engine.checkpoint.offsets import lower_checkpoints
+from engine.checkpoint.checkpoints import lower_checkpoints
 from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind
 from engine.errors import KafkalogError, UsageError, too_little_memory
 from engine.files import nameless_file
@@ -112,7 +112,7 @@ class Recovery:
     def note(
         self, place: Place, events: Iterable[tuple[Action, Severity]], *, is_failed: bool = False, is_left_alone: bool = False
     ) -> None:
-        """Keep what was told of a partition, in whatever pieces, about its log dir: what makes it unproven stands here only."""
+        """Keep for the log dir what was reported of a partition: only this shows what makes it unproven."""
         if is_left_alone:
             self.left_alone.add(place.log_dir)
         elif is_failed:
@@ -226,7 +226,7 @@ def recover_places(
 
 
 def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> Iterator[Report]:
-    """Do what comes behind the partitions: the marker of a clean shutdown, where one is asked for or to be put back."""
+    """Do what follows the partitions: the marker of a clean shutdown, where one is asked for or to be put back."""
     if recovery.is_refused:
         return
     for log_dir in manager.cluster.log_dirs:
@@ -348,7 +348,7 @@ def _mend_all(manager: LogManager, troubles: list[Trouble], report: Report) -> b
     mended = True
     for trouble in troubles:
         if trouble.effect is Effect.LOSES_TOPICS:
-            continue  # accepted; recovering the metadata log says what goes
+            continue  # accepted; recovering the metadata log reports what is deleted
         mended &= mend(manager, trouble, report)
     return mended
 
@@ -459,7 +459,7 @@ def _one(
 
 
 def _note_salvaged(report: Report) -> None:
-    """Salvaging removed indexes itself: that they are rebuilt goes without saying."""
+    """Salvaging removed indexes itself: do not report that they are rebuilt."""
     salvaged = {event.path for event in report.find(Action.SALVAGED)}
     report.events = [event for event in report.events
                      if event.action is not Action.REBUILT or event.path not in salvaged or event.reason != NO_INDEX]
@@ -490,7 +490,7 @@ def _mark(
     elif log_dir.path in recovery.clean:
         report.add(Action.EXPLAINED, name, "every log is proven sound, and nothing was changed: the marker is unchanged")
     else:
-        # without the epoch of the broker that stopped here the controller is told none, and so nothing false (KIP-966)
+        # without the epoch of the broker that stopped here the controller gets none, and so no wrong one (KIP-966)
         marker = recovery.markers.get(log_dir.path)
         old = Marker(b"") if marker is None else marker
         new = old._replace(modified_ns=None, content=b"" if log_dir.path in recovery.lossy else old.content)

@@ -1,4 +1,4 @@
-"""The operation `retain`: deletes what retention allows, or whatever it allows until so many bytes of each disk are free."""
+"""The operation `retain`: deletes what retention allows, or as many old segments as a number of free bytes needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.errors import UnreadableFile, UsageError
 from engine.findings import Severity
 from engine.log.logdir.log_manager import purge_deleted_directories
 from engine.log.logdir.logs_07 import ReportedLog07, explain_retention_07, retain_07
-from engine.log.operations.operation import Operation, operate, places_of
+from engine.log.operations.operation import AnyLogOperation, operate, places_of
 from engine.log.quarantine.stamps import list_files
 from engine.log.report import Action, Report
 from engine.log.retention.freeing import FreePlan, chosen, free, plan_freeing
@@ -37,7 +37,7 @@ class RetainOptions:
     """What to delete.
 
     free      bytes of each disk that are to be free, whatever retention says; None: what retention allows
-    as_much_as_possible  also where so many bytes cannot become free; else nothing is deleted then
+    as_much_as_possible  delete also if that many bytes cannot become free; else nothing is deleted then
     explain   report for each segment that is left why
     quarantine  where what is deleted is kept; None: nowhere
     """
@@ -48,11 +48,10 @@ class RetainOptions:
     quarantine: str | None = None
 
 
-class _Retain(Operation):
+class _Retain(AnyLogOperation):
     """Deletes by retention, or by the `plans` of the partition directories."""
 
     name = "retain"
-    accepts_07 = True
 
     def __init__(self, options: RetainOptions, plans: dict[str, FreePlan]) -> None:
         self._options, self._plans = options, plans
@@ -141,11 +140,11 @@ class _Disk:
     def __init__(self, manager: LogManager, options: OpenOptions, log_dirs: list[LogDir], wanted: int, free: int) -> None:
         self._manager, self._options, self._log_dirs, self._wanted, self._free = manager, options, log_dirs, wanted, free
         self._before = self._size(self._directories())
-        self._missing = 0  # bytes, once the directories of deleted topics are gone
+        self._missing = 0  # bytes, once the directories of deleted topics are removed
         self._plan: FreePlan | None = None
 
     def refusal(self) -> Report | None:
-        """Why so many bytes cannot become free, found before anything is deleted; None: they can."""
+        """Why that many bytes cannot become free, found before anything is deleted; None: they can."""
         whole = [] if self._options.keep_deleted else [log_dir for log_dir in self._log_dirs if log_dir.is_whole]
         deleted = self._size([place for log_dir in whole for place in log_dir.partitions(PartitionKind.DELETE)])
         plan = self._planned(self._wanted - self._free - deleted)
@@ -186,7 +185,7 @@ class _Disk:
     def _is_history(self, place: Place) -> bool:
         try:
             is_tiered = self._manager.is_tiered(place)
-        except UnreadableFile:  # nothing of it is chosen, and who opens the log tells why
+        except UnreadableFile:  # nothing of it is chosen, and opening the log reports why
             return False
         return (
             place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and not place.name.topic.startswith(_INTERNAL)
@@ -223,7 +222,7 @@ class _Disk:
         return [place for log_dir in self._log_dirs for place in log_dir.places]
 
     def _size(self, places: list[Place]) -> int:
-        """Bytes of all files in these partition directories, as far as they can be read: who works there tells."""
+        """Bytes of all files in these partition directories, as far as they can be read: the work there reports the rest."""
         total = 0
         for place in places:
             with suppress(UnreadableFile):  # purged meanwhile it has none

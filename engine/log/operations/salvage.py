@@ -1,7 +1,7 @@
 """Keep every sound batch of a partition: segments are rewritten without the bytes that belong to none, in the order of offsets.
 
-A batch goes only where others hold its offsets, or where its offsets cannot be right: `arrangement` decides. Consumers may
-find gaps in the offsets, as compaction leaves them. Everything that goes is reported. The indexes of a rewritten segment are
+A batch is dropped only if others hold its offsets, or if its offsets cannot be right: `arrangement` decides. Consumers may
+find gaps in the offsets, as compaction leaves them. Everything dropped is reported. The indexes of a rewritten segment are
 removed, so that recovery rebuilds them.
 """
 
@@ -12,7 +12,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.leader_epochs import read_leader_epochs
+from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.discovery.names import (
     ASIDE,
     FileKind,
@@ -35,7 +35,7 @@ from engine.record.soundness import searched_up_to
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.files import Files, OpenFile
     from engine.log.operations.arrangement import Arrangement, Dropped
     from engine.log.report import Report

@@ -9,10 +9,10 @@ from engine.errors import argument
 from engine.findings import Severity
 from engine.formats import LONG_MAX, MAGIC_V2
 from engine.log.errors import LogDamaged, RollRefused
-from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.report import Action
 from engine.log.segment.extent import Extent
 from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.log_segments import LogOffsetMetadata
 from engine.log.segment.segment_files import Partition
 from engine.log.segment.splitting import SEGMENT_FILES
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from engine.log.report import Report
-    from engine.log.segment.deferred import DeferredDeletion
-    from engine.log.segment.log_segments import LogSegments
+    from engine.log.segment.log_segments import DeferredDeletion, LogSegments
 
 
 class LocalLog:
@@ -29,7 +28,7 @@ class LocalLog:
 
     now             the clock, ms since the epoch: it stands still until someone sets it
     recovery_point  everything below it is on the disk
-    next_offset     log end offset, with the place where the next batch goes
+    next_offset     log end offset, with the position of the next batch
     deferred        what waits for its removal
     names           of the files in the directory when they were last known to be on the disk
     """
@@ -58,13 +57,13 @@ class LocalLog:
         return f"{self.directory}/{name}"
 
     def update_log_end_offset(self, end_offset: int) -> None:
-        """Move the log end offset; the recovery point never lies behind it."""
+        """Move the log end offset; the recovery point never lies after it."""
         active = self.segments.active_segment
         self.next_offset = LogOffsetMetadata(end_offset, active.base_offset, active.size)
         self.recovery_point = min(self.recovery_point, end_offset)
 
     def offset_metadata(self, offset: int) -> LogOffsetMetadata:
-        """Where a read from `offset` begins: the base offset and place of the first batch that ends at or behind it.
+        """Where a read from `offset` begins: the base offset and place of the first batch that ends at or after it.
 
         Only the offset itself where it lies outside the log. Mirrors LocalLog.convertToOffsetMetadataOrThrow.
         """
@@ -108,7 +107,7 @@ class LocalLog:
         """Begin a new segment at the larger of `expected_next_offset` and the log end offset.
 
         Left-over files of that name are removed first; an empty active segment of the same base is deleted and made
-        anew. Raises RollRefused where a segment stands there or behind.
+        anew. Raises RollRefused where a segment exists there or after.
         """
         new_offset = max(expected_next_offset, self.log_end_offset)
         active = self.segments.active_segment
@@ -125,7 +124,7 @@ class LocalLog:
                     self.files.remove(self.path(name(new_offset)))
                     self.report.add(Action.REMOVED, name(new_offset), "it had the name of the new segment")
             active.on_become_inactive_segment()
-            active.flush()  # first, and its name too: a new segment behind what is lost would leave a hole
+            active.flush()  # first, and its name too: a new segment after what is lost would leave a hole
             active.release_log()
             self.files.sync_directory(self.directory)
             segment = self.new_segment(new_offset)
@@ -190,7 +189,7 @@ class LocalLog:
         self.update_log_end_offset(new_offset)
 
     def truncate_to(self, target_offset: int, reason: str) -> list[LogSegment]:
-        """Delete segments that begin behind `target_offset` and cut the last one; returns the deleted ones.
+        """Delete segments that begin after `target_offset` and cut the last one; returns the deleted ones.
 
         `target_offset` becomes the log end offset, even where the last batch ends lower.
         """
@@ -199,7 +198,7 @@ class LocalLog:
         active = self.segments.active_segment
         head = active.translate_offset(target_offset)
         if head is not None:
-            first = target_offset if head.magic < MAGIC_V2 else head.base_offset  # old ones tell their last offset only
+            first = target_offset if head.magic < MAGIC_V2 else head.base_offset  # old ones have their last offset only
             active.extent(head.position, first).note(self.report, Action.TRUNCATED, log_file_name(active.base_offset), reason)
         active.truncate_to(target_offset, self.now)
         fit_indexes(self.report, active)

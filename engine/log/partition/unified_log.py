@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch.reading import fetch_offset_by_timestamp, read
-from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
 from engine.log.report import Action
+from engine.log.segment.log_segments import LogOffsetMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -140,7 +140,7 @@ class UnifiedLog:
 
     @property
     def next_end_offset(self) -> int:
-        """Where the next start finds the log end: behind the last batch, which a truncation within a batch leaves lower."""
+        """Where the next start finds the log end: after the last batch, which a truncation within a batch leaves lower."""
         end = self.log_end_offset
         if self._cut is not None and self._cut[0] == end:
             end = self._cut[1]
@@ -250,7 +250,7 @@ class UnifiedLog:
         return segment
 
     def update_high_watermark_with_log_end_offset(self) -> None:
-        """Where it stood at the end of the log or behind it, it stays there: the end may have gone back, or got a place."""
+        """Where it stood at the end of the log or after it, it stays there: the end may have gone back, or got a place."""
         if self.high_watermark >= self.log_end_offset:
             self._set_high_watermark(self.local_log.next_offset)
 
@@ -300,7 +300,7 @@ class UnifiedLog:
     def truncate_to(self, target_offset: int, reason: str | None = None) -> bool:
         """Cut the log so that it ends at `target_offset`; False where it ends there or lower already.
 
-        A batch that holds the offset goes as a whole. Raises OffsetOutOfRange for a negative offset.
+        A batch that holds the offset is removed as a whole. Raises OffsetOutOfRange for a negative offset.
         """
         self._refuse_negative(target_offset)
         reason = f"the log is to end at offset {target_offset}" if reason is None else reason
@@ -373,7 +373,7 @@ class UnifiedLog:
     # ---- the end ----------------------------------------------------------------------------------
 
     def close(self, *, keep_deleted: bool = False) -> None:
-        """Close as a broker closes it: what is marked goes (or stays), a producer snapshot, indexes trimmed, synced."""
+        """Close as a broker closes it: marked files are deleted (or kept), a producer snapshot, indexes trimmed, synced."""
         self.local_log.deferred.run(keep=keep_deleted)
         self.producer_state.take_snapshot()
         self.describe()

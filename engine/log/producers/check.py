@@ -127,7 +127,7 @@ class Aborted(NamedTuple):
 
 
 def _behind(table: memoryview, row: int, rows: int, offset: int) -> int:
-    """Behind the batches from `row` on that a snapshot at `offset` knows: those that end below it, as a broker takes them."""
+    """After the batches from `row` on that a snapshot at `offset` knows: those that end below it, as a broker takes them."""
     behind: int = first_from(table, row, rows, offset)
     is_inside = behind > row and table[BatchField.LAST_OFFSET, behind - 1] >= offset
     return behind - 1 if is_inside else behind
@@ -218,7 +218,7 @@ class ProducerCheck:
         try:
             marker = read_marker(window, row, self._records)
         except ControlRecordInvalid as error:
-            if table[BatchField.VALID, row]:  # a wrong checksum is told of already
+            if table[BatchField.VALID, row]:  # a wrong checksum is reported already
                 self._report(unreadable_marker(window, row, self._log_path, error))
             return
         if marker is None:
@@ -279,7 +279,7 @@ class ProducerCheck:
         return None
 
     def _fits(self, said: int, seen: int) -> bool:
-        """May an offset be right that should be `seen`, or lie before that in batches that are gone?
+        """May an offset be right that should be `seen`, or be before that in batches that were deleted?
 
         Or after that: a transaction from `seen` on may have ended in batches that no longer exist.
         """
@@ -291,7 +291,7 @@ class ProducerCheck:
     # ---- snapshots
 
     def finish(self) -> None:
-        """The log ends: compare the snapshots that are left. Those that were taken beyond its end tell of other batches."""
+        """The log ends: compare the snapshots that are left. Those that were taken beyond its end describe other batches."""
         end = max(self._end + 1, self._base_offset)
         for offset, snapshot in reversed(self._due):
             if offset <= end:

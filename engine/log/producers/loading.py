@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from engine.log.producers.state_manager import ProducerStateManager
-    from engine.log.segment.deferred import DeferredDeletion
     from engine.log.segment.log_segment import LogSegment
-    from engine.log.segment.log_segments import LogSegments
+    from engine.log.segment.log_segments import DeferredDeletion, LogSegments
     from engine.log.segment.producer_rows import TxnMarker
     from engine.log.segment.reading import ReadableSegment
     from engine.record.windows import Window
@@ -33,7 +32,7 @@ def rebuild_producer_state(
     state: ProducerStateManager, segments: LogSegments, log_start_offset: int, last_offset: int, *,
     now: int, reload_from_clean_shutdown: bool,
 ) -> None:
-    """Bring `state` to `last_offset`: the newest sound snapshot, then the batches behind it; leaves snapshots.
+    """Bring `state` to `last_offset`: the newest sound snapshot, then the batches after it; leaves snapshots.
 
     After a clean shutdown without any snapshot nothing is read: the log comes from before there were snapshots, and
     empty ones are written at the bases of the last two segments and at `last_offset`.
@@ -58,7 +57,7 @@ def rebuild_producer_state(
 def advance_producer_state(
     state: ProducerStateManager, segments: LogSegments, log_start_offset: int, last_offset: int, wanted: Collection[int] = ()
 ) -> None:
-    """Take in the batches from where `state` stands up to `last_offset`, which it is not told; snapshots at `wanted` bases."""
+    """Take in the batches from where `state` stands up to `last_offset`; snapshots at `wanted` bases."""
     last = segments.floor_segment(last_offset)
     for segment in segments.values(state.map_end_offset, last_offset):
         start_offset = max(segment.base_offset, state.map_end_offset, log_start_offset)
@@ -92,7 +91,7 @@ def _load_segment(state: ProducerStateManager, segment: LogSegment, start_offset
 
 
 def _will_recall(state: ProducerStateManager, segments: LogSegments, start_offset: int, now: int) -> None:
-    """`state` stands at `start_offset` before the batches of the log behind it are taken in, and those that are appended."""
+    """`state` stands at `start_offset` before the batches of the log after it are taken in, and those that are appended."""
     active = segments.last_segment
     grows = (-1, 0) if active is None else (active.base_offset, active.size)
     state.will_recall(partial(_chunks_from, segments, start_offset, *grows), now)
@@ -102,7 +101,7 @@ def _chunks_from(segments: LogSegments, start_offset: int, active: int, size: in
     """The batches of producers from `start_offset` to the end of the log.
 
     active, size  base offset and size of the last segment as it was found: what has been appended begins there, even
-                  behind bytes that are no batch
+                  after bytes that are no batch
     """
     for segment in segments.values(start_offset):
         end = min(size, segment.size) if segment.base_offset == active else segment.size

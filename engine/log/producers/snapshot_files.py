@@ -25,10 +25,10 @@ _SUFFIX = ".snapshot"
 
 
 class SnapshotFiles:
-    """A sorted map from offset to path. Knows of files what it is told: nothing is made or removed by it.
+    """A sorted map from offset to path. It does not create or remove files.
 
-    aside    by offset, those that a recovery has forgotten while their files stay: most are written anew with the same bytes
-    written  paths of those that were made, or made anew: their names may not be on the disk
+    aside    by offset, those that a recovery has forgotten while their files stay: most are rewritten with the same bytes
+    written  paths of those that were created or rebuilt: their names may not be on the disk
     """
 
     def __init__(self) -> None:
@@ -95,11 +95,11 @@ class SnapshotFiles:
 
 
 class Recall(NamedTuple):
-    """Where to look: in the snapshot that a state was loaded from, and in the batches of the log behind it.
+    """Where to look: in the snapshot that a state was loaded from, and in the batches of the log after it.
 
     snapshot  its path; None: there was none
     now, expiration_ms  by which producers had expired when it was loaded
-    chunks    all batches of producers behind it, as often as they are asked for
+    chunks    all batches of producers after it, as often as they are asked for
     """
 
     files: Files

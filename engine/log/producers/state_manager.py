@@ -30,7 +30,7 @@ PRODUCER_ID_EXPIRATION_MS = 86_400_000
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
 LATE_TRANSACTION_BUFFER_MS = 300_000
 _DELETED = ".deleted"
-_ENDED_AT_ONCE = 1_000  # transactions that are told of at once
+_ENDED_AT_ONCE = 1_000  # transactions that are reported at once
 _MOST_RECALLED = 10_000  # producers whose last batches are remembered, unless more are asked for at once
 
 
@@ -41,8 +41,8 @@ class ProducerStateManager:
                          there. None: the disk is asked when it first matters, and what becomes invalid is removed at once
     for_snapshots        all that becomes of the state are snapshots: of each producer only the last batch is remembered, and
                          no transaction that has ended
-    on_corrupt_snapshot  is told of each snapshot that is removed because Kafka cannot read it: path, why
-    written       paths of snapshots that were made, or made anew: their names may not be on the disk
+    on_corrupt_snapshot  called for each snapshot that is removed because Kafka cannot read it: path, why
+    written       paths of snapshots that were created or rebuilt: their names may not be on the disk
     recall_from   where the last batches of producers are found again, see `recall`; None: nothing was loaded yet
     ongoing       transactions without a marker
     unreplicated  those whose marker may lie above the high watermark
@@ -151,7 +151,7 @@ class ProducerStateManager:
     ) -> None:
         """Take in batches of a segment that is recovered, in log order. From then on the state is one `for_snapshots`.
 
-        on_aborted  is told of the transactions that were aborted, as a transaction index has them, some at a time; what it
+        on_aborted  called with the aborted transactions, as a transaction index has them, some at a time; what it
                     is handed changes afterwards
         `update_map_end_offset` is the caller's. Raises InvalidTxnState for a plain batch within a transaction.
         Mirrors LogSegment.updateProducerState.
@@ -159,7 +159,7 @@ class ProducerStateManager:
         self._take(chunks, on_aborted, reports_all=False)
 
     def load_batches(self, chunks: Iterable[RowChunk]) -> None:
-        """Take in batches behind a snapshot, in log order: of each producer the last one is known then, see `recall`.
+        """Take in batches after a snapshot, in log order: of each producer the last one is known then, see `recall`.
 
         Raises InvalidTxnState, IllegalArgument. Mirrors UnifiedLog.loadProducersFromRecords.
         """
@@ -254,7 +254,7 @@ class ProducerStateManager:
             self._load_from_snapshot(log_start_offset, now)
 
     def will_recall(self, chunks: Callable[[], Iterator[RowChunk]], now: int) -> None:
-        """`chunks` are the batches of producers behind the snapshot that was loaded at `now`, as often as one asks."""
+        """`chunks` are the batches of producers after the snapshot that was loaded at `now`, as often as one asks."""
         if not self.for_snapshots and self.recall_from is None:
             self.recall_from = Recall(self.files, self._loaded_from, now, self.producer_id_expiration_ms, chunks)
 

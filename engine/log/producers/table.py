@@ -55,7 +55,7 @@ class ProducerTable:
         self._links = array("i", bytes(4 * _ROOM))
         self._heads = array("i", bytes(4 * _ROOM))
         self._state[TableState.COUNT] = 0
-        self._batches: dict[int, bytes] = {}  # by producer, where there is more to tell than the entry does
+        self._batches: dict[int, bytes] = {}  # by producer, where more is known than the entry holds
 
     def __len__(self) -> int:
         return self._state[TableState.COUNT]

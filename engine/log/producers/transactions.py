@@ -42,7 +42,7 @@ class Transactions:
         self._bounds[Bound.FROM], self._bounds[Bound.TO] = 0, end - start
 
     def put(self, txn: TxnMetadata) -> None:
-        """Add `txn`; one that begins at the same offset goes."""
+        """Add `txn`, in place of one that begins at the same offset."""
         self.make_room()
         open_transaction(*self.columns, txn.first_offset, txn.producer_id)
 

@@ -8,9 +8,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import FileKind, file_name, parent_of, parse_partition_dir
-from engine.discovery.paths import FOREIGN_DIRECTORIES, is_log_dir
-from engine.discovery.sink_commits import MANIFEST as SINK_MANIFEST
-from engine.discovery.sink_commits import STAGING, half_commit, undoable_since
+from engine.discovery.paths import FOREIGN_DIRECTORIES, STAGING, half_commit, is_log_dir, undoable_since
+from engine.discovery.paths import MANIFEST as SINK_MANIFEST
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, argument
 from engine.files import ROOT, acting_as, is_root, look, owner_of
 from engine.formats import LONG_MAX
@@ -57,7 +56,7 @@ class Kept(NamedTuple):
     """Something that `restore` undoes.
 
     path        of the quarantine; of a commit of Spark's sink that was stopped the log dir, of one that was not its manifest
-    created_ms  None where nobody can tell
+    created_ms  None: unknown
     size        bytes that its files take on the disk
     """
 
@@ -89,7 +88,7 @@ def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable
     """Quarantines in and below `directories` and beside log dirs among them, and commits of Spark's sink that were stopped.
 
     Of a partition, those beside its log dir that hold something of it.
-    In the order of their paths, each once. Links are not followed. missed() is told of each place that cannot be looked into;
+    In the order of their paths, each once. Links are not followed. missed() is called for each place that cannot be read;
     raises UnreadableFile where that is one of `directories` itself.
     """
     found: dict[str, Kept] = {}

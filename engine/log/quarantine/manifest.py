@@ -1,7 +1,7 @@
 """The manifest of a quarantine: what was about to be done, line by line, and what is needed to undo it.
 
-A line is written before its change is made, so that after a crash at most the last lines tell of changes that never
-came. Undoing goes from the last line to the first, and each undoing can be repeated.
+A line is written before its change is made, so that after a crash at most the last lines describe changes that never
+came. Undoing starts with the last line, and each undoing can be repeated.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _FIELDS = {  # what a line has beside `do` and `path`, no less and no more
     Do.MAKE_DIRECTORY: (frozenset(),), Do.REMOVE_DIRECTORY: (frozenset(),), Do.REFUSED: (frozenset(("position",)),),
     Do.LIST: (frozenset(("files",)),),
 }  # fmt: skip
-_LONGEST_NS = LONG_MAX * 1_000_000_000  # as many seconds as a file system can tell
+_LONGEST_NS = LONG_MAX * 1_000_000_000  # the most seconds that a file system can have
 _BOUNDS = {  # of the fields that are numbers
     "position": (0, LONG_MAX), "size": (0, LONG_MAX), "modified_ns": (-_LONGEST_NS, _LONGEST_NS), "mode": (0, 0o777),
 }  # fmt: skip
@@ -192,7 +192,7 @@ class ManifestWriter:
         try:
             self._file.write_at(self._position, data)
         except UnwritableFile:
-            with suppress(UnwritableFile):  # half a line would stand behind the next one
+            with suppress(UnwritableFile):  # half a line would stand after the next one
                 self._file.truncate(self._position)
             raise
         self._position += len(data)
@@ -202,7 +202,7 @@ class ManifestWriter:
 def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False) -> Manifest:
     """The manifest in the quarantine `directory`. Raises UnreadableFile, QuarantineDamaged.
 
-    A last line that was cut off tells of a change that was never made, unless more was cut off. It is a fault where the
+    A last line that was cut off describes a change that was never made, unless more was cut off. It is a fault where the
     lines before the last one are not those whose SHA-256 that has.
     salvage  lines that cannot be read are `faults` and not an error
     """
@@ -216,7 +216,7 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
         raise UnreadableFile(what, do=do, path=directory)
     lines = files.read(path, MAX_MANIFEST_SIZE).split(b"\n")
     faults = [f"line {len(lines)} is cut off"] if lines[-1] else []
-    lines.pop()  # behind the last line end
+    lines.pop()  # after the last line end
     if lines and b"\0" in lines[-1]:
         faults = [f"line {len(lines)} is incomplete"]  # a sector of it never reached the disk
         lines.pop()

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from engine.discovery.names import ASIDE, FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
+from engine.discovery.paths import MANIFEST as SINK_MANIFEST
 from engine.discovery.paths import REMOTE_INDEX_CACHE, is_log_dir
-from engine.discovery.sink_commits import MANIFEST as SINK_MANIFEST
 from engine.files import ROOT, is_root, look, this_user
 from engine.log.quarantine.manifest import MANIFEST, Do, QuarantineDamaged, read_manifest
 from engine.log.quarantine.stamps import is_lock
@@ -140,7 +140,7 @@ def _real(files: ReadOnlyFiles, directory: str) -> str:
         gone.append(file_name(directory))
         directory = parent_of(directory)
     if ".." in gone:
-        return "/"  # nobody can tell where that would lead
+        return "/"  # where that would lead is unknown
     return "/".join((files.resolve(directory).rstrip("/"), *reversed(gone))) or "/"
 
 
@@ -189,7 +189,7 @@ def _trust(user: int) -> str:
     return f"if you trust its {MANIFEST}: as user {user}, copy the quarantine, and restore the copy"
 
 
-_LATEST = 253_402_300_799  # seconds since 1970: the end of the year 9999, behind which there is no calendar
+_LATEST = 253_402_300_799  # seconds since 1970: the end of the year 9999, after which there is no calendar
 
 
 def quarantine_beside(files: ReadOnlyFiles, log_dir: str, now: int, of: str = "") -> str:

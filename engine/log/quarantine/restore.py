@@ -34,7 +34,7 @@ def too_large(manifest: Manifest) -> dict[int, int]:
     for number, entry in enumerate(manifest.entries):
         if entry is None:
             continue
-        path = entry.to if entry.do is Do.RENAME and entry.to is not None else entry.path  # whose bytes it tells of
+        path = entry.to if entry.do is Do.RENAME and entry.to is not None else entry.path  # whose bytes it is about
         size = (entry.size or 0) + (entry.position or 0)
         known = had.get(parent_of(path), {})
         # a listing may claim anything, too; what was removed is renamed back, and gets no byte that it does not have
@@ -107,15 +107,15 @@ def restore(
     files: Files, directory: str, *, force: bool = False, salvage: bool = False, keep: bool = True, now: int = 0,
     progress: Callable[[int, int], object] | None = None,
 ) -> Restored:
-    """Undo everything that the quarantine `directory` tells of, from the last change to the first.
+    """Undo every change that the quarantine `directory` holds, from the last to the first.
 
     Everything stored is checked first. After a crash, the next call goes on where the last one stopped, unless others wrote
     since. The quarantine stays. progress(done, all) is called for each step.
 
     force    over what was changed meanwhile as well, and without the files that came since
     salvage  undo what can be undone, though the manifest or what is stored is damaged or not complete
-    keep     what is removed or replaced goes to a quarantine of its own, made at `now` (ms), where it is not certain that only
-             what the command made is lost: with `force`, and where what was there before is not put back
+    keep     removed and replaced files are kept in a new quarantine, made at `now` (ms), if more may be lost than what the
+             command made: with `force`, and if the old state is not put back
     Raises QuarantineDamaged, ChangedSince before anything is changed; UnreadableFile, UnwritableFile.
     """
     manifest = read_trusted(files, directory, salvage=salvage)
@@ -175,7 +175,7 @@ def _without_room(error: UnwritableFile, directory: str, manifest: Manifest) -> 
 def _changed_since(
     files: Files, directory: str, manifest: Manifest, order: list[int], before: Progress
 ) -> list[Difference] | None:
-    """What others changed since the command ended; None: nobody can tell, for it does not say how it left its files.
+    """What others changed since the command ended; None: unknown, because the manifest does not say how it left its files.
 
     Once the work was begun, the files of the entries that were undone, and of the next one, which may be half done, are not as
     the command left them: of these counts what is younger than the last step.

@@ -34,7 +34,7 @@ class _State:
     """What became of a file that was opened for writing.
 
     path     where it is now
-    intact   so many of its first bytes are the old ones, and in place; None until it is changed
+    intact   number of bytes at its start that are still the old ones, in place; None until it is changed
     is_new   nothing of it needs to be kept: it was made here, or is kept already
     is_kept  it lies in the quarantine: what is still written to it is dropped
     """
@@ -73,7 +73,7 @@ class QuarantinedFile(WritableFile):
         return self.below.next_data(position, end)
 
     def write_at(self, position: int, *parts: Buffer) -> None:
-        """Write all of `parts`, one behind the other, from byte `position` on. Raises UnwritableFile."""
+        """Write all of `parts`, one after the other, from byte `position` on. Raises UnwritableFile."""
         if self.prepare(position):
             self.below.write_at(position, *parts)
 
@@ -121,7 +121,7 @@ class QuarantiningFiles(FilesAbove):
         self._states: dict[str, _State] = {}
         self._listed: dict[str, dict[str, Stamp]] = {}  # by directory, how its files stood
         self._taken: dict[str, tuple[int, str]] = {}  # (size, SHA-256) of whole files that are kept
-        self._is_needed = False  # was anything changed that only this quarantine can tell?
+        self._is_needed = False  # was anything changed that only this quarantine can undo?
         self._made: list[str] = []  # directories that had other names before, or none
         self._moved: set[str] = set()  # files whose move into the quarantine may not be on the disk yet
         self._stored = 0
@@ -153,10 +153,10 @@ class QuarantiningFiles(FilesAbove):
         return self._manifest is not None
 
     def finish(self) -> None:
-        """Note how everything was left, so that restoring can tell what others changed later. Nothing may follow.
+        """Note how everything was left, so that `restore` can see what others changed later. Nothing may follow.
 
         Where every file has again the bytes that it had, as a marker that was away for a while, it gets back its time as
-        well, and the quarantine goes: it has nothing to tell.
+        well, and the quarantine is removed: it would be empty.
         """
         if self._manifest is None:
             if self._is_begun:  # somebody gave up before its first line stood there
@@ -372,7 +372,7 @@ class QuarantiningFiles(FilesAbove):
         return {"size": size, "stored": name, "sha256": digest, "modified_ns": info.modified_ns, "mode": info.mode}
 
     def _store(self, path: str, stored: str, info: FileInfo, start: int = 0) -> str:
-        """Copy the bytes of `path`, of which `info` tells, from `start` on to the new file `stored`, zeros as holes → SHA-256.
+        """Copy the bytes of `path`, whose state is `info`, from `start` on to the new file `stored`, zeros as holes → SHA-256.
 
         Half a copy is removed: on a full disk its room is needed to note where the command stopped.
         """
@@ -399,7 +399,7 @@ class QuarantiningFiles(FilesAbove):
         return digest.hexdigest()
 
     def _new_name(self, place: str) -> str:
-        """A name in the quarantine that tells people where the file was."""
+        """A name in the quarantine that shows people where the file was."""
         with self._lock:
             self._stored += 1
             number = self._stored

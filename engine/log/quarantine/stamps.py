@@ -52,7 +52,7 @@ def list_files(files: ReadOnlyFiles, directory: str) -> dict[str, Stamp]:
 
 
 def stamp_of(info: FileInfo) -> Stamp:
-    """How the file stands that `info` tells of."""
+    """The state of the file with this `info`."""
     return Stamp(info.size, info.modified_ns, info.mode)
 
 

@@ -26,8 +26,8 @@ class Progress(NamedTuple):
     """How far undoing came.
 
     is_begun   the first step may be half done, if none is noted
-    steps      so many entries are undone, in the order of `undo_order`; one more than there are: the work is complete
-    skipped    so many of them could not be
+    steps      number of entries that are undone, in the order of `undo_order`; one more than there are: the work is complete
+    skipped    number of them that could not be undone
     is_as_before  the last note, when the work is complete: every file was as before the command
     """
 

@@ -1,4 +1,4 @@
-"""Which segments to delete, of many logs, so that so many bytes become free: an emergency, whatever retention says.
+"""Which segments of many logs to delete to get a number of free bytes: an emergency, whatever retention says.
 
 Left-overs go first, since opening a log removes them anyway; then whole segments, the oldest of all logs first. The
 active segments stay, and what is not replicated.
@@ -55,7 +55,7 @@ class FreePlan(NamedTuple):
     end_offsets  by partition directory: the segments that end at or below this offset go
     size         bytes that become free in all
     segments     how many go
-    directories  of partitions in which anything goes
+    directories  of partitions in which anything is deleted
     """
 
     leftovers: int
@@ -71,10 +71,10 @@ def plan_freeing(
 ) -> FreePlan:
     """Choose what frees `wanted` bytes in these partition directories; less where there is not enough.
 
-    spared           those of which left-overs go and no segment
+    spared           those of which only leftover files may be deleted, no segment
     high_watermarks  by directory, those that are known: segments that end above them stay
 
-    Nothing is chosen of a directory that cannot be read: who opens the log tells why.
+    Nothing is chosen of a directory that cannot be read: opening the log reports why.
     """
     leftovers = 0
     touched: set[str] = set()

@@ -1,6 +1,6 @@
 """Which segments retention deletes: below the log start offset, beyond the size, older than the time.
 
-Mirrors UnifiedLog.deleteOldSegments. `verdicts` tells for every segment why it goes or stays.
+Mirrors UnifiedLog.deleteOldSegments. `verdicts` says for every segment why it is deleted or kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
 
-    Breach = Callable[[LogSegment, LogSegment | None], str | None]  # why a segment goes, given the one behind it
+    Breach = Callable[[LogSegment, LogSegment | None], str | None]  # why a segment is deleted, given the one after it
 
 
 TIERED_STAY = ("remote.storage.enable: segments from the log start offset on are kept, because a broker deletes them only "
@@ -30,7 +30,7 @@ TIERED_STAY = ("remote.storage.enable: segments from the log start offset on are
 
 
 class Verdict(NamedTuple):
-    """Why a segment goes (`goes`), or why it stays."""
+    """Why a segment is deleted (`goes`), or why it stays."""
 
     segment: LogSegment
     goes: bool
@@ -109,7 +109,7 @@ def verdicts(log: UnifiedLog, breach: Breach, first: int = 0) -> list[Verdict]:
 
 
 def below(start: int) -> Breach:
-    """A segment goes when the next one begins at or below the log start offset `start`."""
+    """A segment is deleted when the next one begins at or below the log start offset `start`."""
 
     def breach(_segment: LogSegment, following: LogSegment | None) -> str | None:
         if following is None or following.base_offset > start:
@@ -120,7 +120,7 @@ def below(start: int) -> Breach:
 
 
 def beyond_size(log: UnifiedLog) -> Breach | None:
-    """A segment goes while without it retention.bytes or more remain; None: there is no limit, or it is not reached."""
+    """A segment is deleted while retention.bytes or more remain without it; None: there is no limit, or it is not reached."""
     limit, size = log.config.retention_size, log.size
     if limit < 0 or size < limit:
         return None
@@ -137,7 +137,7 @@ def beyond_size(log: UnifiedLog) -> Breach | None:
 
 
 def beyond_time(log: UnifiedLog) -> Breach | None:
-    """A segment goes when its largest timestamp, or its file's time where it has none, is older than retention.ms."""
+    """A segment is deleted when its largest timestamp, or its file's time if it has none, is older than retention.ms."""
     limit, now = log.config.retention_ms, log.now
     if limit < 0:
         return None
@@ -155,7 +155,7 @@ _DECADE_MS = 10 * 366 * 24 * 3600 * 1000
 
 
 def explain_retention(log: UnifiedLog) -> None:
-    """Note every segment that is left in the log's report, the oldest first. Call it behind `delete_old_segments`."""
+    """Note every segment that is left in the log's report, the oldest first. Call it after `delete_old_segments`."""
     segments = list(log.segments)
     goes_at: int | None = None
     for segment, following in zip(segments, [*segments[1:], None], strict=True):

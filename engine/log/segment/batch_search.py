@@ -50,7 +50,7 @@ class BatchHead(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Behind the batch."""
+        """After the batch."""
         return self.last_offset + 1
 
 
@@ -65,10 +65,10 @@ class TimestampAndOffset(NamedTuple):
 class LogEnd(NamedTuple):
     """Where the batches of a log end.
 
-    next_offset   behind the last of them; None: there is none        position  behind its last byte. One that leaves no offset
+    next_offset   after the last of them; None: there is none        position  after its last byte. One that leaves no offset
                   for what follows is none of them
     sound_offset  offset up to which everything that was read is sound; `next_offset` if all of it is
-    tail          what stands behind `position`
+    tail          what stands after `position`
     """
 
     next_offset: int | None
@@ -80,8 +80,8 @@ class LogEnd(NamedTuple):
 def find_end(file: OpenFile, position: int, end: int, base_offset: int) -> LogEnd:
     """Look for the end of a log that somebody may be writing, from the batch at byte `position` on.
 
-    What ends where the file does was torn, or is being written. What has a sound batch of this log behind it is damage inside
-    of the log, which its readers meet. A `position` where no sound batch begins is not believed. The log ends before a last
+    What ends where the file does was torn, or is being written. What has a sound batch of this log after it is damage inside
+    of the log, which its readers report. A `position` where no sound batch begins is not believed. The log ends before a last
     batch that leaves no offset or lies below `base_offset`, where its segment begins.
     """
     walk = LogWalk(file, position, end, batches=BatchColumns(_BATCHES))
@@ -112,7 +112,7 @@ def find_end(file: OpenFile, position: int, end: int, base_offset: int) -> LogEn
 
 
 def _not_of_it(window: Window, path: str, base_offset: int) -> Finding | None:
-    """What is wrong with the last batch of the window, if the log cannot go on behind it."""
+    """What is wrong with the last batch of the window, if the log cannot go on after it."""
     last = _head(window, window.rows - 1)
     where = Where(path, last.position, last.base_offset)
     if not can_be_followed(last.base_offset, last.last_offset):
@@ -156,7 +156,7 @@ def kafkas_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
 
 
 def whole_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
-    """The same where it is known that byte `end` is behind a batch: one that goes on behind it is damage as well."""
+    """The same where it is known that byte `end` is after a batch: one that goes on after it is damage as well."""
     return _windows(file, position, end, damage=(Stop.BAD_SIZE, Stop.TORN))
 
 
@@ -205,7 +205,7 @@ def _largest(window: Window, field: BatchField) -> int:
 def search_for_offset(
     file: OpenFile, target_offset: int, position: int, end: int, windows: Windows = kafkas_windows
 ) -> BatchHead | None:
-    """The batch at or behind byte `position` that holds `target_offset`, else the first one above it; None: neither.
+    """The batch at or after byte `position` that holds `target_offset`, else the first one above it; None: neither.
 
     windows  how batches are found, here and below: what is made of damage
     Mirrors FileRecords.searchForOffsetFromPosition.
@@ -224,7 +224,7 @@ def search_for_offset(
 
 
 def last_head(file: OpenFile, position: int, end: int) -> BatchHead | None:
-    """The last batch at or behind byte `position`; None: there is none."""
+    """The last batch at or after byte `position`; None: there is none."""
     last: BatchHead | None = None
     for window in kafkas_windows(file, position, end):
         last = _head(window, window.rows - 1)
@@ -257,7 +257,7 @@ def first_timestamp(file: OpenFile, head: BatchHead) -> int | None:
 def largest_timestamp_after(
     file: OpenFile, position: int, end: int, windows: Windows = kafkas_windows
 ) -> TimestampAndOffset:
-    """Largest timestamp at or behind byte `position` and the last offset of the first batch that has it.
+    """Largest timestamp at or after byte `position` and the last offset of the first batch that has it.
 
     (NO_TIMESTAMP, −1, None) where no batch has one. Mirrors FileRecords.largestTimestampAfter.
     """
@@ -274,7 +274,7 @@ def largest_timestamp_after(
 def search_for_timestamp(
     file: OpenFile, timestamp: int, position: int, starting_offset: int, end: int, windows: Windows = kafkas_windows
 ) -> TimestampAndOffset | None:
-    """First record at or behind byte `position` with at least this timestamp and offset; None: there is none.
+    """First record at or after byte `position` with at least this timestamp and offset; None: there is none.
 
     Mirrors FileRecords.searchForTimestamp.
     """
@@ -290,7 +290,7 @@ def search_for_timestamp(
 
 
 def _first_record(file: OpenFile, head: BatchHead, timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
-    """First record of the batch with at least this timestamp and offset. Records behind damage are not seen."""
+    """First record of the batch with at least this timestamp and offset. Records after damage are not seen."""
     from engine.record.reader import ChunkReader  # it brings all codecs
 
     reader = ChunkReader(file.path, lambda _finding: None)

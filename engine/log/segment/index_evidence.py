@@ -1,4 +1,4 @@
-"""How far a segment reached by the last entries of its indexes: they outlive batches that were lost behind its end."""
+"""How far a segment reached by the last entries of its indexes: they outlive batches that were lost after its end."""
 
 from __future__ import annotations
 

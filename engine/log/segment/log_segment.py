@@ -51,7 +51,7 @@ class Appending(NamedTuple):
 
 
 class RollParams(NamedTuple):
-    """What decides whether an append goes to a new segment. Sizes in bytes, times in ms. Mirrors RollParams."""
+    """What decides whether an append needs a new segment. Sizes in bytes, times in ms. Mirrors RollParams."""
 
     max_segment_ms: int
     max_segment_size: int
@@ -117,9 +117,9 @@ class LogSegment(SegmentFiles):
     ) -> None:
         """Add whole batches at the end, with the index entries that fall on them.
 
-        largest_offset  last offset of the last batch      data  one batch or several, one behind the other
+        largest_offset  last offset of the last batch      data  one batch or several, one after the other
         batches         their headers, if they are known, in the columns first … rows − 1: as `scan_range` fills them
-        Raises SegmentOffsetOverflow before anything is written, UnwritableFile; IndexFull and InvalidOffset behind the
+        Raises SegmentOffsetOverflow before anything is written, UnwritableFile; IndexFull and InvalidOffset after the
         write, as the broker does: it rolls before indexes are full.
         """
         if not len(data):
@@ -146,7 +146,7 @@ class LogSegment(SegmentFiles):
         self._is_dirty = True
 
     def _place(self, batches: BatchColumns, rows: int, position: int, first: int = 0) -> int:
-        """Add the entries for batches first … rows − 1, which lie in the .log from byte `position` on → behind them."""
+        """Add the entries for batches first … rows − 1, which lie in the .log from byte `position` on → after them."""
         offset_index, time_index, largest = self.offset_index, self.time_index, self.largest()
         last = time_index.last_entry()
         state = memoryview(array("q", bytes(8 * PLACE_FIELDS)))
@@ -176,7 +176,7 @@ class LogSegment(SegmentFiles):
         return state[Placing.POSITION]
 
     def append_from_file(self, source: OpenFile, start: int, end: int) -> int:
-        """Append the batches of `source` from byte `start` on while they fit behind the base offset → bytes taken.
+        """Append the batches of `source` from byte `start` on while they fit after the base offset → bytes taken.
 
         They are copied in runs of up to 1 MiB, at least one batch each. Mirrors LogSegment.appendFromFile.
         """
@@ -237,7 +237,7 @@ class LogSegment(SegmentFiles):
         )
 
     def recover(self, producers: RecoveringProducers, leader_epochs: RecoveringEpochs, scan: SegmentScan | None = None) -> int:
-        """Cut the .log behind its last sound batch and write all indexes anew → bytes cut.
+        """Truncate the .log after its last sound batch and rebuild all indexes → bytes removed.
 
         producers      state up to the base offset; what the segment's batches make of it is added
         leader_epochs  takes epochs above its latest, but for those that other batches contradict and it would forget others for
@@ -305,7 +305,7 @@ class LogSegment(SegmentFiles):
         return cut
 
     def _read_largest(self) -> TimestampOffset:
-        """The last entry of the time index, or a later timestamp behind it. Mirrors readLargestTimestamp."""
+        """The last entry of the time index, or a later timestamp after it. Mirrors readLargestTimestamp."""
         last = self.time_index.last_entry()
         position = self.offset_index.lookup(last.offset).position
         found = largest_timestamp_after(self.log_file, position, self.size)
@@ -340,7 +340,7 @@ class LogSegment(SegmentFiles):
     def close(self) -> None:
         """Write everything back, add the closing entry of the time index if the largest timestamp is known, and trim.
 
-        The segment may be used again; its files are then opened anew.
+        The segment may be used again; its files are then reopened.
         """
         if self.writable:
             if self._largest is not None:

@@ -1,4 +1,4 @@
-"""What a batch of a producer tells its log: the little that producer state is made of, without the batch itself."""
+"""The fields of a producer's batch that producer state is made of, without the batch itself."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ProducerRow(NamedTuple):
 
 
 class ReportedRows(Table):
-    """Rows as kernels tell them, see kernels.walk.ProducerField: so many at a time."""
+    """Rows as kernels report them, see kernels.walk.ProducerField, a number at a time."""
 
     __slots__ = ()
 
@@ -154,7 +154,7 @@ class RecoveringEpochs(Protocol):
         """The newest epoch, None without one."""
 
     def knows_from(self, offset: int) -> bool:
-        """Does an epoch begin at or behind `offset`?"""
+        """Does an epoch begin at or after `offset`?"""
 
     def assign(self, epoch: int, start_offset: int) -> object:
         """Note that `epoch` begins at `start_offset`."""

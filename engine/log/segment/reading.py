@@ -128,13 +128,13 @@ class ReadableSegment:
         return None if found is None else found.size
 
     def release_log(self) -> None:
-        """Let go of the .log, which is opened anew when it is asked for: who reads many segments holds few descriptors."""
+        """Close the .log; it is reopened when it is needed, so that reading many segments needs few descriptors."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def close_handlers(self) -> None:
-        """Let go of all files. They are opened anew where the segment is used again."""
+        """Close all files. They are reopened if the segment is used again."""
         self.release_log()
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class ReadableSegment:
     # reading
 
     def can_convert_to_relative_offset(self, offset: int) -> bool:
-        """Does `offset` fit behind the base offset in 31 bits?"""
+        """Does `offset` fit after the base offset in 31 bits?"""
         return 0 <= offset - self.base_offset <= INT_MAX
 
     def position_before(self, offset: int) -> int:
@@ -207,9 +207,9 @@ class ReadableSegment:
     def read(
         self, start_offset: int, max_size: int, max_position: int | None, *, min_one_message: bool = False
     ) -> FetchSlice | None:
-        """Where to read from `start_offset` on, at most `max_size` bytes and not behind byte `max_position`.
+        """Where to read from `start_offset` on, at most `max_size` bytes and not after byte `max_position`.
 
-        max_position     None: nothing may be read yet, but where it would begin is told
+        max_position     None: nothing may be read yet, but the start position is returned
         min_one_message  the first batch is read in full whatever `max_size` says
         Returns None where nothing at or above `start_offset` is here. Mirrors LogSegment.read.
         """
@@ -223,7 +223,7 @@ class ReadableSegment:
         return FetchSlice(head.base_offset, head.position, size_here, size < head.size)
 
     def fetch_upper_bound_offset(self, start: OffsetPosition, fetch_size: int) -> int | None:
-        """Offset of an index entry at least `fetch_size` bytes behind `start`; None: there is none."""
+        """Offset of an index entry at least `fetch_size` bytes after `start`; None: there is none."""
         entry = self.offset_index.fetch_upper_bound(start, fetch_size)
         return None if entry is None else entry.offset
 
@@ -234,7 +234,7 @@ class ReadableSegment:
         return search_for_timestamp(self.log_file, timestamp, position, starting_offset, self.size, self._by_time)
 
     def read_next_offset(self) -> int:
-        """Behind the last batch; the base offset without one. Read from the last index entry on. Raises CorruptRecord."""
+        """After the last batch; the base offset without one. Read from the last index entry on. Raises CorruptRecord."""
         head = self.translate_offset(self.offset_index.last_offset)
         last = None if head is None else last_head(self.log_file, head.position, self.size)
         if last is not None and not can_be_followed(last.base_offset, last.last_offset):
@@ -280,7 +280,7 @@ class ReadableSegment:
                 self.release_log()
 
     def end_below(self, offset: int) -> int:
-        """Behind the last batch that ends below `offset`: where the log ends for the next start once it is truncated there."""
+        """After the last batch that ends below `offset`: where the log ends for the next start once it is truncated there."""
         cut = self.translate_offset(offset)
         position = self.offset_index.lookup(offset - 1).position if offset > self.base_offset else 0
         last = last_head(self.log_file, position, self.size if cut is None else cut.position)
@@ -288,11 +288,11 @@ class ReadableSegment:
 
     @property
     def aborted_are_unknown(self) -> bool:
-        """Can the transaction index not be believed? Opening a log for writing makes lost ones anew."""
+        """Is the transaction index not to be trusted? Opening a log for writing rebuilds missing ones."""
         return False
 
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
-        """The aborted transactions that a reader of these offsets must know, as far as this segment tells."""
+        """The aborted transactions that a reader of these offsets must know, as far as this segment knows."""
         return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
 
     # times

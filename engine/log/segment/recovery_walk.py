@@ -48,7 +48,7 @@ _MAGIC_AT, _CHECKED_FROM = BATCH_HEADER.positions["magic"], BATCH_HEADER.positio
 WINDOW_SIZE = 1 << 20
 LARGEST_WINDOW = 4 << 20  # a larger batch is checked in pieces
 _MARKER_BYTES = 1 << 20  # that a compressed control batch may inflate to
-_ROWS = 1032  # producers, and epochs, that one kernel call tells
+_ROWS = 1032  # producers, and epochs, that one kernel call reports
 _ENTRIES = 512  # index entries that one kernel call makes
 _TABLES = (memoryview(make_tables(CASTAGNOLI)), memoryview(make_tables(IEEE)))
 _SMALLEST_WINDOW = BATCH_HEADER.size
@@ -58,10 +58,10 @@ class ScanStop(Enum):
     """Why a walk went no further."""
 
     END = "end"  # every byte belongs to a sound batch
-    TORN = "torn"  # what is left is too short for a batch, or the last batch goes on behind the end
+    TORN = "torn"  # what is left is too short for a batch, or the last batch goes on after the end
     BAD_SIZE = "bad-size"  # a size field that no batch can have
     INVALID = "invalid"  # a batch below its header's size, or with a wrong checksum
-    NO_OFFSET_LEFT = "no-offset-left"  # a batch behind whose last offset there is none: see kernels.recovery
+    NO_OFFSET_LEFT = "no-offset-left"  # a batch after whose last offset there is none: see kernels.recovery
     BAD_MARKER = "bad-marker"  # a transaction marker that cannot be read; it is kept, what follows is not
     REFUSED = "refused"  # an index would not take the entry of a batch: see `refusal`
 
@@ -97,7 +97,7 @@ class RecoveryWalk:
         self._is_over = False
 
     def chunks(self) -> Iterator[RowChunk]:
-        """Walk, and tell the producers met. Raises UnreadableFile, FileChangedWhileReading."""
+        """Walk, and report the producers found. Raises UnreadableFile, FileChangedWhileReading."""
         buffer = bytearray(max(_SMALLEST_WINDOW, min(WINDOW_SIZE, self._end)))
         while not self._is_over:
             position = self.state[Placing.POSITION]
@@ -210,7 +210,7 @@ class RecoveryWalk:
         return at
 
     def _note_marker(self, marker: TxnMarker | None, *, is_bad: bool) -> None:
-        """Complete the row that the kernel told last; a bad marker's is none."""
+        """Complete the row that the kernel reported last; a bad marker has none."""
         last = self.state[Walk.REPORTED_AT] - 1
         if is_bad:
             self.state[Walk.REPORTED_AT] = last

@@ -12,6 +12,7 @@ from engine.index.transaction import TransactionIndex
 from engine.log.segment.reading import ReadableSegment
 
 if TYPE_CHECKING:
+
     from engine.config.topic import LogConfig
     from engine.files import Files
 
@@ -90,7 +91,7 @@ class SegmentFiles(ReadableSegment):
         self.txn_index.flush()
 
     def _trim_log(self) -> None:
-        """Cut what was allocated behind the last batch."""
+        """Cut what was allocated after the last batch."""
         if self.config.preallocate and self.files.info(self.log_path).size > self.size:
             self._writable_log().truncate(self.size)
             self._is_dirty = True
@@ -98,7 +99,7 @@ class SegmentFiles(ReadableSegment):
     def close_handlers(self) -> None:
         """Let go of the .log. What was appended to indexes is written back, nothing is trimmed.
 
-        One that was begun anew and did not come to its end leaves the old file.
+        A rewrite that did not finish leaves the old file.
         """
         for index in (self._offset_index, self._time_index, self.txn_index):
             if index is not None and not index.is_anew:

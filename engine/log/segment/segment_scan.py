@@ -63,7 +63,7 @@ def _nothing() -> Iterator[RowChunk]:
 class Disorder(NamedTuple):
     """The first batch, at byte `position`, whose base offset `offset` is below `expected`, and how many such there are.
 
-    No checksum covers base offsets. Recovery only meets what an index refuses, and keeps the rest, as Kafka does.
+    No checksum covers base offsets. Recovery only sees what an index refuses, and keeps the rest, as Kafka does.
     """
 
     position: int
@@ -92,7 +92,7 @@ class SegmentScan:
     valid_size: int = 0  # bytes of sound batches, from the start
     batches: int = 0
     records: int = 0  # of batches of format 2, as their headers count them; a v0/v1 entry counts as one
-    next_offset: int | None = None  # behind the last sound batch; None: there is none
+    next_offset: int | None = None  # after the last sound batch; None: there is none
     map_end_offset: int | None = None  # the same for the last batch of format 2
     offset_entries: bytearray = field(default_factory=bytearray)
     time_entries: bytearray = field(default_factory=bytearray)
@@ -101,13 +101,13 @@ class SegmentScan:
     # what snapshots are made of, in order: see kernels.recovery.recover_batches
     producers: Producers = field(default_factory=lambda: Producers(_nothing))
     stop: ScanStop = ScanStop.END
-    holes: int = 0  # batches behind a gap, or with fewer records than offsets, as the cleaner leaves them
+    holes: int = 0  # batches after a gap, or with fewer records than offsets, as the cleaner leaves them
     disorder: Disorder | None = None
     stranger: Stranger | None = None
-    error: KafkalogError | None = None  # what LogSegment.recover raises, behind what came before it
+    error: KafkalogError | None = None  # what LogSegment.recover raises, after what came before it
 
     def end_offset(self, base_offset: int) -> int:
-        """Behind the last sound batch of the segment that begins at `base_offset`."""
+        """After the last sound batch of the segment that begins at `base_offset`."""
         return base_offset if self.next_offset is None else self.next_offset
 
 

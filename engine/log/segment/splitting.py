@@ -27,8 +27,7 @@ from engine.log.segment.log_segment import LogSegment
 if TYPE_CHECKING:
     from engine.log.report import Report
     from engine.log.segment.batch_search import BatchHead
-    from engine.log.segment.deferred import DeferredDeletion
-    from engine.log.segment.log_segments import LogSegments
+    from engine.log.segment.log_segments import DeferredDeletion, LogSegments
     from engine.log.segment.segment_files import Partition
 
 SEGMENT_FILES = (log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name)
@@ -81,7 +80,7 @@ def replace_segments(log: Replacing, new: list[LogSegment], old: list[LogSegment
 
 
 def split_overflowed_segment(log: Replacing, segment: LogSegment) -> tuple[list[LogSegment], list[LogSegment]]:
-    """Split `segment` into pieces whose offsets fit 31 bits behind their bases; (those deleted, the new ones).
+    """Split `segment` into pieces whose offsets fit 31 bits after their bases; (those deleted, the new ones).
 
     Each piece begins at the base offset of its first batch, the first piece too. Bytes at the end that are no whole
     batch are left out. Raises SplitFailed, with nothing changed, where a broker refuses to split (the last batch does not lie
@@ -130,7 +129,7 @@ def _why_left_out(segment: LogSegment, position: int) -> str:
 
 
 def _end_of_batches(segment: LogSegment) -> int:
-    """Byte position behind the last whole batch that leaves an offset for the next one.
+    """Byte position after the last whole batch that leaves an offset for the next one.
 
     Raises SplitFailed unless its offset is too large for the segment's indexes, as LogSegment.hasOverflow asks.
     """

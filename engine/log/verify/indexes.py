@@ -2,7 +2,7 @@
 
 What a broker of today writes: an offset index entry is the last offset of a batch and the byte where the batch begins; a
 time index entry is the largest timestamp so far and the last offset of the first batch that has it. Older brokers wrote
-other offsets, by which every lookup comes out the same; those are told from damage and reported as such.
+other offsets, by which every lookup gives the same result; those are distinguished from damage and reported as such.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.leader_epochs import read_leader_epochs
-from engine.checkpoint.offsets import known_offsets
+from engine.checkpoint.checkpoints import known_offsets, read_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.discovery.names import (
     METADATA_TOPIC,
@@ -36,7 +35,7 @@ from engine.record.windows import LogWalk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.discovery.names import PartitionDir
     from engine.files import ReadOnlyFiles
     from engine.log.tiering import Policy
@@ -58,7 +57,7 @@ _WITH_LINES = (PartitionKind.PLAIN, PartitionKind.FUTURE)
 class Claim(NamedTuple):
     """The file at `path` says that the log reached offset `end` (exclusive); `what` is the sentence, `code` of its finding.
 
-    records_end  behind the last record of which it tells, where that may be less
+    records_end  after the last record that it knows, where that may be less
     """
 
     code: str
@@ -89,7 +88,7 @@ class Evidence(NamedTuple):
     log_start   the line of log-start-offset-checkpoint; None: there is none
     epochs      of leader-epoch-checkpoint, as far as it can be relied on
     deleted     offsets [first, end) of segments whose deletion has begun
-    lacks_snapshots  segments before the last have batches of producers behind the log start, and there is no producer
+    lacks_snapshots  segments before the last have batches of producers after the log start, and there is no producer
                      snapshot: brokers write one whenever a segment is full
     lacks_epochs     the first batch has a leader epoch, and leader-epoch-checkpoint none; or a broker's log dir lacks the file
     """
@@ -103,7 +102,7 @@ class Evidence(NamedTuple):
     lacks_epochs: bool = False
 
     def beyond(self, end: int) -> list[Claim]:
-        """The claims that the log reached offsets behind `end`, where it ends.
+        """The claims that the log reached offsets after `end`, where it ends.
 
         A snapshot alone, whose producers wrote nothing there, proves nothing: who truncates a log at an offset within a batch
         leaves a snapshot of that offset, and the log ends before the batch.
@@ -187,7 +186,7 @@ def read_evidence(
     directory = directory.rstrip("/") or "/"
     partition = partition_of(files.absolute(f"{directory}/x"))
     if partition is not None and partition.kind is PartitionKind.DELETE:
-        return Evidence(directory, (), None, (), ())  # all of it goes
+        return Evidence(directory, (), None, (), ())  # all of it is deleted
     claims: list[Claim] = []
     deleted: list[tuple[int, int]] = []
     names = files.plain(directory) if names is None else names
@@ -253,7 +252,7 @@ def _end_of(files: ReadOnlyFiles, path: str, base_offset: int) -> int:
 
 
 def _records_end(files: ReadOnlyFiles, path: str) -> int | None:
-    """Behind the last record of a producer in a snapshot; None where it cannot be believed."""
+    """After the last record of a producer in a snapshot; None where it cannot be believed."""
     snapshot = ProducerSnapshot.read(files, path)
     return None if snapshot.sanity() else 1 + max((entry.last_offset for entry in snapshot), default=-1)
 
@@ -270,8 +269,8 @@ def _of_indexes(
 ) -> Iterator[Claim]:
     """What the indexes of the last segment say. Those before it show what they lack by gaps, and when they are recovered.
 
-    Of a segment whose .log is gone they count if the time index has an entry, which a broker adds when it closes a segment with
-    batches: other files of that name are leftovers, which a broker removes when it rolls.
+    If its .log is missing they count if the time index has an entry, which a broker adds when it closes a segment with batches:
+    other files of that name are leftovers, which a broker removes when it rolls.
     """
     indexes = SegmentIndexes.read(files, directory, base_offset, names)
     if indexes.end <= log_end:

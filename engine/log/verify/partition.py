@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.amounts import count_of
-from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
-from engine.checkpoint.offsets import known_offsets
+from engine.checkpoint.checkpoints import EpochEntry, known_offsets, read_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.config.topic import LogConfig
 from engine.discovery.names import (
@@ -124,7 +123,7 @@ class _Judged:
         self._dam(finding)
 
     def finish(self) -> None:
-        """Tell how many findings were held back."""
+        """Report how many findings were not reported one by one."""
         self._dam.finish()
 
 
@@ -164,7 +163,7 @@ class _Partition:
         return self.result
 
     def _finish(self) -> None:
-        """What can be told when all logs were read."""
+        """What is known when all logs were read."""
         for (kind, _), path in sorted(self._paths.items(), key=lambda item: item[1]):
             if kind is FileKind.LOG_07:
                 self._log_07(path)

@@ -157,7 +157,7 @@ class Rebuilder:
         return self._carried
 
     def _leads_to(self, state: ProducerStateManager, offset: int) -> bool:
-        """Is what must be taken in up to `offset` just what lies behind `state`?"""
+        """Is what must be taken in up to `offset` just what lies after `state`?"""
         start = state.map_end_offset
         if start > offset or state.latest_snapshot_offset == offset:
             return False
@@ -174,7 +174,7 @@ class Rebuilder:
         return state, overlay
 
     def _snapshot(self, offset: int) -> str:
-        """A snapshot from the next older sound one and the batches behind it."""
+        """A snapshot from the next older sound one and the batches after it."""
         name = producer_snapshot_file_name(offset)
         path = f"{self._directory}/{name}"
         _, overlay = self._state_at(offset)

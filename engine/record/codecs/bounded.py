@@ -34,7 +34,7 @@ class Output:
             raise OverLimitError
 
     def cut(self, size: int) -> None:
-        """Take back what came behind the first `size` bytes."""
+        """Take back what came after the first `size` bytes."""
         self.left += len(self.data) - size
         if isinstance(self.data, bytearray):
             del self.data[size:]

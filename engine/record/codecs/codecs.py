@@ -1,7 +1,7 @@
 """Bounded inflation and deflation in the five codecs of Kafka. Mirrors CompressionType and common.compress.
 
 What counts as damage follows Kafka's readers, not the codec libraries: the two differ in checksums, in several
-frames behind each other and in what may follow the last one. Libraries are imported at first use. Every function may
+frames one after the other and in what may follow the last one. Libraries are imported at first use. Every function may
 be called from any thread.
 """
 
@@ -160,7 +160,7 @@ def _inflate_snappy(data: memoryview, output: Output, _magic: int) -> None:
         if size < 0 or size > len(data) - at:
             raise CorruptError(f"a chunk of {size} bytes, {len(data) - at} are left")
         _snappy_block(data[at : at + size], output)
-        at += size  # up to three bytes behind the last chunk are ignored
+        at += size  # up to three bytes after the last chunk are ignored
 
 
 def _snappy_block(block: memoryview, output: Output) -> None:

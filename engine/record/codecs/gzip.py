@@ -1,6 +1,6 @@
-"""gzip members behind each other, as Kafka reads and writes them. Mirrors GZIPInputStream of Java 17 over an 8 KiB buffer.
+"""gzip members one after the other, as Kafka reads and writes them. Mirrors GZIPInputStream of Java 17 over an 8 KiB buffer.
 
-Whether Java looks for another member behind one depends on where its buffer ends, so that is followed here.
+Whether Java looks for another member after one depends on where its buffer ends, so that is followed here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def inflate(data: memoryview, output: Output) -> None:
 
 
 def _header(data: memoryview, at: int) -> int:
-    """Position behind the header that begins at `at`; CorruptError where there is none."""
+    """Position after the header that begins at `at`; CorruptError where there is none."""
     end = at + len(_HEADER)
     if data[at : at + 2] != b"\x1f\x8b"[: len(data) - at]:
         raise CorruptError("not in gzip format")
@@ -84,7 +84,7 @@ def _header(data: memoryview, at: int) -> int:
 
 
 def _member(data: memoryview, start: int, step: int, output: Output) -> tuple[int, int, int]:
-    """Inflate one member into `output`: (position behind its deflate stream, size, CRC-32 of what came out)."""
+    """Inflate one member into `output`: (position after its deflate stream, size, CRC-32 of what came out)."""
     before = len(output.data)
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     at, size, crc = start, 0, 0

@@ -35,7 +35,7 @@ class _Functions(NamedTuple):
 
 
 class _Calls:
-    """Functions with contexts of their own, which go when this object goes."""
+    """Functions with contexts of their own, which are freed with this object."""
 
     def __init__(self, functions: _Functions) -> None:
         library = functions.library

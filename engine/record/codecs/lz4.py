@@ -32,7 +32,7 @@ _PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = 2654435761, 2246822519, 32664
 
 @lru_cache(maxsize=64)
 def header_checksum(descriptor: bytes) -> int:
-    """The second byte of XXH32 over at most 15 bytes: what a frame stores behind its descriptor."""
+    """The second byte of XXH32 over at most 15 bytes: what a frame stores after its descriptor."""
     value = (_PRIME_5 + len(descriptor)) & _U32
     whole = len(descriptor) & ~3
     for (lane,) in struct.iter_unpack("<I", descriptor[:whole]):

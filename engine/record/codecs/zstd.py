@@ -1,6 +1,6 @@
-"""zstd frames behind each other, as Kafka reads them. Mirrors ZstdInputStreamNoFinalizer of zstd-jni.
+"""zstd frames one after the other, as Kafka reads them. Mirrors ZstdInputStreamNoFinalizer of zstd-jni.
 
-The library tells neither where a frame is cut off nor, for frames without a content size, what follows it, and it can
+The library says neither where a frame is cut off nor, for frames without a content size, what follows it, and it can
 not bound what one call makes. So frames are taken apart here: headers of frames and blocks are walked, the library
 gets one block at a time. It stands alone as each codec does.
 """
@@ -69,7 +69,7 @@ def _declared(frame: memoryview) -> int | None:
 
 
 def _steps(data: memoryview, start: int) -> Iterator[int]:
-    """Where header, blocks and checksum of a frame end; the last lies behind the data if the frame does."""
+    """Where header, blocks and checksum of a frame end; the last lies after the data if the frame does."""
     import zstandard
 
     beyond = len(data) + 1

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from kafkalog_cli.groups import LazyGroup, show_short_help
-from kafkalog_cli.help import Example
+from kafkalog_cli.help import Example, LazyGroup, show_short_help
 from kafkalog_cli.options import version_option
 
 _TABLE = {
     "list": ("kafkalog_cli.commands.remote.list_segments", "List the remote segments of partitions, or their history."),
     "verify": ("kafkalog_cli.commands.remote.verify", "Compare the objects of a store with the metadata of remote segments."),
     "offsets": ("kafkalog_cli.commands.remote.offsets", "Show where logs begin and end, and what is not copied yet, and why."),
+    "orphans": ("kafkalog_cli.commands.remote.orphans", "List objects that no broker is going to delete, and delete them."),
     "restore": ("kafkalog_cli.commands.remote.restore", "Make partitions again of which only the store is left."),
 }
 _EXAMPLES = (

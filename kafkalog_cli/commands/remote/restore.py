@@ -84,7 +84,7 @@ def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **
         from engine.remote.access import open_layout, open_store
         from engine.remote.restore import Restore
 
-        store = open_store(session.disk, options.store)
+        store = open_store(session.dirs.disk, options.store)
         layout = open_layout(store, options.layout, options.prefix, dict(options.private_keys))
         return Restore(chosen, layout, lambda finding: progress.say(str(finding))).work(session)
 

@@ -1,0 +1,328 @@
+"""Checkpoint files: a version, a count, and that many lines of text. Mirrors CheckpointFile.
+
+leader-epoch-checkpoint of a partition says where each leader's records begin (LeaderEpochFileCache, KIP-101); those of a log
+dir have an offset for each partition (OffsetCheckpointFile): recovery points, high watermarks (replication), log start offsets,
+the cleaner's first uncleaned offsets. Their names are in `discovery.names.FileKind`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from engine.discovery.names import FileKind, parse_int, parse_long
+from engine.errors import KafkalogError
+from engine.files import replace
+from engine.findings import Finding, Where
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from engine.files import Files, ReadOnlyFiles
+
+MAX_CHECKPOINT_SIZE = 16 * 1024 * 1024  # bytes
+MAX_ENTRIES = 250_000  # lines of one file
+MAX_FINDINGS = 100  # in one file
+
+_LINE = re.compile(rb"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
+_BLANKS = re.compile(r"[ \t\n\x0b\f\r]+")
+
+Entry = TypeVar("Entry")
+Value = TypeVar("Value")
+_KINDS = (FileKind.REPLICATION_CHECKPOINT, FileKind.RECOVERY_POINT_CHECKPOINT)
+
+
+class Decoded(NamedTuple, Generic[Value]):
+    """What a small file says, None where it cannot be understood, and what is wrong with it."""
+
+    value: Value | None
+    findings: list[Finding]
+
+
+class Checkpoint(NamedTuple, Generic[Entry]):
+    """The lines of a checkpoint file.
+
+    version, expected  the first two lines, None where they are missing, as in the empty files that brokers leave;
+                       `expected` is the number of entries
+    entries            the lines that make sense, in file order
+    fault              why Kafka reads nothing of it, None where it does: one that ends before the number of entries has
+                       none for Kafka
+    """
+
+    version: int | None
+    expected: int | None
+    entries: list[Entry]
+    findings: list[Finding]
+    fault: str | None = None
+
+
+class Line(NamedTuple):
+    """A line: number from 1, byte position, and text without its end, None where it is not UTF-8."""
+
+    number: int
+    position: int
+    text: str | None
+
+
+def text_lines(data: bytes) -> Iterator[Line]:
+    """The lines as java.io.BufferedReader splits them: LF, CR or CR LF end one; the last may lack it."""
+    position, number = 0, 0
+    while position < len(data):
+        found = _LINE.match(data, position)
+        if found is None:  # the pattern matches everywhere
+            return
+        number += 1
+        try:
+            text = found[1].decode()
+        except UnicodeDecodeError:
+            text = None
+        yield Line(number, position, text)
+        position = found.end()
+
+
+class Faults:
+    """Findings about one file, MAX_FINDINGS at most, the rest as a number."""
+
+    def __init__(self, path: str, code: str = "file-malformed") -> None:
+        self._path = path
+        self._code = code
+        self._findings: list[Finding] = []
+        self._more = 0
+
+    def add(self, what: str, line: Line | None = None, *, offset: int | None = None) -> None:
+        """Note a fault, of `line` or of the whole file; `offset`: the log offset that it is about."""
+        if len(self._findings) >= MAX_FINDINGS:
+            self._more += 1
+            return
+        if line is not None:
+            what = f"line {line.number}: {what}"
+        where = Where(self._path, None if line is None else line.position, offset)
+        self._findings.append(Finding(self._code, where, what))
+
+    @property
+    def first(self) -> str | None:
+        """The first fault in words, None where there is none."""
+        return self._findings[0].what if self._findings else None
+
+    def all(self) -> list[Finding]:
+        """What was noted."""
+        if not self._more:
+            return self._findings
+        return [*self._findings, Finding(self._code, Where(self._path), f"{self._more} more faults", self._more)]
+
+
+def quoted(text: str | None) -> str:
+    """A line of a file inside a message: escaped and cut, so that it stays one short line."""
+    if text is None:
+        return "not UTF-8"
+    return repr(text) if len(text) <= 80 else repr(text[:80]) + "…"
+
+
+def decode_checkpoint(
+    data: bytes, path: str, parse: Callable[[list[str]], Entry | None], version: int = 0,
+    doubt: Callable[[list[Entry], Faults], None] = lambda _entries, _faults: None,
+) -> Checkpoint[Entry]:  # fmt: skip
+    """Read the bytes of a checkpoint of `path`; `parse` makes an entry of the words of a line, None for a bad one.
+
+    doubt  notes what is wrong with entries that Kafka takes
+
+    An empty file has no entries and no fault. Bad lines become findings and the others are kept, where Kafka gives up
+    the whole file. A file of another version is not read on.
+    """
+    faults = Faults(path)
+    lines = text_lines(data)
+    first = next(lines, None)
+    if first is None:
+        return Checkpoint(None, None, [], [])
+    found_version = parse_int(first.text or "")
+    if found_version != version:
+        faults.add(f"version {quoted(first.text)}, only {version} exists", first)
+        return Checkpoint(found_version, None, [], faults.all(), faults.first)
+    second = next(lines, None)
+    if second is None:
+        faults.add("the number of entries is missing")
+        return Checkpoint(found_version, None, [], faults.all())
+    count = parse_int(second.text or "")
+    if count is None or count < 0:
+        faults.add(f"not a number of entries: {quoted(second.text)}", second)
+    entries = _entries(lines, parse, faults)
+    if count is not None and count != len(entries):
+        faults.add(f"the number of entries is {count}, the file has {len(entries)}", second)
+    fault = faults.first
+    doubt(entries, faults)
+    return Checkpoint(found_version, count, entries, faults.all(), fault)
+
+
+def _entries(lines: Iterator[Line], parse: Callable[[list[str]], Entry | None], faults: Faults) -> list[Entry]:
+    entries: list[Entry] = []
+    for at, line in enumerate(lines):
+        if at == MAX_ENTRIES:
+            faults.add(f"more than {MAX_ENTRIES} lines: the rest was not read", line)
+            break
+        entry = None if line.text is None else parse(words(line.text))
+        if entry is None:
+            faults.add(f"malformed: {quoted(line.text)}", line)
+        else:
+            entries.append(entry)
+    return entries
+
+
+def words(line: str) -> list[str]:
+    """`line` split at white space as Java does: a blank in front makes an empty first word, one after none."""
+    parts = _BLANKS.split(line)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def encode_checkpoint(lines: Iterable[str], version: int = 0) -> bytes:
+    """The bytes of a checkpoint with these lines. Mirrors CheckpointFile.CheckpointWriteBuffer."""
+    entries = list(lines)
+    return "".join(f"{line}\n" for line in (version, len(entries), *entries)).encode()
+
+
+class MalformedCheckpoint(KafkalogError):
+    """A checkpoint file that Kafka cannot read: a broker would not load the log (KafkaStorageException)."""
+
+    code = "malformed-checkpoint"
+
+
+class EpochEntry(NamedTuple):
+    """A line: the first offset that the leader of `epoch` wrote."""
+
+    epoch: int
+    start_offset: int
+
+
+def read_leader_epochs(files: ReadOnlyFiles, path: str) -> Checkpoint[EpochEntry]:
+    """Read the file at `path`. Raises UnreadableFile, also for more than MAX_CHECKPOINT_SIZE bytes."""
+    return decode_leader_epochs(files.read(path, MAX_CHECKPOINT_SIZE), path)
+
+
+def decode_leader_epochs(data: bytes, path: str) -> Checkpoint[EpochEntry]:
+    """The epochs in the bytes of a leader-epoch-checkpoint, in file order. Never raises."""
+    return decode_checkpoint(data, path, _parse_epoch, doubt=_doubt_epochs)
+
+
+def parse_leader_epochs(data: bytes, path: str) -> list[EpochEntry]:
+    """The epochs in the bytes of a leader-epoch-checkpoint as Kafka reads them: all lines, or MalformedCheckpoint.
+
+    A file that ends before the number of entries has none. Mirrors CheckpointFile.CheckpointReadBuffer.
+    """
+    checkpoint = decode_checkpoint(data, path, _parse_epoch)
+    if checkpoint.fault is not None:
+        raise MalformedCheckpoint(f"{path}: {checkpoint.fault}", do="kafkalog recover rebuilds it from the log")
+    return checkpoint.entries
+
+
+def _parse_epoch(words: list[str]) -> EpochEntry | None:
+    if len(words) != 2:
+        return None
+    epoch, start_offset = parse_int(words[0]), parse_long(words[1])
+    return None if epoch is None or start_offset is None else EpochEntry(epoch, start_offset)
+
+
+def _doubt_epochs(entries: list[EpochEntry], faults: Faults) -> None:
+    last: EpochEntry | None = None
+    for entry in entries:
+        what = f"epoch {entry.epoch} at offset {entry.start_offset}"
+        if entry.epoch < 0 or entry.start_offset < 0:
+            faults.add(f"{what}: neither may be negative", offset=entry.start_offset)
+        elif last and (entry.epoch <= last.epoch or entry.start_offset <= last.start_offset):
+            faults.add(f"{what} after epoch {last.epoch} at {last.start_offset}: both must grow", offset=entry.start_offset)
+        last = entry
+
+
+def encode_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    """The bytes of a leader-epoch-checkpoint."""
+    return encode_checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in entries)
+
+
+class PartitionOffset(NamedTuple):
+    """A line: the offset of a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+def read_offset_checkpoint(files: ReadOnlyFiles, path: str) -> Checkpoint[PartitionOffset]:
+    """Read the file at `path`. Raises UnreadableFile, also for more than MAX_CHECKPOINT_SIZE bytes."""
+    return decode_offset_checkpoint(files.read(path, MAX_CHECKPOINT_SIZE), path)
+
+
+def decode_offset_checkpoint(data: bytes, path: str) -> Checkpoint[PartitionOffset]:
+    """The partitions in the bytes of an offset checkpoint. Never raises."""
+    return decode_checkpoint(data, path, _parse_offset, doubt=_doubt_offsets)
+
+
+def known_offsets(files: ReadOnlyFiles, path: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
+    """The offset of each partition, and why Kafka cannot read the file at `path`: None where it can. Raises UnreadableFile.
+
+    A log dir may have ten thousand partitions, of which each asks: while its bytes are the same the file is parsed once.
+    """
+    return _known(files.read(path, MAX_CHECKPOINT_SIZE), path)
+
+
+@lru_cache(maxsize=12)  # the checkpoints of some log dirs
+def _known(data: bytes, path: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
+    checkpoint = decode_offset_checkpoint(data, path)
+    return MappingProxyType(by_partition(checkpoint.entries)), checkpoint.fault
+
+
+def _parse_offset(words: list[str]) -> PartitionOffset | None:
+    if len(words) != 3:
+        return None
+    partition, offset = parse_int(words[1]), parse_long(words[2])
+    return None if partition is None or offset is None else PartitionOffset(words[0], partition, offset)
+
+
+def _doubt_offsets(entries: list[PartitionOffset], faults: Faults) -> None:
+    seen: set[tuple[str, int]] = set()
+    for topic, partition, offset in entries:
+        if not topic:
+            faults.add(f"partition {partition}, offset {offset}: the topic is missing")
+        elif partition < 0 or offset < 0:
+            faults.add(f"{topic} {partition} {offset}: neither may be negative")
+        elif (topic, partition) in seen:
+            faults.add(f"{topic} {partition} is there twice: the broker takes the last one")
+        seen.add((topic, partition))
+
+
+def by_partition(entries: Iterable[PartitionOffset]) -> dict[tuple[str, int], int]:
+    """(topic, partition) → offset; of equal partitions the last one counts, as for the broker."""
+    return {(topic, partition): offset for topic, partition, offset in entries}
+
+
+def encode_offset_checkpoint(entries: Iterable[PartitionOffset]) -> bytes:
+    """The bytes of an offset checkpoint."""
+    return encode_checkpoint(f"{topic} {partition} {offset}" for topic, partition, offset in entries)
+
+
+def checkpoint_fault(files: ReadOnlyFiles, path: str) -> str | None:
+    """Why Kafka cannot read the offset checkpoint at `path`; None where it can."""
+    return read_offset_checkpoint(files, path).fault
+
+
+def lower_checkpoints(files: Files, log_dir: str, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    """Lower high watermarks and recovery points of partitions to the ends of their logs.
+
+    Returns the high watermarks that were lowered, as they were before. A checkpoint that no broker can read stays as it is.
+    Raises UnreadableFile, UnwritableFile.
+    """
+    watermarks, _ = (_lower(files, f"{log_dir}/{kind.value}", ends) for kind in _KINDS)
+    return watermarks
+
+
+def _lower(files: Files, path: str, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    if not ends or not files.exists(path):
+        return {}
+    known, fault = known_offsets(files, path)
+    before = {key: known[key] for key, end in ends.items() if known.get(key, 0) > end}
+    if fault is not None or not before:
+        return {}
+    lines = {**known, **{key: ends[key] for key in before}}
+    replace(files, path, [encode_offset_checkpoint(PartitionOffset(*key, offset) for key, offset in lines.items())])
+    return before

@@ -1,0 +1,285 @@
+"""Objects that no broker is ever going to delete, and their deletion.
+
+Brokers delete objects by the records of `__remote_log_metadata`. What these do not name stays for ever: uploads and deletions
+that were cut off, topics that were deleted while no leader was alive. Objects that no record names may also be the only copy
+of records, where the metadata log was lost or is behind: such segments are told apart, and never deleted here.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
+from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
+from engine.remote.aiven_manifest import CorruptObject
+from engine.remote.inventory import describe, lacking_parts, list_store
+from engine.remote.records import State, UpdateRecord, uuid_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.files import Files, ReadOnlyFiles
+    from engine.log.logdir.cluster_metadata import ClusterMetadata
+    from engine.remote.inventory import PartitionName, StoredSegment
+    from engine.remote.layouts import Layout
+    from engine.remote.metadata import PartitionMetadata, RemoteLogMetadata
+    from engine.remote.metadata_log import MetadataLogs
+    from engine.remote.storage import Object, Store, WritableStore
+
+MANIFEST = "objects.jsonl"  # in a directory that keeps deleted objects
+_VERSION = 1
+_SHOWN = 8  # numbers of partitions
+_PIECE = 8 << 20  # bytes of an object that are copied at once
+_MAX_MANIFEST = 1 << 30  # bytes
+
+
+class NotDeleted(KafkalogError):
+    """Objects that are left, as it is not sure that nobody needs them."""
+
+    code = "not-deleted"
+    exit_status = 4
+
+
+class Why(Enum):
+    """Why nobody deletes objects. The value is the word of the JSON output."""
+
+    DELETED = "deleted"  # the records say that the segment was deleted
+    CUT_OFF = "cut-off"  # no record names the segment, and not all of it is there
+    NOT_FINISHED = "not-finished"  # its copy began and did not finish; another segment has its offsets
+    COPIED_AGAIN = "copied-again"  # no record names the segment, and others have its offsets
+    TOPIC_GONE = "topic-gone"  # the records name the segment, and the cluster has no topic of that id any more
+    ONLY_COPY = "only-copy"  # no record names the segment, and none has all of its offsets: it may be the only copy
+    UNKNOWN_TOPIC = "unknown-topic"  # neither the cluster nor a record knows the topic: it may be another cluster's
+    FOREIGN = "foreign"  # no key of the layout: nobody knows whose it is
+
+
+DELETABLE = frozenset({Why.DELETED, Why.CUT_OFF, Why.NOT_FINISHED, Why.COPIED_AGAIN, Why.TOPIC_GONE})
+
+
+class Orphan(NamedTuple):
+    """Objects of one segment, or one foreign object: `partition`, `segment_id` and `base_offset` are None then.
+
+    modified_ms  of the newest of them
+    """
+
+    why: Why
+    partition: PartitionName | None
+    segment_id: str | None
+    base_offset: int | None
+    objects: tuple[Object, ...]
+
+    @property
+    def modified_ms(self) -> int:
+        """When the newest of them was written."""
+        return max(one.modified_ms for one in self.objects)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(one.size for one in self.objects)
+
+
+class Found(NamedTuple):
+    """The orphans of a store, and the ids of all topics in it."""
+
+    orphans: list[Orphan]
+    topic_ids: set[str]
+
+
+def find_orphans(
+    layout: Layout, logs: MetadataLogs, metadata: RemoteLogMetadata, cluster: ClusterMetadata | None
+) -> Found:
+    """The orphans of a store, by its listing and all records of `logs`, which `metadata` takes. Raises UnreadableFile.
+
+    cluster  None: it is not known which topics there are
+    """
+    inventory = list_store(layout)  # before the records: what is copied meanwhile is named by them
+    there = {uuid_bytes(one.named.segment_id) for one in inventory.segments}
+    deleted: set[bytes] = set()
+    for event in logs.events(metadata):
+        record = event.record
+        if isinstance(record, UpdateRecord) and record.segment_id in there and record.state == State.DELETE_SEGMENT_FINISHED:
+            deleted.add(record.segment_id)
+    found = [Orphan(Why.FOREIGN, None, None, None, (one,)) for one in inventory.others]
+    for name, stored in inventory.by_partition().items():
+        known = metadata.find(name.topic_id, name.partition)
+        judge = _Judge(layout, known, stored, deleted, is_gone=cluster is not None and name.topic_id not in cluster.topics)
+        for one in stored:
+            why = judge.why(one)
+            if why is not None:
+                objects = tuple(one.objects[part] for part in sorted(one.objects))
+                found.append(Orphan(why, name, one.named.segment_id, one.named.base_offset, objects))
+    return Found(found, {one.named.topic_id for one in inventory.segments})
+
+
+class _Judge:
+    """Tells which segments of a partition are orphans."""
+
+    def __init__(
+        self, layout: Layout, known: PartitionMetadata | None, stored: Sequence[StoredSegment], deleted: set[bytes], *,
+        is_gone: bool,
+    ) -> None:  # fmt: skip
+        self._layout, self._deleted, self._is_gone = layout, deleted, is_gone
+        self._segments = {} if known is None else {one.name: one for one in known.segments()}
+        whole = {one.named.segment_id for one in stored if not lacking_parts(layout, one)}
+        self._readable = sorted(
+            (one.start_offset, one.end_offset) for name, one in self._segments.items()
+            if one.state is State.COPY_SEGMENT_FINISHED and name in whole
+        )  # whose objects are all there
+
+    def why(self, stored: StoredSegment) -> Why | None:
+        """Why its objects are orphans; None: brokers read them, or are going to delete them."""
+        segment_id = stored.named.segment_id
+        told = self._segments.get(segment_id)
+        if uuid_bytes(segment_id) in self._deleted and told is None:
+            return Why.DELETED
+        if self._is_gone:
+            return Why.UNKNOWN_TOPIC if told is None else Why.TOPIC_GONE
+        if told is not None:
+            is_open = told.state is State.COPY_SEGMENT_STARTED
+            return Why.NOT_FINISHED if is_open and self._others_have(told.start_offset, told.end_offset) else None
+        if lacking_parts(self._layout, stored):
+            return Why.CUT_OFF
+        try:
+            segment, _ = describe(self._layout, stored)
+        except CorruptObject:
+            return Why.ONLY_COPY
+        return Why.COPIED_AGAIN if self._others_have(segment.start_offset, segment.end_offset) else Why.ONLY_COPY
+
+    def _others_have(self, first: int, last: int) -> bool:
+        """Can brokers read all of these offsets from other segments?"""
+        for start, end in self._readable:
+            if start <= first <= end:
+                first = end + 1
+        return first > last
+
+
+def refuse_doubtful(
+    logs: MetadataLogs, cluster: ClusterMetadata | None, count: int | None, found: Found, findings: int, store: str
+) -> None:
+    """Raise NotDeleted where it is not sure that the records which were read are all that there are.
+
+    count     of partitions of __remote_log_metadata, where the cluster does not tell        findings  in its logs
+    """
+    if findings:
+        raise NotDeleted(f"{store}: the logs of __remote_log_metadata are damaged: they may name segments that cannot be told",
+                         "repair them first; without --delete the list is shown all the same")
+    topic = None if cluster is None else cluster.by_name(REMOTE_LOG_METADATA_TOPIC)
+    expected = count if topic is None else len(topic.replicas)
+    if expected is None:
+        raise NotDeleted(f"{store}: nobody says how many partitions __remote_log_metadata has",
+                         "name the log dir with __cluster_metadata-0, or --metadata-partitions N")
+    missing = sorted(set(range(expected)) - logs.directories.keys())
+    if missing:
+        shown = ", ".join(map(str, missing[:_SHOWN])) + (", …" if len(missing) > _SHOWN else "")
+        raise NotDeleted(f"{store}: of __remote_log_metadata the partitions {shown} of {expected} are in none of the log dirs",
+                         "name the log dirs of all brokers that hold the topic")
+    if cluster is not None and found.topic_ids and not found.topic_ids & cluster.topics.keys():
+        raise NotDeleted(f"{store}: the cluster has none of its topics", "name the log dirs of the store's own cluster")
+
+
+# ---- deletion
+
+
+class KeptObjects:
+    """A directory that keeps objects before they are deleted, and puts them back.
+
+    The manifest names each object before it is deleted: a line with its key, size and checksum, behind the one about the store.
+    """
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files, self.directory = files, directory
+        self._lines: list[bytes] = []
+
+    def begin(self, store: Store, now: int) -> None:
+        """Make the directory. Raises UnwritableFile where there is something."""
+        if self._files.exists(self.directory):
+            raise UnwritableFile(f"{self.directory}: already exists; a quarantine needs a new directory")
+        self._files.make_directory(self.directory)
+        self._put({"version": _VERSION, "store": store.name, "created_ms": now})
+
+    def keep(self, store: Store, found: Object) -> None:
+        """Copy an object, and note it."""
+        name = f"{len(self._lines):06d}"
+        digest, at = sha256(), 0
+        with self._files.open_writable(f"{self.directory}/{name}", create=True) as file:
+            for start in range(0, found.size, _PIECE):
+                data = store.read(found, start, min(start + _PIECE, found.size))
+                file.write_at(at, data)
+                digest.update(data)
+                at += len(data)
+            file.sync()
+        self._put({"file": name, "key": found.key, "size": at, "sha256": digest.hexdigest()})
+
+    def _put(self, fields: dict[str, object]) -> None:
+        line = json.dumps(fields).encode() + b"\n"
+        with self._files.open_writable(f"{self.directory}/{MANIFEST}", create=True) as file:
+            file.write_at(sum(map(len, self._lines)), line)
+            file.sync()
+        self._lines.append(line)
+        self._files.sync_directory(self.directory)
+
+
+class Kept(NamedTuple):
+    """An object that was deleted: where its bytes are, its key, size and SHA-256."""
+
+    path: str
+    key: str
+    size: int
+    sha256: str
+
+
+def read_kept(files: ReadOnlyFiles, directory: str) -> tuple[str, list[Kept]]:
+    """(name of the store, its objects) of a directory that keeps some. Raises UnreadableFile where it cannot be understood."""
+    path = f"{directory}/{MANIFEST}"
+    try:
+        lines = [json.loads(line) for line in files.read(path, _MAX_MANIFEST).splitlines(keepends=True) if line.endswith(b"\n")]
+        if lines[0]["version"] != _VERSION:
+            raise UnreadableFile(f"{path}: version {lines[0]['version']}, which is not known", path=path)
+        kept = [Kept(f"{directory}/{one['file']}", str(one["key"]), int(one["size"]), str(one["sha256"])) for one in lines[1:]]
+        return str(lines[0]["store"]), kept
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise UnreadableFile(f"{path}: not a list of objects: {error}", path=path) from error
+
+
+def put_back(files: ReadOnlyFiles, store: WritableStore, kept: Kept, *, dry_run: bool) -> bool:
+    """Put an object back; False: it is there. Raises NotDeleted where another is there, UnreadableFile for damaged bytes."""
+    digest = sha256()
+    with files.open(kept.path) as file:
+        size = file.size()
+        for start in range(0, size, _PIECE):
+            digest.update(file.read_exactly(start, min(_PIECE, size - start)))
+        if (size, digest.hexdigest()) != (kept.size, kept.sha256):
+            raise UnreadableFile(f"{kept.path}: not the bytes that were kept", path=kept.path)
+        there = store.find(kept.key)
+        if there is not None:
+            same = there.size == kept.size and _digest(store, there) == kept.sha256
+            if not same:
+                raise NotDeleted(f"{store.path(kept.key)}: another object is there now", "move it away to get the old one back")
+            return False
+        if not dry_run:
+            store.put(kept.key, size, (file.read_exactly(at, min(_PIECE, size - at)) for at in range(0, size, _PIECE)))
+    return True
+
+
+def _digest(store: Store, found: Object) -> str:
+    digest = sha256()
+    for start in range(0, found.size, _PIECE):
+        digest.update(store.read(found, start, min(start + _PIECE, found.size)))
+    return digest.hexdigest()
+
+
+def delete(store: WritableStore, orphans: Sequence[Orphan], kept: KeptObjects | None) -> Iterator[Orphan]:
+    """Delete the objects of orphans, each one after it was kept → those that are gone.
+
+    Raises UnreadableFile, UnwritableFile, FileChangedWhileReading: the rest is as it was.
+    """
+    for orphan in orphans:
+        for one in orphan.objects:
+            if kept is not None:
+                kept.keep(store, one)
+            store.delete(one)
+        yield orphan

@@ -1,0 +1,93 @@
+"""A real broker on what `kafkalog remote restore` made of a store: it serves everything, takes new records, and copies on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+
+import pytest
+
+from tests.oracle.broker import Broker
+from tests.remote.corpus import TOP, consumed
+from tests.remote.test_restore import lost
+from tests.support.run import kafkalog
+
+pytestmark = pytest.mark.oracle
+ALL = os.environ.get("KAFKALOG_BROKER") == "all"
+PATIENCE = 60  # seconds
+
+
+def store_of(name, tmp_path):
+    """A copy of the store of a set, which a broker may change."""
+    store = tmp_path / "remote"
+    shutil.copytree(TOP / name / "remote", store)
+    for path in [store, *store.rglob("*")]:
+        path.chmod(path.stat().st_mode | 0o200)
+    return store
+
+
+def restored(top, store, *words, topics=("*",)):
+    done = kafkalog("remote", "restore", *topics, "--into", str(top / "d0"), "--log-dir", str(top / "d1"), "--store", str(store), *words)
+    assert done.status == 0, done.err
+    return {path.name: int(max(one.name for one in path.glob("*.log"))[:20])
+            for path in (top / "d0").iterdir() if path.is_dir() and not path.name.startswith("__")}  # fmt: skip
+
+
+def serves_what_was_copied(broker, name, ends):
+    """Does a consumer get what it got from the brokers that are lost, up to where logs end now?"""
+    count = 0
+    for isolation in ("read_uncommitted", "read_committed"):
+        found = broker.read_all(isolation)
+        for partition, rows in consumed(name, isolation):
+            if partition not in ends:
+                continue
+            expected = [(row["offset"], row["timestamp"], row["key"], row["value"]) for row in rows if row["offset"] < ends[partition]]
+            assert [row for row in found.get(partition, []) if row[0] < ends[partition]] == expected, (isolation, partition)
+            count += len(expected)
+    assert count > 1000
+
+
+def goes_on(broker, topic):
+    """Does it take new records, and copy them?"""
+    before, copied = broker.end_offsets(), broker.end_offsets(-5)
+    for number in range(3):
+        broker.produce(topic, [f"line {number}"] * 10)
+        time.sleep(1.2)  # then a segment is old enough to be rolled
+    after = broker.end_offsets()
+    assert sum(after[name] - before[name] for name in after if name.startswith(topic)) == 30
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        latest = broker.end_offsets(-5)
+        if any(latest[name] > copied[name] for name in latest if name.startswith(topic)):
+            return
+    pytest.fail("no new segment was copied")
+
+
+def test_a_new_cluster_serves_what_the_bucket_has(kafka, tmp_path):
+    top, store = tmp_path / "top", store_of("clean", tmp_path)
+    top.mkdir()
+    objects = {path for path in store.rglob("*") if path.is_file()}
+    broker = Broker(top, store=store)
+    broker.format("AAAAAAAAAAAAAAAAAAAAAQ")
+    ends = restored(top, store, "--metadata-partitions", "3")
+    with broker:
+        assert broker.has_started, broker.said[-2000:]
+        serves_what_was_copied(broker, "clean", ends)
+        goes_on(broker, "plain")
+        assert objects <= {path for path in store.rglob("*") if path.is_file()}
+    assert not list(top.glob("d*/*-stray"))
+
+
+@pytest.mark.skipif(not ALL, reason="one start suffices outside of make oracle")
+@pytest.mark.parametrize("words", [(), ("--full",)])
+@pytest.mark.parametrize("metadata", [False, True])
+def test_a_cluster_whose_metadata_is_left_serves_it(words, metadata, kafka, tmp_path):
+    top, store = tmp_path / "top", store_of("clean", tmp_path)
+    lost("clean", top, metadata=metadata)
+    ends = restored(top, store, *words, topics=("[!e]*", "epochs", "expired-time") if words else ("*",))  # not expired-size
+    with Broker(top, store=store) as broker:
+        assert broker.has_started, broker.said[-2000:]
+        serves_what_was_copied(broker, "clean", ends)
+        goes_on(broker, "plain")
+    assert not list(top.glob("d*/*-stray"))

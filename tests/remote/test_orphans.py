@@ -1,0 +1,118 @@
+"""`kafkalog remote orphans`: what nobody deletes is found and deleted, what may be of use to somebody never is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.remote.corpus import SETS, TOP, damaged, log_dirs, stores
+from tests.support.json_output import objects_of
+from tests.support.run import kafkalog
+
+pytestmark = pytest.mark.skipif("clean" not in SETS or "resumed" not in SETS, reason="names segments of these sets")
+
+
+def orphans(store, dirs, *words):
+    done = kafkalog("remote", "orphans", "--format", "jsonl", "--store", store, *words, *dirs)
+    rows = list(objects_of(done.out))
+    return done, [row for row in rows if row["type"] == "remote-orphan"]
+
+
+def objects(store):
+    return {str(path.relative_to(store)): path.read_bytes() for path in Path(store).rglob("*") if path.is_file()}
+
+
+def writable(name, tmp_path):
+    """A copy of a set."""
+    shutil.copytree(TOP / name, tmp_path / "top")
+    for path in [tmp_path / "top", *(tmp_path / "top").rglob("*")]:
+        path.chmod(path.stat().st_mode | 0o200)
+    return tmp_path / "top"
+
+
+@pytest.mark.parametrize("name", [name for name in SETS if name not in ("resumed", "aiven")])
+def test_stores_that_brokers_keep_in_order_have_none(name):
+    assert orphans(stores(name), log_dirs(name))[1] == []
+
+
+EXPECTED = {
+    "orphan-junk": [("foreign", None), ("foreign", None)], "orphan-segment": [("copied-again", "plain")],
+    "orphan-topic": [("unknown-topic", "tx")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", EXPECTED)
+def test_orphans_are_told_apart(variant, tmp_path):
+    top = damaged(variant, tmp_path / "top")
+    _, found = orphans(str(top / "remote"), [str(top / "d0"), str(top / "d1")])
+    assert [(row["why"], row["topic"]) for row in found] == EXPECTED[variant]
+
+
+@pytest.mark.parametrize("variant", ["metadata-behind", "other-cluster", "orphan-junk", "orphan-topic"])
+def test_what_may_be_of_use_to_somebody_is_never_deleted(variant, tmp_path):
+    top = damaged(variant, tmp_path / "top")
+    before = objects(top / "remote")
+    done, found = orphans(str(top / "remote"), [str(top / "d0"), str(top / "d1")], "--delete", "--older-than", "0s", "--yes")
+    assert done.status in (0, 4)
+    assert found == []
+    assert objects(top / "remote") == before
+
+
+def test_what_is_deleted_can_be_put_back(tmp_path):
+    top = writable("resumed", tmp_path)
+    dirs, store, before = [str(top / "d0"), str(top / "d1")], str(top / "remote"), objects(top / "remote")
+    words = ("--delete", "--older-than", "0s", "--quarantine", str(tmp_path / "kept"))
+    _, planned = orphans(store, dirs, *words, "-n")
+    assert objects(top / "remote") == before
+    assert [row["is_deleted"] for row in planned] == [False, False]
+    _, deleted = orphans(store, dirs, *words)
+    keys = {key for row in deleted for key in row["keys"]}
+    assert len(keys) == 3
+    assert objects(top / "remote") == {key: data for key, data in before.items() if key not in keys}
+    assert orphans(store, dirs)[1] == []
+    assert kafkalog("restore", str(tmp_path / "kept")).status == 0
+    assert objects(top / "remote") == before
+    assert "0 objects put back, 3 are there" in kafkalog("restore", str(tmp_path / "kept")).out.decode()
+
+
+def test_an_object_that_came_back_as_another_one_stays(tmp_path):
+    top = writable("resumed", tmp_path)
+    dirs, store = [str(top / "d0"), str(top / "d1")], str(top / "remote")
+    _, deleted = orphans(store, dirs, "--delete", "--older-than", "0s", "--quarantine", str(tmp_path / "kept"))
+    path = top / "remote" / deleted[0]["keys"][0]
+    path.write_bytes(b"another")
+    done = kafkalog("restore", str(tmp_path / "kept"))
+    assert (done.status, "another object is there now" in done.err, path.read_bytes()) == (4, True, b"another")
+
+
+def test_what_is_younger_stays(tmp_path):
+    top = writable("resumed", tmp_path)
+    for path in (top / "remote").rglob("*"):
+        path.touch()
+    assert orphans(str(top / "remote"), [str(top / "d0"), str(top / "d1")], "--delete", "--older-than", "1h")[1] == []
+
+
+def test_a_log_dir_that_is_not_named_stops_the_deletion(tmp_path):
+    """Its partition of __remote_log_metadata names segments that would count as unknown."""
+    top = writable("resumed", tmp_path)
+    before = objects(top / "remote")
+    done, _ = orphans(str(top / "remote"), [str(top / "d0")], "--delete", "--older-than", "0s")
+    assert (done.status, "are in none of the log dirs" in done.out.decode()) == (4, True)
+    assert objects(top / "remote") == before
+
+
+def test_a_damaged_metadata_log_stops_the_deletion(tmp_path):
+    top = damaged("metadata-torn", tmp_path / "top")
+    before = objects(top / "remote")
+    done, _ = orphans(str(top / "remote"), [str(top / "d0"), str(top / "d1")], "--delete", "--older-than", "0s")
+    assert done.status == 4
+    assert objects(top / "remote") == before
+
+
+@pytest.mark.parametrize("words", [
+    ("--delete",), ("--quarantine", "x"), ("--delete", "--older-than", "1d", "--quarantine", "x", "--no-quarantine"),
+])  # fmt: skip
+def test_options_that_do_not_go_together(words):
+    assert kafkalog("remote", "orphans", "--store", stores("clean"), *words, *log_dirs("clean")).status == 2
