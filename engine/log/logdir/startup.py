@@ -458,8 +458,9 @@ _CODES = {
 def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None]) -> list[Cluster]:
     """What the log dirs around `paths` say, for each broker that they belong to. Reports what it trips over when it starts.
 
-    Log dirs that `paths` name as a whole, or hold, are judged together as a start judges them. Of partitions that are named alone
-    only what stops a broker, or takes their log dir offline, is reported, unless the file is verified anyway. Raises UnreadableFile.
+    Log dirs that `paths` name as a whole, or hold, are judged together as a start judges them. Of partitions that are named
+    alone only what stops a broker, or takes their log dir offline, is reported, unless the file is verified anyway.
+    Raises UnreadableFile.
     """
     log_dirs: dict[str, LogDir] = {}
     for path in paths:
@@ -485,7 +486,7 @@ def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Find
     are_whole = all(one.is_whole for one in cluster.log_dirs)
     for trouble in foresee(files, cluster):
         if are_whole:
-            is_due = trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT  # reported with its partition
+            is_due = trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT  # its log has it
         else:
             is_due = trouble.effect in (Effect.STOPS, Effect.OFFLINE) and trouble.kind is not FileKind.LEADER_EPOCH_CHECKPOINT
         if is_due:
