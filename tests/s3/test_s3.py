@@ -14,7 +14,7 @@ from tests.s3.server import PROGRAM, Server
 from tests.support.run import kafkalog
 
 if not PROGRAM.exists():
-    pytest.skip("no S3 server: `make s3-server` builds one (Go)", allow_module_level=True)
+    pytest.skip("no S3 server: `make object-server` builds one (Go)", allow_module_level=True)
 obstore = pytest.importorskip("obstore")
 pytestmark = pytest.mark.skipif(not {"clean", "resumed", "aiven"} <= set(SETS), reason="names topics of these sets")
 BUCKETS = ("clean", "resumed", "aiven", "empty")
