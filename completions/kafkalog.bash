@@ -244,9 +244,9 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --into -n --dry-run --format --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir --full --topic-id -q --quiet -v --verbose --deep --sample' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --into -n --dry-run --format --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir -q --quiet -v --verbose --full --topic-id --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'download list offsets orphans restore upload verify' "$cur"
+            _kafkalog_words 'download list offsets orphans repair-metadata restore upload verify' "$cur"
         fi
         ;;
     restore)
