@@ -227,26 +227,26 @@ _kafkalog() {
         ;;
     remote)
         case $prev in
-        -t|--topic|--segment|--metadata-partitions|--key-prefix|--private-key|--older-than|--topic-id|--sample)
+        -t|--topic|--key-prefix|--private-key|--segment|--metadata-partitions|--older-than|--topic-id|--sample)
             compopt +o default 2>/dev/null
             return
             ;;
-        --config-file|--store|--quarantine|--into|--log-dir)
-            return
-            ;;
-        --format)
-            _kafkalog_words 'text json jsonl' "$cur"
+        --config-file|--store|--into|--quarantine|--log-dir)
             return
             ;;
         --layout)
             _kafkalog_words 'auto local aiven' "$cur"
             return
             ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config-file --events --segment --format --metadata-partitions --store --layout --key-prefix --private-key --delete --older-than -n --dry-run --quarantine --no-quarantine -y --yes --into --log-dir --full --topic-id -q --quiet -v --verbose --deep --sample' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --into -n --dry-run --format --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir --full --topic-id -q --quiet -v --verbose --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'list offsets orphans restore verify' "$cur"
+            _kafkalog_words 'download list offsets orphans restore upload verify' "$cur"
         fi
         ;;
     restore)

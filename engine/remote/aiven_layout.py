@@ -5,17 +5,27 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from engine.errors import UnreadableFile
+from engine.errors import UnreadableFile, UsageError
 from engine.files import ReadOnlyFiles
-from engine.remote.aiven_manifest import MAX_MANIFEST_SIZE, CorruptObject, Manifest, parse_manifest, unpack_zstd
+from engine.remote.aiven_manifest import (
+    MAX_MANIFEST_SIZE,
+    STORED_ORDER,
+    CorruptObject,
+    Manifest,
+    encode_manifest,
+    parse_manifest,
+    unpack_zstd,
+)
 from engine.remote.encryption import PrivateKeys, decrypt_chunk
-from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind
+from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind, log_pieces
 from engine.remote.storage import missing
 from engine.schema.wire import SchemaError, compact_length, unsigned_varint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from engine.remote.aiven_manifest import Chunk
-    from engine.remote.layouts import ObjectName
+    from engine.remote.layouts import ObjectName, SegmentParts
     from engine.remote.metadata import PartitionMetadata, RemoteSegment
     from engine.remote.storage import Object, Store
 
@@ -52,6 +62,30 @@ class AivenLayout:
             what = f"{path}: of the segment {told[4]} of {told[0]}-{told[2]} ({told[1]}) from offset {told[3]}"
             raise CorruptObject(what, path=path)
         return segment.metadata, parts
+
+    def objects(
+        self, partition: PartitionMetadata, segment: RemoteSegment, parts: SegmentParts
+    ) -> Iterator[tuple[str, int, Iterable[bytes]]]:
+        """See Layout. Neither compressed nor encrypted: each manifest says how its own segment is stored."""
+        folder = f"{self.prefix}{partition.topic}-{partition.topic_id}/{partition.partition}"
+        stem = f"{folder}/{segment.start_offset:020d}-{segment.name}"
+        indexes = {kind: parts.index(kind) for kind in STORED_ORDER}
+        yield f"{stem}.log", parts.log_size(), log_pieces(parts)
+        data = b"".join(one or b"" for one in indexes.values())
+        yield f"{stem}.indexes", len(data), (data,)
+        sizes = {kind: None if one is None else len(one) for kind, one in indexes.items()}
+        text = encode_manifest((partition.topic, partition.topic_id, partition.partition), segment, sizes)
+        yield f"{stem}.rsm-manifest", len(text), (text,)
+
+    def refuse_new(self) -> None:
+        """See Layout. What its broker encrypts must not lie there as plain text."""
+        manifests = [one for one in self.store.list(self.prefix) if one.key.endswith(".rsm-manifest")]
+        newest = max(manifests, key=lambda one: one.modified_ms, default=None)
+        if newest is not None:
+            path = self.store.path(newest.key)
+            if parse_manifest(self.store.read(newest, 0, newest.size), path).key is not None:
+                what = f"{path}: segments of this store are encrypted, and new ones would not be"
+                raise UsageError(what, "let a broker copy them", path=path)
 
     def _below_store(self, key: str) -> str:
         """A key of the bucket as the store has it, which may be a folder of the bucket: `cold/t-ID/…` in `s3://bucket/cold`."""

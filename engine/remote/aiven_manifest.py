@@ -26,6 +26,11 @@ _INDEXES = {
     "leaderEpoch": IndexKind.LEADER_EPOCH, "transaction": IndexKind.TRANSACTION,
 }  # fmt: skip
 
+STORED_ORDER = (
+    IndexKind.OFFSET, IndexKind.TIMESTAMP, IndexKind.PRODUCER_SNAPSHOT, IndexKind.LEADER_EPOCH, IndexKind.TRANSACTION,
+)  # fmt: skip  # of the indexes in their object
+_CHUNK_SIZE = 4 << 20  # bytes, of segments that we store
+
 
 class CorruptObject(KafkalogError):
     """An object of a store whose bytes are not what its RemoteStorageManager writes."""
@@ -100,6 +105,44 @@ def parse_manifest(data: bytes, path: str) -> Manifest:
         return Manifest(original, size, stored, indexes, bool(fields["compression"]), key, aad, segment)
     except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError, Base64Error) as error:
         raise CorruptObject(f"{path}: not a manifest of a segment: {_why(error)}", path=path) from error
+
+
+def encode_manifest(
+    partition: tuple[str, str, int], segment: RemoteSegment, sizes: dict[IndexKind, int | None]
+) -> bytes:
+    """The manifest of a segment that is stored as it is.
+
+    partition  topic, topic id, number        sizes  of the indexes, which are stored one behind the other; None: there is none
+    """
+    topic, topic_id, number = partition
+    places: dict[str, dict[str, int] | None] = {}
+    at = 0
+    names = {kind: name for name, kind in _INDEXES.items()}
+    for kind in STORED_ORDER:
+        size = sizes[kind]
+        places[names[kind]] = None if size is None else {"position": at, "size": size}
+        at += size or 0
+    last = segment.size - (max(segment.size - 1, 0) // _CHUNK_SIZE) * _CHUNK_SIZE
+    fields = {
+        "version": "1",
+        "chunkIndex": {
+            "type": "fixed", "originalChunkSize": _CHUNK_SIZE, "originalFileSize": segment.size,
+            "transformedChunkSize": _CHUNK_SIZE, "finalTransformedChunkSize": last,
+        },
+        "segmentIndexes": places,
+        "compression": False,
+        "remoteLogSegmentMetadata": {
+            "remoteLogSegmentId": {
+                "topicIdPartition": {"topicId": topic_id, "topicPartition": {"topic": topic, "partition": number}},
+                "id": segment.name,
+            },
+            "startOffset": segment.start_offset, "endOffset": segment.end_offset, "maxTimestampMs": segment.max_timestamp_ms,
+            "brokerId": segment.broker_id, "eventTimestampMs": segment.event_timestamp_ms,
+            "segmentLeaderEpochs": {str(epoch): start for epoch, start in segment.leader_epochs},
+            "txnIdxEmpty": segment.txn_index_empty,
+        },
+    }  # fmt: skip
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def _segment(fields: dict[str, Any] | None, size: int) -> DescribedSegment | None:

@@ -10,10 +10,13 @@ from engine.errors import UsageError
 from engine.formats import INT_MAX, LONG_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from engine.remote.metadata import PartitionMetadata, RemoteSegment
     from engine.remote.storage import Store
 
 MAX_INDEX_SIZE = 64 << 20  # bytes; a broker's log.index.size.max.bytes is 10 MiB by default
+_PIECE = 8 << 20  # bytes of a log that are read at once
 _LOOKED_AT = 1000  # objects, to recognise a layout
 
 
@@ -51,6 +54,13 @@ class SegmentParts(Protocol):
         ...
 
 
+def log_pieces(parts: SegmentParts) -> Iterator[bytes]:
+    """The bytes of a log, one piece at a time."""
+    size = parts.log_size()
+    for at in range(0, size, _PIECE):
+        yield parts.read_log(at, min(at + _PIECE, size))
+
+
 class Layout(Protocol):
     """How a RemoteStorageManager arranges objects in a store.
 
@@ -72,6 +82,16 @@ class Layout(Protocol):
 
     def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> SegmentParts:
         """The parts of a segment; nothing is read yet."""
+        ...
+
+    def refuse_new(self) -> None:
+        """Raise UsageError where a new segment would not be stored as the others are."""
+        ...
+
+    def objects(
+        self, partition: PartitionMetadata, segment: RemoteSegment, parts: SegmentParts
+    ) -> Iterator[tuple[str, int, Iterable[bytes]]]:
+        """(key, size, bytes) of the objects that a new segment becomes, in the order in which they are written."""
         ...
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile
-from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind
+from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind, log_pieces
 from engine.remote.storage import missing
 
 if TYPE_CHECKING:
-    from engine.remote.layouts import ObjectName
+    from collections.abc import Iterable, Iterator
+
+    from engine.remote.layouts import ObjectName, SegmentParts
     from engine.remote.metadata import PartitionMetadata, RemoteSegment
     from engine.remote.storage import Object, Store
 
@@ -36,6 +38,21 @@ class LocalLayout:
         """See Layout."""
         folder = f"{self.prefix}{partition.name}-{partition.topic_id}"
         return LocalParts(self.store, f"{folder}/{segment.start_offset:020d}-{segment.name}")
+
+    def refuse_new(self) -> None:
+        """See Layout. All are alike."""
+
+    def objects(
+        self, partition: PartitionMetadata, segment: RemoteSegment, parts: SegmentParts
+    ) -> Iterator[tuple[str, int, Iterable[bytes]]]:
+        """See Layout. In the order of LocalTieredStorage."""
+        own = self.parts(partition, segment)
+        yield own.key(None), parts.log_size(), log_pieces(parts)
+        for kind in (IndexKind.OFFSET, IndexKind.TIMESTAMP, IndexKind.TRANSACTION, IndexKind.LEADER_EPOCH,
+                     IndexKind.PRODUCER_SNAPSHOT):  # fmt: skip
+            data = parts.index(kind)
+            if data is not None:
+                yield own.key(kind), len(data), (data,)
 
 
 class LocalParts:

@@ -11,6 +11,7 @@ from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from enum import IntEnum
 from struct import Struct, error
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 from engine.kernels.rows import choose_partitions
 from engine.schema.wire import SchemaError, encode_compact, encode_unsigned_varint
@@ -103,6 +104,11 @@ Record = SegmentRecord | UpdateRecord | PartitionRecord
 def uuid_bytes(text: str) -> bytes:
     """The 16 bytes of an id as Kafka writes it."""
     return urlsafe_b64decode(text + "==")
+
+
+def random_id() -> bytes:
+    """An id that is new. Its text does not begin with `-`, as none of Kafka's does (Uuid.randomUuid)."""
+    return b"k" + uuid4().bytes[1:]
 
 
 def key_of(topic_id: str, partition: int) -> bytes:

@@ -7,12 +7,10 @@ last: in a cluster that has not started yet, by its bootstrap.checkpoint.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from dataclasses import replace as replace_in
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import uuid4
 
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
 from engine.discovery.names import (
@@ -39,7 +37,7 @@ from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
 from engine.remote.inventory import list_store
 from engine.remote.metadata import records_of
 from engine.remote.metadata_log import AppendRecords, MetadataLogs
-from engine.remote.records import State, encode_record, key_of, metadata_partition_of
+from engine.remote.records import State, encode_record, key_of, metadata_partition_of, random_id, uuid_text
 from engine.remote.restored_log import LogWriter, NotRestored, RestorePlanner
 
 if TYPE_CHECKING:
@@ -264,7 +262,7 @@ class Placement:
         self.is_new = is_empty and files.exists(_bootstrap(target))
         self._metadata = read_bootstrap(files, _bootstrap(target)) if self.is_new else metadata
         self._topic = None if self._metadata is None else self._metadata.by_name(REMOTE_LOG_METADATA_TOPIC)
-        self._new_id = self._id_on_disk() or _random_id()  # of __remote_log_metadata, if it is new
+        self._new_id = self._id_on_disk() or uuid_text(random_id())  # of __remote_log_metadata, if it is new
         count = None if self._topic is None else len(self._topic.replicas)
         if None not in (count, metadata_count) and count != metadata_count:
             what = f"{REMOTE_LOG_METADATA_TOPIC} has {count} partitions, not {metadata_count}"
@@ -382,8 +380,3 @@ class Placement:
 
 def _bootstrap(log_dir: LogDir) -> str:
     return f"{log_dir.path.rstrip('/')}/{FileKind.BOOTSTRAP_CHECKPOINT.value}"
-
-
-def _random_id() -> str:
-    """An id for a topic that is new. It does not begin with `-`, as none of Kafka's does."""
-    return urlsafe_b64encode(b"k" + uuid4().bytes[1:]).decode()[:22]

@@ -11,6 +11,8 @@ _TABLE = {
     "list": ("kafkalog_cli.commands.remote.list_segments", "List the remote segments of partitions, or their history."),
     "verify": ("kafkalog_cli.commands.remote.verify", "Compare the objects of a store with the metadata of remote segments."),
     "offsets": ("kafkalog_cli.commands.remote.offsets", "Show where logs begin and end, and what is not copied yet, and why."),
+    "download": ("kafkalog_cli.commands.remote.download", "Write whole logs, with their remote segments, into a directory."),
+    "upload": ("kafkalog_cli.commands.remote.upload", "Copy closed segments of a stopped broker into the store."),
     "orphans": ("kafkalog_cli.commands.remote.orphans", "List objects that no broker is going to delete, and delete them."),
     "restore": ("kafkalog_cli.commands.remote.restore", "Make partitions again of which only the store is left."),
 }

@@ -30,7 +30,7 @@ _EXAMPLES = (
             "kafkalog remote restore orders --into /var/lib/kafka/data --store s3://kafka-tiered -n"),
     Example("Restore all topics:", "kafkalog remote restore '*' --into /var/lib/kafka/data --store s3://kafka-tiered"),
 )  # fmt: skip
-_UNASKED: dict[str, Any] = {
+UNASKED: dict[str, Any] = {
     "settings": (), "now": None, "clean_start": False, "recovery_point": None, "log_start_offset": None,
     "keep_deleted": False, "jobs": 1, "metrics_textfile": None, "yes": True,
 }  # fmt: skip  # what commands that work on logs may be asked
@@ -88,7 +88,7 @@ def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **
         layout = open_layout(store, options.layout, options.prefix, dict(options.private_keys))
         return Restore(chosen, layout, lambda finding: progress.say(str(finding))).work(session)
 
-    return run("remote-restore", {**_UNASKED, **values, "paths": (log_dir, *of_one_broker(log_dir, log_dirs))}, work,
+    return run("remote-restore", {**UNASKED, **values, "paths": (log_dir, *of_one_broker(log_dir, log_dirs))}, work,
                makes_partitions=True)
 
 

@@ -1,0 +1,132 @@
+"""A whole log in a directory of its own: its remote segments as their broker had them, then the local ones.
+
+The directory is nobody's: a broker that has remote segments local as well counts them twice when it starts, see `restore`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.checkpoints import PartitionOffset, encode_leader_epochs, encode_offset_checkpoint, known_offsets
+from engine.discovery.names import (
+    FileKind,
+    file_name,
+    log_file_name,
+    offset_index_file_name,
+    producer_snapshot_file_name,
+    time_index_file_name,
+    transaction_index_file_name,
+)
+from engine.discovery.paths import is_brokers_log_dir
+from engine.errors import UsageError
+from engine.files import replace
+from engine.log.report import Action
+from engine.remote.restored_log import NotRestored, write_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.files import Files
+    from engine.log.report import Report
+    from engine.remote.layouts import Layout
+    from engine.remote.metadata import RemoteSegment
+    from engine.remote.tiered_log import TieredLog
+
+_PIECE = 8 << 20  # bytes that are copied at once
+_NAMES = (offset_index_file_name, time_index_file_name, transaction_index_file_name)
+
+
+def refuse_log_dir(files: Files, into: str) -> None:
+    """Raise UsageError for a directory that a broker would start on."""
+    if files.exists(into) and is_brokers_log_dir(files, into):
+        what = f"{into}: a broker's log dir: it would count remote and local segments together, and delete the oldest ones"
+        raise UsageError(what, "name another directory; a topic without remote storage may have the partition", path=into)
+
+
+class Download:
+    """Writes whole logs below the directory `into`. What is there already with the right size is not read again."""
+
+    def __init__(self, files: Files, layout: Layout, into: str) -> None:
+        self._files, self._layout, self._into = files, layout, into.rstrip("/")
+
+    def run(self, log: TieredLog, report: Report) -> None:
+        """Write one log. Raises NotRestored where its segments do not follow one another, UnreadableFile, UnwritableFile."""
+        files, target = self._files, f"{self._into}/{file_name(log.directory)}"
+        chain, local = list(_chain(log)), list(log.view.segments)
+        for directory in (self._into, target):
+            files.make_directory(directory)
+        for segment in chain:
+            self._fetch(log, segment, target, report)
+        for one, following in zip(local, [*local[1:], None], strict=True):
+            last = log.view.log_end_offset_metadata()
+            end = last.message_offset if following is None else following.base_offset
+            size = one.size if following is not None or last.position is None else last.position
+            self._copy(log.directory, target, one.base_offset, size)
+            offsets = (one.base_offset, end)
+            report.add(Action.KEPT, log_file_name(one.base_offset), "copied from the log", offsets=offsets, size=size)
+        self._copy_small(log.directory, target, producer_snapshot_file_name(log.view.log_end_offset))
+        replace(files, f"{target}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}", [encode_leader_epochs(log.lineage.entries)])
+        self._copy_small(log.directory, target, FileKind.PARTITION_METADATA.value)
+        self._note_start(log)
+        files.sync_directory(target)
+        report.log_start_offset, report.log_end_offset = log.log_start_offset, log.view.log_end_offset
+        report.segments = len(chain) + len(local)
+        report.size = sum(one.size for one in chain) + sum(one.size for one in local)
+
+    def _fetch(self, log: TieredLog, segment: RemoteSegment, target: str, report: Report) -> None:
+        name = log_file_name(segment.start_offset)
+        offsets = (segment.start_offset, segment.end_offset + 1)
+        path = f"{target}/{name}"
+        if self._files.exists(path) and self._files.info(path).size == segment.size:
+            report.add(Action.KEPT, name, "is there already", offsets=offsets, size=segment.size)
+            return
+        assert log.remote is not None  # it has this segment
+        size = write_segment(self._files, target, self._layout.parts(log.remote, segment), segment)
+        report.add(Action.CREATED, name, "copied from the store", offsets=offsets, size=size)
+
+    def _copy(self, source: str, target: str, base_offset: int, size: int) -> None:
+        """Copy a local segment. Indexes of a log that grows may know more than the `size` bytes: they are rebuilt."""
+        is_still = self._files.info(f"{source}/{log_file_name(base_offset)}").size == size
+        for make in _NAMES if is_still else ():
+            self._copy_small(source, target, make(base_offset))
+        self._copy_small(source, target, producer_snapshot_file_name(base_offset))
+        self._copy_file(f"{source}/{log_file_name(base_offset)}", f"{target}/{log_file_name(base_offset)}", size)
+
+    def _copy_small(self, source: str, target: str, name: str) -> None:
+        if self._files.exists(f"{source}/{name}"):
+            self._copy_file(f"{source}/{name}", f"{target}/{name}", self._files.info(f"{source}/{name}").size)
+
+    def _copy_file(self, source: str, target: str, size: int) -> None:
+        files = self._files
+        with files.open(source) as file, files.open_writable(f"{target}.tmp", create=True) as to:
+            to.truncate(0)
+            for at in range(0, size, _PIECE):
+                to.write_at(at, file.read_exactly(at, min(_PIECE, size - at)))
+            to.sync()
+        files.rename(f"{target}.tmp", target, replaces=True)
+
+    def _note_start(self, log: TieredLog) -> None:
+        """A start within the first segment stands in a checkpoint only."""
+        path, key = f"{self._into}/{FileKind.LOG_START_CHECKPOINT.value}", (log.topic, log.partition)
+        offsets = dict(known_offsets(self._files, path)[0]) if self._files.exists(path) else {}
+        offsets[key] = log.log_start_offset
+        lines = (PartitionOffset(*name, offset) for name, offset in offsets.items())
+        replace(self._files, path, [encode_offset_checkpoint(lines)])
+
+
+def _chain(log: TieredLog) -> Iterable[RemoteSegment]:
+    """The remote segments up to the first local one. Raises NotRestored."""
+    offset, first_local = log.log_start_offset, min(log.view.segments.base_offsets)
+    while offset < first_local:
+        segment = None if log.remote is None else log.lineage.segment(log.remote, offset)
+        if segment is None:
+            what = f"{log.directory}: no remote segment has offset {offset}, and the first local one is {first_local}"
+            raise NotRestored(what, "name the log dirs with all logs of __remote_log_metadata", path=log.directory)
+        if offset > log.log_start_offset and segment.start_offset != offset:
+            what = f"{log.directory}: remote segments overlap at offset {offset}, as different leaders copied them"
+            raise NotRestored(what, "kafkalog fetch --raw --store reads through them", path=log.directory)
+        yield segment
+        offset = segment.end_offset + 1
+    if log.log_start_offset < first_local != offset:
+        what = f"{log.directory}: the last remote segment ends at {offset - 1}, in the middle of the first local ones"
+        raise NotRestored(what, "kafkalog fetch --raw --store reads through them", path=log.directory)

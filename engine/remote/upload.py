@@ -1,0 +1,253 @@
+"""Closed segments of a disk copied into a store, as their leader would have done. Mirrors RLMCopyTask.
+
+In this order: the record that the copy begins, the objects, the record that it is complete. What was cut off in between is what
+a broker leaves that dies in a copy: nobody reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as replace_in
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.checkpoint.checkpoints import EpochEntry, encode_leader_epochs
+from engine.discovery.names import (
+    FileKind,
+    file_name,
+    log_file_name,
+    offset_index_file_name,
+    parse_partition_dir,
+    producer_snapshot_file_name,
+    time_index_file_name,
+    transaction_index_file_name,
+)
+from engine.errors import KafkalogError, UsageError, argument
+from engine.log.fetch.view import PartitionView
+from engine.log.logdir.log_dirs import LogDir, Place
+from engine.log.logdir.log_manager import LogManager
+from engine.log.operations.operation import operate
+from engine.log.report import Action, Report
+from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC, Tiering, is_never_tiered
+from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind
+from engine.remote.metadata import PartitionMetadata, RemoteSegment, records_of
+from engine.remote.metadata_log import AppendRecords, MetadataLogs
+from engine.remote.partitions import is_wanted
+from engine.remote.records import State, encode_record, key_of, metadata_partition_of, random_id
+from engine.remote.tiered_log import TieredLog
+from engine.remote.verify import DeepCheck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
+    from engine.log.session import Session
+    from engine.remote.layouts import Layout, SegmentParts
+    from engine.remote.storage import WritableStore
+
+_COMMAND = "remote upload"
+_INDEX_NAMES = {
+    IndexKind.OFFSET: offset_index_file_name, IndexKind.TIMESTAMP: time_index_file_name,
+    IndexKind.TRANSACTION: transaction_index_file_name,
+}  # fmt: skip
+
+
+class NotUploaded(KafkalogError):
+    """A segment that is not copied, and with it those behind it."""
+
+    code = "not-uploaded"
+    exit_status = 4
+
+
+class LocalSegmentParts:
+    """The parts of a closed segment on a disk, as a leader hands them to its RemoteStorageManager. See SegmentParts.
+
+    next_offset  base offset of the next segment        epochs  those of the log before it
+    """
+
+    def __init__(
+        self, files: ReadOnlyFiles, directory: str, base_offset: int, next_offset: int, epochs: Sequence[EpochEntry]
+    ) -> None:
+        self._files, self._epochs = files, epochs
+        names = {kind: make(base_offset) for kind, make in _INDEX_NAMES.items()}
+        names |= {
+            IndexKind.PRODUCER_SNAPSHOT: producer_snapshot_file_name(next_offset),
+            IndexKind.LEADER_EPOCH: FileKind.LEADER_EPOCH_CHECKPOINT.value,
+        }
+        self._paths: dict[IndexKind | None, str] = {kind: f"{directory}/{name}" for kind, name in names.items()}
+        self._paths[None] = f"{directory}/{log_file_name(base_offset)}"
+
+    def keys(self, segment: RemoteSegment) -> dict[str, int | None]:
+        """See SegmentParts."""
+        return {self._paths[None]: segment.size}
+
+    def path(self, kind: IndexKind | None) -> str:
+        """See SegmentParts."""
+        return self._paths[kind]
+
+    def log_size(self) -> int:
+        """See SegmentParts."""
+        return self._files.info(self._paths[None]).size
+
+    def read_log(self, start: int, end: int) -> bytes:
+        """See SegmentParts."""
+        with self._files.open(self._paths[None]) as file:
+            return file.read_exactly(start, end - start)
+
+    def index(self, kind: IndexKind) -> bytes | None:
+        """See SegmentParts."""
+        if kind is IndexKind.LEADER_EPOCH:
+            return encode_leader_epochs(self._epochs)
+        path = self._paths[kind]
+        return self._files.read(path, MAX_INDEX_SIZE) if self._files.exists(path) else None
+
+
+class _LocalLayout:
+    """Local segments where DeepCheck expects remote ones. See Layout."""
+
+    def __init__(self, parts: SegmentParts) -> None:
+        self._parts = parts
+
+    def parts(self, _partition: PartitionMetadata, _segment: RemoteSegment) -> SegmentParts:
+        """See Layout."""
+        return self._parts
+
+
+class Candidate(NamedTuple):
+    """A segment that is due."""
+
+    segment: RemoteSegment
+    parts: LocalSegmentParts
+
+
+def candidates(files: ReadOnlyFiles, log: TieredLog, high_watermark: int | None, broker_id: int, now: int) -> list[Candidate]:
+    """The segments that the next task of the leader would copy (candidateLogSegments).
+
+    high_watermark  as a checkpoint says; None: the log end
+    """
+    stable = log.view.fetch_last_stable_offset_metadata().message_offset
+    stable = stable if high_watermark is None else min(stable, high_watermark)
+    first = max(log.highest_remote_offset + 1, log.log_start_offset)
+    segments = list(log.view.segments)
+    found = []
+    for one, following in pairwise(segments):
+        if following.base_offset <= first or following.base_offset > stable:
+            continue
+        behind = following.base_offset
+        before = [entry for entry in log.lineage.entries if entry.start_offset < behind]
+        at_start = [(entry.epoch, one.base_offset) for entry in before if entry.start_offset <= one.base_offset][-1:]
+        within = [(entry.epoch, entry.start_offset) for entry in before if entry.start_offset > one.base_offset]
+        parts = LocalSegmentParts(files, log.directory, one.base_offset, behind, before)
+        segment = RemoteSegment(
+            random_id(), State.COPY_SEGMENT_STARTED, one.base_offset, behind - 1, one.size, one.largest_timestamp, broker_id,
+            now, not parts.index(IndexKind.TRANSACTION), (*at_start, *within), None,
+        )  # fmt: skip
+        found.append(Candidate(segment, parts))
+    return found
+
+
+class Upload:
+    """Uploads what is due in the partitions of a session's log dirs.
+
+    topics  names or patterns; none: all        report  takes damage in logs of __remote_log_metadata
+    """
+
+    def __init__(
+        self, store: WritableStore, layout: Layout, topics: Sequence[str], report: Callable[[Finding], None], *, dry_run: bool
+    ) -> None:  # fmt: skip
+        self._store, self._layout, self._topics, self._report, self._dry_run = store, layout, topics, report, dry_run
+
+    def work(self, session: Session) -> Iterator[Report]:
+        """Do it, partition by partition. Raises UsageError, UnreadableFile."""
+        for log_dir in session.log_dirs:
+            _refuse_unclean(session.dirs.disk, log_dir)
+        self._layout.refuse_new()
+        logs = MetadataLogs(session.dirs.disk, [one.path for one in session.log_dirs], self._report)
+        metadata, cluster = logs.read(), session.manager.cluster
+        topic = None if cluster.metadata is None else cluster.metadata.by_name(REMOTE_LOG_METADATA_TOPIC)
+        count = max(logs.directories) + 1 if topic is None else len(topic.replicas)
+        for log_dir in session.log_dirs:
+            for place in log_dir.partitions():
+                if not is_wanted(place.name.topic, self._topics) or is_never_tiered(place.name.topic):
+                    continue
+                tiering = session.manager.tiering(place.name.topic)
+                if tiering is Tiering.UNTIERED:
+                    continue
+                report = Report(place.path, _COMMAND)
+                config = session.manager.config(place.name.topic)
+                view = PartitionView(session.dirs.disk, place.path, self._report, config=config)
+                try:
+                    log = TieredLog(session.dirs.disk, view, config, tiering, metadata)
+                    if log.is_tiered and not config.remote_log_copy_disable:
+                        yield from self._upload(session, log, place, logs, count, report)
+                except KafkalogError as error:
+                    report.failure = error
+                    yield report
+                finally:
+                    view.close()
+
+    def _upload(
+        self, session: Session, log: TieredLog, place: Place, logs: MetadataLogs, count: int, report: Report
+    ) -> Iterator[Report]:
+        node_id, mark = session.manager.cluster.node_id, session.manager.high_watermark(place)
+        due = candidates(session.dirs.disk, log, mark, -1 if node_id is None else node_id, session.options.now)
+        if not due:
+            return
+        if log.topic_id is None:
+            raise NotUploaded(f"{place.path}: it has no partition.metadata with the topic's id", path=place.path)
+        key = key_of(log.topic_id, log.partition)
+        number = metadata_partition_of(key, count)
+        if number not in logs.directories:
+            records = f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
+            what = f"{place.path}: its records belong into {records}, which is in none of the log dirs"
+            raise NotUploaded(what, "name the log dir with it, or with a copy of it", path=place.path)
+        partition = PartitionMetadata(log.topic, key, number)
+        for one in due:
+            self._check(partition, one)
+        pairs = [records_of(one.segment, log.topic, key) for one in due]
+        directory = logs.directories[number]
+        yield from _append(session, directory, [encode_record(started) for started, _ in pairs])
+        done: list[bytes] = []
+        try:
+            for one, (_, finished) in zip(due, pairs, strict=True):
+                for put, size, parts in self._layout.objects(partition, one.segment, one.parts):
+                    if not self._dry_run:
+                        self._store.put(put, size, parts)
+                done.append(encode_record(finished))
+                offsets = (one.segment.start_offset, one.segment.end_offset + 1)
+                name, why = log_file_name(one.segment.start_offset), f"copied to the store as {one.segment.name}"
+                report.add(Action.CREATED, name, why, offsets=offsets, size=one.segment.size)
+        except KafkalogError as error:
+            report.failure = error
+        yield report
+        if done:
+            yield from _append(session, directory, done)
+
+    def _check(self, partition: PartitionMetadata, one: Candidate) -> None:
+        """Raise NotUploaded for a segment that is not sound: all of it is read."""
+        found: list[Finding] = []
+        DeepCheck(_LocalLayout(one.parts), found.append).check(partition, one.segment)  # type: ignore[arg-type]
+        needed = (IndexKind.OFFSET, IndexKind.TIMESTAMP, IndexKind.PRODUCER_SNAPSHOT)
+        lacks = [kind for kind in needed if one.parts.index(kind) is None]
+        if found or lacks:
+            what = f"{found[0].where.file}: {found[0].what}" if found else f"{one.parts.path(lacks[0])}: it is missing"
+            raise NotUploaded(f"{what}; a broker would copy it", "kafkalog recover --full    # on the partition, then again")
+
+
+def _append(session: Session, directory: str, values: Sequence[bytes]) -> Iterator[Report]:
+    """Append records to a log of __remote_log_metadata in one of the session's log dirs."""
+    name = parse_partition_dir(file_name(directory))
+    log_dir = directory.rpartition("/")[0]
+    assert name is not None  # it was found by its name
+    place = Place(directory, log_dir, name)
+    cluster = replace_in(session.manager.cluster, log_dirs=(LogDir(log_dir, False, (place,), (), ()),))
+    manager = LogManager(session.manager.files_of, cluster, session.options.settings, session.options.now)
+    yield from operate(manager, session.options, AppendRecords(_COMMAND, {directory: values}))
+
+
+def _refuse_unclean(files: ReadOnlyFiles, log_dir: LogDir) -> None:
+    """Raise UsageError for a log dir that was not stopped cleanly: its ends and indexes are not settled."""
+    path = f"{log_dir.path.rstrip('/')}/{FileKind.CLEAN_SHUTDOWN.value}"
+    if not files.exists(path):
+        what = f"{log_dir.path}: its broker was not stopped cleanly: where its logs end is not settled"
+        raise UsageError(what, f"kafkalog recover --mark-clean {argument(log_dir.path)}", path=log_dir.path)

@@ -1,0 +1,72 @@
+"""kafkalog remote upload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli.commands.remote.restore import UNASKED
+from kafkalog_cli.engine_options import quarantine_options
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
+from kafkalog_cli.options import PATH, format_option, quiet_option, verbose_option, version_option
+from kafkalog_cli.remote_output import WHICH
+from kafkalog_cli.remote_store import STORE, store_from, store_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.log.report import Report
+    from engine.log.session import Session
+    from kafkalog_cli.progress import Progress
+
+_SECTIONS = (
+    WHICH, STORE,
+    Section("Output and work", ("--dry-run", "--quarantine", "--no-quarantine", "--quiet", "--verbose", "--format")),
+)  # fmt: skip
+_EXAMPLES = (
+    Example("What would be copied?", "kafkalog remote upload -n --store s3://kafka-tiered /var/lib/kafka/data"),
+    Example("Copy it:", "kafkalog remote upload --store s3://kafka-tiered /var/lib/kafka/data"),
+)  # fmt: skip
+
+
+@click.command("remote-upload", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True,
+               main_options=("--store", "--topic", "--dry-run"))
+@click.argument("paths", nargs=-1, type=PATH, required=True)
+@click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
+              help="Only this topic, or those that a quoted pattern names; may be repeated.")
+@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
+              help="A broker's server.properties: settings of topics.")
+@store_options
+@click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be copied.")
+@quarantine_options
+@format_option
+@quiet_option
+@verbose_option
+@version_option
+def command(topics: tuple[str, ...], **values: Any) -> int:
+    """Copy closed segments of a stopped broker into the store, as its next task would have done.
+
+    PATHS are the broker's log dirs, with the logs of __remote_log_metadata or copies of them. Copied are the segments behind
+    the last remote offset, up to the last stable one, without the active one. Each is read and checked before. Records say
+    first that a copy begins, and when all its objects are there that it is complete; brokers that start on these logs read
+    the segments. With the layout of Aiven's RemoteStorageManager segments are stored neither compressed nor encrypted.
+
+    The command can be stopped and run again: what was cut off is what a broker leaves that dies in a copy; `kafkalog remote
+    orphans` finds it.
+    """
+    options = store_from(values)
+    if options is None:
+        raise click.UsageError("--store is needed")
+    from kafkalog_cli.partitions import run
+
+    def work(session: Session, progress: Progress) -> Iterator[Report]:
+        from engine.remote.access import open_layout, open_writable_store
+        from engine.remote.upload import Upload
+
+        store = open_writable_store(session.dirs.disk, options.store)
+        layout = open_layout(store, options.layout, options.prefix, dict(options.private_keys))
+        report = progress.say
+        return Upload(store, layout, topics, lambda one: report(str(one)), dry_run=session.options.dry_run).work(session)
+
+    return run("remote-upload", {**UNASKED, **values}, work, makes_partitions=True)

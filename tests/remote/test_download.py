@@ -1,0 +1,75 @@
+"""`kafkalog remote download`: whole logs, whose remote segments are byte for byte those that the broker had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.remote.corpus import SETS, TOP, as_consumed, consumed, log_dirs, private_keys, stores
+from tests.support.json_output import objects_of
+from tests.support.run import kafkalog
+
+ANSWERED = [name for name in SETS if name in ("clean", "resumed", "aiven")]
+SUFFIXES = {"index": "index", "timeindex": "timeindex", "txnindex": "txnindex", "log": "log"}
+
+
+def download(name, into, tmp_path, *words):
+    keys = private_keys(tmp_path) if name == "aiven" else {}
+    more = [word for item in keys.items() for word in ("--private-key", "=".join(item))]
+    return kafkalog("remote", "download", "--into", str(into), "--store", stores(name), "--format", "jsonl", *more, *words, *log_dirs(name))
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_whole_logs_are_what_a_consumer_read(name, tmp_path):
+    into = tmp_path / "whole"
+    done = download(name, into, tmp_path)
+    refused = {Path(one["partition"]).name for one in objects_of(done.out) if one["type"] == "report" and one["error"]}
+    assert refused <= ({"cut-start-0", "cut-delete-0"} if name == "resumed" else set())  # whose starts brokers lost, see the corpus
+    shown = 0
+    for isolation in ("read_uncommitted", "read_committed"):
+        for directory, rows in consumed(name, isolation):
+            path = into / directory
+            if rows is None or not path.is_dir() or directory in refused:
+                continue
+            fetched = kafkalog("fetch", "--isolation", isolation, "--format", "jsonl", str(path))
+            assert [as_consumed(one) for one in objects_of(fetched.out) if one["type"] == "fetched-record"] == rows, directory
+            shown += len(rows)
+    assert shown > 500
+    checked = kafkalog("verify", *[str(path) for path in sorted(into.iterdir()) if path.is_dir() and path.name not in refused])
+    assert checked.status == 0, checked.err
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="the layout of its store has a file for each part")
+def test_every_file_of_a_remote_segment_is_the_object(tmp_path):
+    into, count = tmp_path / "whole", 0
+    assert download("clean", into, tmp_path).status == 0
+    for path in (TOP / "clean/remote").rglob("*.*"):
+        partition = into / path.parent.name[:-23]
+        suffix = SUFFIXES.get(path.suffix[1:])
+        if suffix is None or not partition.is_dir():
+            continue
+        file = partition / f"{path.name[:20]}.{suffix}"
+        if not file.exists():
+            continue
+        assert file.read_bytes() == path.read_bytes(), path
+        count += 1
+    assert count > 400
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="names its log dirs")
+def test_a_log_dir_of_a_broker_is_refused(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/meta.properties").write_text("version=1\n")
+    done = download("clean", tmp_path / "data", tmp_path)
+    assert (done.status, "a broker's log dir" in done.out.decode()) == (2, True)
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="names its log dirs")
+def test_a_dry_run_writes_nothing_and_a_second_run_reads_nothing(tmp_path):
+    assert download("clean", tmp_path / "whole", tmp_path, "-n").status == 0
+    assert not (tmp_path / "whole").exists()
+    download("clean", tmp_path / "whole", tmp_path)
+    again = download("clean", tmp_path / "whole", tmp_path)
+    events = [event for one in objects_of(again.out) if one["type"] == "report" for event in one["events"]]
+    assert {event["action"] for event in events} == {"kept"}

@@ -1,0 +1,156 @@
+"""`kafkalog remote upload`: the objects and records that a broker would have made of the same segments."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.remote.corpus import SETS, TOP, stores, truth
+from tests.remote.test_download import download
+from tests.support.json_output import objects_of, reports_of
+from tests.support.run import kafkalog
+
+pytestmark = pytest.mark.skipif("clean" not in SETS or "aiven" not in SETS, reason="these sets were stopped cleanly")
+METADATA = "__remote_log_metadata"
+
+
+def never_copied(name, tmp_path):
+    """The log dirs of a set as they would be if nothing had been copied or deleted by then; partitions with remote segments."""
+    whole = tmp_path / "whole"
+    assert download(name, whole, tmp_path).status == 0
+    top = tmp_path / "top"
+    partitions = set()
+    for origin in sorted((TOP / name).glob("d?")):
+        log_dir = top / origin.name
+        shutil.copytree(origin, log_dir)
+        for path in [log_dir, *log_dir.rglob("*")]:
+            path.chmod(path.stat().st_mode | 0o200)
+        for directory in sorted(path for path in log_dir.iterdir() if path.is_dir()):
+            if directory.name.startswith(METADATA):
+                for path in directory.glob("0*"):
+                    path.unlink()
+                (directory / "leader-epoch-checkpoint").unlink(missing_ok=True)
+                (directory / "00000000000000000000.log").touch()
+            elif (whole / directory.name).is_dir():
+                shutil.rmtree(directory)
+                shutil.copytree(whole / directory.name, directory)
+                partitions.add(directory.name)
+        for name_of in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+            lines = (log_dir / name_of).read_text().splitlines()
+            lines = [f"{METADATA} {line.split()[1]} 0" if line.startswith(METADATA) else line for line in lines]
+            (log_dir / name_of).write_text("\n".join(lines) + "\n")
+    return top, partitions
+
+
+def upload(top, store, *words):
+    dirs = sorted(str(path) for path in top.glob("d?"))
+    return kafkalog("remote", "upload", "--store", str(store), "--format", "jsonl", *words, *dirs)
+
+
+def local(store):
+    """The objects of LocalTieredStorage by partition folder, base offset and part, without ids."""
+    found = {}
+    for path in (one for one in Path(store).rglob("*.*") if one.is_file()):
+        found.setdefault((path.parent.name, path.name[:20], path.suffix), []).append(path.read_bytes())
+    return found
+
+
+def test_objects_are_those_that_the_broker_made(tmp_path):
+    top, _partitions = never_copied("clean", tmp_path)
+    store = tmp_path / "store"
+    store.mkdir()
+    done = upload(top, store, "--layout", "local", "--key-prefix", "kafka-tiered-storage/")
+    assert done.status == 0, done.err
+    made, brokers = local(store), local(stores("clean"))
+    copied = {key: data for key, data in brokers.items() if key in made}
+    differ = {(key[0].rpartition("-0-")[0], key[2]) for key, data in made.items() if data[0] != copied[key][0]}
+    starts_moved = {"trimmed", "expired-size", "expired-time"}  # since the copy; the first line of epochs has the log start
+    assert differ <= {(topic, ".leader_epoch_checkpoint") for topic in starts_moved}
+    left = {key for key in brokers.keys() - made.keys() if not key[0].startswith(("nocopy", "kept"))}  # copying is disabled there
+    assert left == set()
+    assert len(made) > 400
+    listed = kafkalog("remote", "list", "--format", "jsonl", *sorted(str(path) for path in top.glob("d?")))
+    fields = ("start_offset", "end_offset", "size", "max_timestamp", "broker", "txn_index_empty", "leader_epochs", "state")
+    segments = {}
+    for one in objects_of(listed.out):
+        if one["type"] == "remote-segment":
+            segments.setdefault((one["topic_id"], one["topic"], one["partition"]), []).append([one[field] for field in fields])
+    assert len(segments) > 12
+    for row in truth("clean", "segments.jsonl"):
+        topic_id, _, name = row["partition"].partition(":")
+        key = (topic_id, *name.rpartition("-")[::2])
+        found = segments.get((key[0], key[1], int(key[2])))
+        if found is not None:
+            assert found == [[one[field] for field in fields] for one in row["segments"]]
+    checked = kafkalog("remote", "verify", "--deep", "--store", str(store), *sorted(str(path) for path in top.glob("d?")))
+    assert checked.status == 0, checked.out
+
+
+def test_what_is_uploaded_for_aiven_can_be_read(tmp_path):
+    top, _ = never_copied("aiven", tmp_path)
+    store = tmp_path / "store"
+    store.mkdir()
+    done = upload(top, store, "--layout", "aiven", "--key-prefix", "cold/")
+    assert done.status == 0, done.err
+    dirs = sorted(str(path) for path in top.glob("d?"))
+    checked = kafkalog("remote", "verify", "--deep", "--store", str(store), *dirs)
+    assert (checked.status, "all segments were read" in checked.out.decode()) == (0, True), checked.out
+    assert kafkalog("remote", "restore", "plain", "--into", str(clean_log_dir(tmp_path)), "--store", str(store)).status == 0
+
+
+def clean_log_dir(tmp_path):
+    log_dir = tmp_path / "formatted"
+    log_dir.mkdir()
+    for name in ("meta.properties", "bootstrap.checkpoint"):
+        shutil.copy(TOP / "aiven/d0" / name, log_dir / name)
+    return log_dir
+
+
+def test_a_second_run_has_nothing_to_do_and_a_dry_run_does_nothing(tmp_path):
+    top, _ = never_copied("clean", tmp_path)
+    store = tmp_path / "store"
+    store.mkdir()
+    words = ("--layout", "local", "--key-prefix", "kafka-tiered-storage/", "--topic", "plain")
+    before = {path: path.read_bytes() for path in top.rglob("*") if path.is_file()}
+    planned = reports_of(upload(top, store, *words, "-n").out)
+    assert {path: path.read_bytes() for path in top.rglob("*") if path.is_file() and path.name != ".lock"} == before
+    assert list(store.rglob("*")) == []
+    assert sum(len(one["events"]) for one in planned if "plain" in one["partition"]) > 5
+    upload(top, store, *words)
+    objects = set(store.rglob("*"))
+    assert reports_of(upload(top, store, *words).out) == []
+    assert set(store.rglob("*")) == objects
+
+
+def test_a_damaged_segment_is_not_copied(tmp_path):
+    top, _ = never_copied("clean", tmp_path)
+    [log] = top.glob("d?/plain-0/00000000000000000000.log")
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    store = tmp_path / "store"
+    store.mkdir()
+    done = upload(top, store, "--layout", "local", "--key-prefix", "kafka-tiered-storage/", "--topic", "plain")
+    assert (done.status, "not-uploaded" in done.out.decode()) == (4, True)
+    assert not list(store.rglob("plain-0-*"))
+    assert list(store.rglob("plain-1-*"))
+
+
+def test_a_broker_that_was_killed_comes_to_its_senses_first(tmp_path):
+    top, _ = never_copied("clean", tmp_path)
+    (top / "d0/.kafka_cleanshutdown").unlink()
+    done = upload(top, stores("clean"))
+    assert (done.status, "recover --mark-clean" in done.out.decode()) == (2, True)
+
+
+def test_an_encrypted_store_gets_no_plain_segment(tmp_path):
+    top, _ = never_copied("aiven", tmp_path)
+    store = tmp_path / "bucket"
+    shutil.copytree(stores("aiven"), store)
+    newest = max(store.rglob("*.rsm-manifest"), key=lambda path: b"dataKey" in path.read_bytes())
+    newest.chmod(0o644)
+    newest.touch()
+    done = upload(top, store)
+    assert (done.status, "are encrypted" in done.out.decode()) == (2, True)
