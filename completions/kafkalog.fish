@@ -46,7 +46,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from completion; and test (count
 complete -c kafkalog -n '__fish_seen_subcommand_from completion' -s h -l help -d 'Show the help; -h shows the main options only'
 complete -c kafkalog -n __fish_use_subcommand -f -a compact -d 'Delete records whose key has a later value, as the log cleaner does'
 complete -c kafkalog -n '__fish_seen_subcommand_from compact' -l first-dirty-offset -x -d 'Treat the log below this offset as clean'
-complete -c kafkalog -n '__fish_seen_subcommand_from compact' -l min-dirty-ratio -x -d 'Skip logs whose dirty ratio is not above this'
+complete -c kafkalog -n '__fish_seen_subcommand_from compact' -l min-dirty-ratio -x -d 'Skip logs whose dirty ratio is not above this, 0 to 1'
 complete -c kafkalog -n '__fish_seen_subcommand_from compact' -l force -d 'Compact at any dirty ratio'
 complete -c kafkalog -n '__fish_seen_subcommand_from compact' -l rounds -x -d 'At most this many rounds'
 complete -c kafkalog -n '__fish_seen_subcommand_from compact' -l keep-deleted -d 'Rename deleted files to .deleted instead of removing them'

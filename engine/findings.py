@@ -266,7 +266,7 @@ KINDS: dict[str, Kind] = {
     ),
     "timeindex-incomplete": Kind(
         Severity.WARNING, "the last entry of the time index must be the segment's largest timestamp; without it lookups by "
-        "time skip the segment, and retention takes it to be older than it is", _REBUILD,
+        "time skip the segment, and retention assumes that it is older than it is", _REBUILD,
     ),
     "txnindex-mismatch": Kind(
         Severity.WARNING, "the entry does not match the batches and markers of its producer: a read_committed consumer "

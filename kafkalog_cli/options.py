@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -129,17 +130,21 @@ class Whole(click.ParamType[int]):
         return number
 
 
-class Ratio(click.FloatRange):
-    """A number from 0 to 1, and a number: with `nan` nothing is above anything."""
+class Ratio(click.ParamType[float]):
+    """A number from 0 to 1; not `nan`, which is not below any number."""
 
-    def __init__(self) -> None:
-        super().__init__(0, 1)
+    name = "ratio"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Text → number; click.BadParameter for anything else."""
-        number = float(super().convert(value, param, ctx))
-        if number != number:  # noqa: PLR0124  # that is what it is not
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if math.isnan(number):
             self.fail(f"{value!r} is not a number", param, ctx)
+        if not 0 <= number <= 1:
+            self.fail(f"must be between 0 and 1, not {value!r}", param, ctx)
         return number
 
 

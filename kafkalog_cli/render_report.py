@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.amounts import count_of
+from engine.discovery.names import FileKind
 from engine.dump.json_stream import error_fields, sentence, text_field
 from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
 from engine.findings import Severity
@@ -80,7 +81,8 @@ def housekeeping_line(count: int, *, dry_run: bool) -> str:
 
 
 def _is_housekeeping(event: Event) -> bool:
-    return event.severity is Severity.INFO and event.action in _HOUSEKEEPING and event.path.endswith(_CACHES)
+    is_cache = event.path.endswith(_CACHES) or event.action is Action.REBUILT  # of a .log: its indexes
+    return event.severity is Severity.INFO and event.action in _HOUSEKEEPING and is_cache
 
 
 def _is_quiet(event: Event) -> bool:
@@ -92,11 +94,16 @@ def _rank(event: Event) -> int:
 
 
 def _event_text(event: Event) -> str:
-    place = f"{event.path} " if event.path else ""
+    place, reason = f"{event.path} " if event.path else "", event.reason
+    if event.action is Action.REBUILT and event.path.endswith(FileKind.LOG.value):
+        place = f"indexes of {place}"
+    elif event.action is Action.MOVED and not place:  # "log start offset: records were deleted"
+        place, _, reason = reason.partition(": ")
+        place += " "
     target = f"-> {event.to} " if event.to else ""
     amounts = ", ".join(_amounts(event))
     start = place + target + (f"({amounts}) " if amounts else "")
-    return f"{start}- {event.reason}" if start else event.reason
+    return f"{start}- {reason}" if start else reason
 
 
 def _amounts(event: Event) -> Iterator[str]:

@@ -282,7 +282,7 @@ def _doubt_offsets(entries: list[PartitionOffset], faults: Faults) -> None:
         elif partition < 0 or offset < 0:
             faults.add(f"{topic} {partition} {offset}: neither may be negative")
         elif (topic, partition) in seen:
-            faults.add(f"{topic} {partition} is there twice: the broker takes the last one")
+            faults.add(f"{topic} {partition} is there twice: the broker uses the last one")
         seen.add((topic, partition))
 
 

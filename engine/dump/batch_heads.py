@@ -52,7 +52,7 @@ class BatchHeads:
         Raises UnreadableFile, and FileChangedWhileReading where the log became shorter meanwhile.
         """
         if not 0 <= position <= self.size:
-            return f"byte {position} lies outside the log, which has {self.size} bytes"
+            return f"byte {position} is outside the log, which has {self.size} bytes"
         end = self.size if limit is None else min(self.size, position + limit)
         if end - position <= HEADER_SIZE_UP_TO_MAGIC:
             return f"no batch begins at byte {position}: that is the end of the log"

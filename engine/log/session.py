@@ -112,7 +112,7 @@ class Quarantines:
         while inside != "/":
             inside = parent_of(inside)
             if files.exists(inside) and files.resolve(inside) == real:
-                what = (f"{directory} lies inside the log dir {log_dir}: a broker does not start with a directory that is not "
+                what = (f"{directory} is inside the log dir {log_dir}: a broker does not start with a directory that is not "
                         "Kafka's")
                 raise UsageError(what, do="choose a place outside with --quarantine DIR")
         return directory

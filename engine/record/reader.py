@@ -32,7 +32,7 @@ _WHAT = {
     Status.BAD_VARINT: ("record-invalid", "a varint of record {record} is cut off or too long"),
     Status.BAD_RECORD: ("record-invalid", "a length inside record {record} does not fit"),
     Status.BAD_COUNT: ("record-count-mismatch", "the header says {count} records, but bytes are left after them"),
-    Status.BAD_START: ("record-invalid", "the records lie outside the batch"),
+    Status.BAD_START: ("record-invalid", "the records are outside the batch"),
 }
 
 

@@ -55,7 +55,7 @@ _EXAMPLES = (
               help="Treat the log below this offset as clean. If it is not, deleted values can reappear. Default: from "
               "cleaner-offset-checkpoint, else the log's start.")
 @click.option("--min-dirty-ratio", type=Ratio(), metavar="RATIO",
-              help="Skip logs whose dirty ratio is not above this. Default: min.cleanable.dirty.ratio.")
+              help="Skip logs whose dirty ratio is not above this, 0 to 1. Default: min.cleanable.dirty.ratio.")
 @click.option("--force", is_flag=True, help="Compact at any dirty ratio.")
 @click.option("--rounds", type=Whole(1), metavar="N", help="At most this many rounds. Default: until all is clean.")
 @click.option("--explain", is_flag=True, help="Change nothing; show what would be deleted, and why not more.")

@@ -134,7 +134,7 @@ def _wanted(values: dict[str, Any]) -> Wanted:
     if values["raw"] and (
         values["template"] is not None or values["form"] != "text" or selection._replace(from_ms=FIRST) != EVERYTHING
     ):
-        what = "--raw knows no records: leave out --template, --format, and what selects records, except where to begin"
+        what = "--raw copies whole batches: remove --template, --format and options that select records, except the start"
         raise click.UsageError(what)
     if values["raw"] and values["merge"]:
         raise click.UsageError("--raw writes the batches of one partition: leave out --merge")
@@ -470,7 +470,7 @@ def _view(path: str, wanted: Wanted, report: Callable[[Finding], None]) -> Parti
     except UnreadableFile:
         if files.exists(path) and files.info(path).is_directory and any(one.is_whole for one in find_log_dirs(files, [path])):
             do = f"kafkalog fetch --topic NAME {argument(path)}    # or name the directory of a partition"
-            raise UsageError(f"{path}: a place of log dirs, not of one partition", do, path=path) from None
+            raise UsageError(f"{path}: a log dir, or a directory of log dirs, not a partition", do, path=path) from None
         raise
 
 

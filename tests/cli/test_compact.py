@@ -9,9 +9,11 @@ from threading import Barrier
 
 import pytest
 
+from engine.amounts import count_of
 from engine.files import ReadOnlyFiles
 from engine.formats import BATCH_HEADER, ControlType
 from engine.log.cleaner.cleaner import Cleaner
+from engine.log.report import moment
 from engine.overlay.content import Spill
 from engine.record.batch import read_records
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
@@ -211,7 +213,7 @@ def test_explain_says_how_young_a_segment_is(log_dir):
     [report] = reports(compact(*lag))
     [limit] = [event["reason"] for event in report["events"] if "uncleanable from" in event["reason"]]
     assert limit == (f"dirty from offset 0, uncleanable from 3: min.compaction.lag.ms; the largest timestamp of that segment, "
-                     f"{NOW - 9997}, is 9997 ms old, 9998 must be over: it may be cleaned from {NOW + 1} on")  # fmt: skip
+                     f"{moment(NOW - 9997)}, is 10.0 s (9997 ms) old, min.compaction.lag.ms=9998: due from {moment(NOW + 1)} on")  # fmt: skip
     assert "uncleanable from 4: active segment" in compact("--now", str(NOW + 1), *lag).out.decode()
 
 
@@ -323,7 +325,7 @@ def test_explain_on_a_log_dir_tells_of_every_log_of_a_compacted_topic(log_dir):
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\nclean 0 2\n")
     told = {report["partition"].rpartition("/")[2]: report["events"][-1]["reason"] for report in reports(compact("--explain", log_dir))}
     assert list(told) == ["dirty-0", "active-0", "clean-0"]
-    assert told["dirty-0"].startswith("of 2 records 0 would be deleted")
+    assert told["dirty-0"].startswith("would delete 0 of 2 records and leave ")
     assert told["clean-0"] == told["active-0"] == "nothing would be deleted: no dirty segment can be cleaned"
     assert compact(log_dir).status == 0
     [said] = reports(compact("--force", log_dir))
@@ -352,11 +354,11 @@ def test_why_a_log_that_is_named_is_not_compacted_and_what_to_do(log_dir):
 @pytest.mark.parametrize(("keys", "every"), [([None, "a", None, "a", "b"], False), ([None] * 5, True)])
 def test_records_without_a_key_are_told(keys, every, log_dir):
     append(log_dir, "a-0", keys)
-    for options, become in ((["--explain"], "would be dropped"), (["--dry-run"], "are dropped"), ([], "are dropped")):
+    for options, become in ((["--explain"], "would be dropped"), (["--dry-run"], "dropped"), ([], "dropped")):
         [report] = reports(compact("--force", *options, log_dir / "a-0"))
         [told] = [event for event in report["events"] if "without a key" in event["reason"]]
         assert told["records"] == keys[:4].count(None)
-        assert told["reason"].startswith(f"{told['records']} records without a key {become}")
+        assert told["reason"].startswith(f"{count_of(told['records'], 'record')} without a key {become}")
         assert ("every record" in told["reason"]) is every
 
 
@@ -398,7 +400,7 @@ def test_explain_names_what_is_in_the_way(log_dir):
     assert "a round would fail" in told
     (log_dir / "recovery-point-offset-checkpoint").write_text("0\n1\na 0 4\n")  # closed segments lie below it
     advice = next(line for line in told.splitlines() if "recover" in line).partition("kafkalog ")[2].partition("    #")[0]
-    assert "truncated 00000000000000000001.log" in kafkalog(*advice.split()).out.decode(), advice
+    assert "would truncate 00000000000000000001.log" in kafkalog(*advice.split()).out.decode(), advice
     assert "at byte 0, offset 1" in told
     refused = compact(log_dir / "a-0")
     assert refused.status == 4
@@ -674,7 +676,7 @@ def test_a_stale_line_beyond_the_log_does_not_hide_it(log_dir):
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 99999\n")
     [report] = reports(compact(log_dir))
     assert [event["first_offset"] for event in report["events"] if event["action"] == "compacted"] == [0]
-    assert any("lies outside the log: the whole log counts as dirty" in event["reason"] for event in report["events"])
+    assert any("is outside the log: the whole log counts as dirty" in event["reason"] for event in report["events"])
     assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 4\n"
 
 

@@ -45,7 +45,7 @@ def test_the_batch_that_is_cut_goes_as_a_whole_and_is_named(partition):
     assert f", {int(bounds[1]) - end} records, " in cut
     assert f"(offset {bounds[1]} to " in segments[0]
     assert " to 24, " in segments[-1]
-    assert any(line.startswith(f"  moved (offset {end}) - the last batch ends here, not at 10") for line in lines)
+    assert any(line.startswith(f"  note: (offset {end}) - the last batch ends here, not at 10") for line in lines)
     assert f"offsets 0 to {end} in" in lines[-1]
     again = kafkalog("recover", "--dry-run", "--now", NOW, str(partition))
     assert f"offsets 0 to {end} in" in again.out.decode()
@@ -84,7 +84,7 @@ def ahead(partition):
 def checked(partition):
     """What recover and verify call offsets that are missing, and their statuses."""
     recovered = kafkalog("recover", "--dry-run", "--recovery-point", "0", "--now", NOW, "--format", "json", str(partition))
-    [report] = objects_of(recovered.out)
+    report = next(one for one in objects_of(recovered.out) if one["type"] == "report")
     verified = kafkalog("verify", "--format", "jsonl", str(partition))
     found = [one["code"] for one in objects_of(verified.out) if one["type"] == "finding"]
     told = [(one["action"], one["first_offset"], one["end_offset"]) for one in report["events"] if one["action"] in ("explained", "missing")]
@@ -148,7 +148,7 @@ def test_what_comes_behind_a_cut_is_not_clean(partition, how, said, left):
     done = kafkalog(*arguments)
     assert planned.out.decode().splitlines()[:-1] == as_planned(done.out.decode())
     assert checkpoint.read_text() == f"0\n3\nother 1 700\nt 0 {left}\ngone 0 5\n", "other lines are none of our business"
-    told = f"moved (offset {said} to {left}) - cleaner-offset-checkpoint: the log is dirty from here on"
+    told = f"moved cleaner-offset-checkpoint (offset {said} to {left}) - the log is dirty from here on"
     assert (told in done.out.decode()) is (said != left)
 
 

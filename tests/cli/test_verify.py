@@ -226,6 +226,30 @@ def test_what_a_broker_would_trip_over_is_told_in_its_words(log_dirs, damage, co
     assert words in found[0]
 
 
+@pytest.mark.parametrize("size", [8, 3 << 30])
+def test_a_partition_that_is_named_alone_is_not_fine_when_it_stops_a_broker(size, log_dirs):
+    path = log_dirs / "d0/tx-0/partition.metadata"
+    path.write_bytes(b"garbage\n")
+    os.truncate(path, size)
+    done = kafkalog("verify", str(path.parent))
+    assert (done.status, done.err.count("[broker-stops]"), done.err.count("[")) == (4, 1, 1), done.err
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex", "txnindex"])
+@pytest.mark.parametrize("base", [42, 83])  # a segment in the middle, and the last one
+def test_an_index_of_an_absurd_size_is_built_anew(base, suffix, own_corpus, tmp_path):
+    partition = tmp_path / "d1/small_segments-0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1", partition.parent)
+    path = partition / f"{base:020}.{suffix}"
+    for words in (["recover", "--full"], ["recover", "--salvage"], ["verify", "--rebuild"]):
+        with path.open("ab") as file:
+            file.truncate(3 << 30)
+        looked = kafkalog("verify", str(partition))
+        assert (looked.status, looked.err.count("[index-too-large]")) == (4, 1), looked.err
+        done = kafkalog(*words, str(partition))
+        assert (done.status, kafkalog("verify", str(partition)).status) == (1, 0), done.err
+
+
 def test_a_damaged_metadata_log_is_the_loudest(log_dirs):
     log = next((log_dirs).glob("*/__cluster_metadata-0/00000000000000000000.log"))
     data = bytearray(log.read_bytes())

@@ -105,10 +105,11 @@ def all_partitions(mode: str, work: Path) -> Start:
 def _repair(source: Path, top: Path, options: list[str]) -> Repair:
     was: Tree = tree(source)
     copy_log_dirs(source, top)
-    dry = _recover(top, [*options, "--dry-run"])
-    dry_changes = compare(was, tree(top))
     quarantine = top.with_name(f"{top.name}-quarantine")
-    real = _recover(top, [*options, "--quarantine", str(quarantine)])
+    words = [*options, "--quarantine", str(quarantine)]
+    dry = _recover(top, [*words, "--dry-run"])
+    dry_changes = compare(was, tree(top))
+    real = _recover(top, words)
     left = tree(top)
     quarantined = {batch for path in _quarantines(quarantine) for batch in _batches_below(path)}
     _, verified = _verify(top)
@@ -156,7 +157,7 @@ def _other_words(dry: Done, real: Done) -> set[str]:
     """Partitions and log dirs of which the dry run says other things than the run."""
     one, other = (
         {Path(str(found.get("partition") or found.get("path") or found.get("message"))).name:
-            {name: value for name, value in found.items() if name != "dry_run"} for found in _objects(done)}
+            {name: value for name, value in found.items() if name not in ("dry_run", "undo")} for found in _objects(done)}
         for done in (dry, real)
     )  # fmt: skip
     return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}

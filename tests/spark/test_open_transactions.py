@@ -26,9 +26,9 @@ def values(partition, **options):
 @pytest.mark.parametrize("size", ["1", "1g"])
 def test_what_is_held_back_is_logged_and_can_be_read(partition, caplog, size):
     assert values(partition, splitBytes=size) == ["7a", "7b"]
-    assert "8 records from offset 3 on are held back, 3 of them its own" in caplog.text
+    assert "8 records held back from offset 3 on, 3 of them its own" in caplog.text
     assert values(partition, openTransactions="abort", splitBytes=size) == ["7a", "7b", "plain", "7c", "end"]
-    assert "its 3 records are left out" in caplog.text
+    assert "its 3 records skipped, as aborted" in caplog.text
     caplog.clear()
     assert values(partition, endingOffsets='{"t":{"0":2}}', splitBytes=size) == ["7a", "7b"]
     assert caplog.text == ""

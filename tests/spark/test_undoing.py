@@ -56,7 +56,7 @@ def test_a_commit_is_undone_and_that_as_well(words, root, tmp_path):
     done = kafkalog(*words, f"{root}/{MANIFEST}")
     assert done.status == 0, done.err
     assert f"truncated {root}/t-0 to offset 2, 5 offsets" in done.out.decode()
-    assert f"removed {root}/n-0, 1 offsets" in done.out.decode()
+    assert f"removed {root}/n-0, 1 offset" in done.out.decode()
     assert read(FILES, root) == BEFORE
     assert FILES.exists(f"{root}/.kafka_cleanshutdown")
     assert "n 0" not in (tmp_path / "logs/recovery-point-offset-checkpoint").read_text()

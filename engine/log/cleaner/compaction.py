@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 METADATA_LOG = "it is the cluster's metadata log, which is never compacted"
 INSTEAD = "controllers replace its records with snapshots"
-OUTSIDE = "the offset in the cleaner checkpoint lies outside the log: the whole log counts as dirty"
+OUTSIDE = "the offset in the cleaner checkpoint is outside the log: the whole log counts as dirty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def _note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offs
         tombstones=stats.tombstones_removed,
     )  # fmt: skip
     if stats.invalid_messages_read:
-        log.report.add(Action.REMOVED, "", without_key(stats, "are dropped"), records=stats.invalid_messages_read)
+        log.report.add(Action.REMOVED, "", without_key(stats, "dropped"), records=stats.invalid_messages_read)
     if stats.sets_cut_off:
         what = (f"{count_of(stats.sets_cut_off, 'compressed set')} with an incomplete message at the end, which no consumer "
                 f"reads and compaction drops: {stats.first_cut_off}")
@@ -190,9 +190,9 @@ def _note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offs
 
 def _kinds(rounds: Sequence[CleanerStats]) -> str:
     """Which records go besides those that have a later value."""
-    tombstones = f"{count_of(sum(stats.tombstones_removed for stats in rounds), 'expired tombstone')} among them"
+    tombstones = count_of(sum(stats.tombstones_removed for stats in rounds), "expired tombstone")
     discarded = sum(stats.messages_discarded for stats in rounds)
-    return f"{tombstones}, {discarded} in aborted transactions or markers" if discarded else tombstones
+    return f"{tombstones}{f' and {discarded} of aborted transactions or markers' if discarded else ''} among them"
 
 
 def without_key(stats: CleanerStats, become: str) -> str:

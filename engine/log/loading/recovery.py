@@ -201,7 +201,7 @@ def _why(segment: LogSegment, scan: SegmentScan) -> str:
     offset = next(heads(segment.log_file, scan.valid_size, segment.size)).base_offset
     return (f"a batch from offset {offset} on ends at 2^63 - 1 or above, and leaves no offset for the next batch: a broker "
             "that "
-            "finds it at the end takes the log for ended before its start, and removes all of it")
+            "finds it at the end assumes that the log ended before its start, and deletes all of it")
 
 
 def _note_disorder(report: Report, name: str, disorder: Disorder) -> None:

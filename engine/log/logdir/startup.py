@@ -458,7 +458,9 @@ _CODES = {
 def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None]) -> list[Cluster]:
     """What the log dirs around `paths` say, for each broker that they belong to. Reports what it trips over when it starts.
 
-    Only log dirs that `paths` name as a whole, or hold, are judged together as a start judges them. Raises UnreadableFile.
+    Log dirs that `paths` name as a whole, or hold, are judged together as a start judges them. Of partitions that are named
+    alone only what stops a broker, or takes their log dir offline, is reported, unless the file is verified anyway.
+    Raises UnreadableFile.
     """
     log_dirs: dict[str, LogDir] = {}
     for path in paths:
@@ -473,8 +475,7 @@ def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[F
             log_dirs[one.path] = one if known is None or not known.is_whole else known
     clusters = survey_all(files, list(log_dirs.values()))
     for cluster in clusters:
-        if all(one.is_whole for one in cluster.log_dirs):
-            _report_start(files, cluster, report)
+        _report_start(files, cluster, report)
     return clusters
 
 
@@ -482,8 +483,13 @@ def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Find
     is_a_brokers = cluster.metadata_dir is not None or any(is_brokers_log_dir(files, one.path) for one in cluster.log_dirs)
     if not is_a_brokers:
         return  # partitions were copied there
+    are_whole = all(one.is_whole for one in cluster.log_dirs)
     for trouble in foresee(files, cluster):
-        if trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT:  # reported with its partition
+        if are_whole:
+            is_due = trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT  # its log has it
+        else:
+            is_due = trouble.effect in (Effect.STOPS, Effect.OFFLINE) and trouble.kind is not FileKind.LEADER_EPOCH_CHECKPOINT
+        if is_due:
             report(Finding(_CODES[trouble.effect], Where(trouble.path), _text(trouble)))
 
 

@@ -116,7 +116,7 @@ class LocalLog:
                 raise RollRefused(f"{self.directory}: a segment at offset {new_offset} already exists")
             segment = self.create_and_delete_segment(new_offset, active, "empty; the new segment has the same offset")
         elif new_offset < active.base_offset:
-            where = f"offset {new_offset} lies below the active segment's base {active.base_offset}"
+            where = f"offset {new_offset} is below the active segment's base {active.base_offset}"
             raise RollRefused(f"{self.directory}: {where}")
         else:
             for name in SEGMENT_FILES:

@@ -321,7 +321,7 @@ class UnifiedLog:
         self._cut = (target_offset, end)
         if end < target_offset:
             why = f"the last batch ends here, not at {target_offset}: only whole batches are truncated; a broker continues here"
-            self.report.add(Action.MOVED, "", why, offsets=(end, None))
+            self.report.add(Action.EXPLAINED, "", why, offsets=(end, None))
         return True
 
     def truncate_fully_and_start_at(self, new_offset: int, reason: str = "the log is to begin again, empty") -> None:

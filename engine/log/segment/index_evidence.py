@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from engine.discovery.names import offset_index_file_name, time_index_file_name, transaction_index_file_name
 from engine.formats import INT_MAX, LONG_MAX, NO_TIMESTAMP
+from engine.index.entries import IndexTooLarge
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
@@ -41,7 +42,7 @@ class SegmentEnd(NamedTuple):
 
 
 class SegmentIndexes(NamedTuple):
-    """The indexes of a segment; None: there is no such file."""
+    """The indexes of a segment; None: there is no such file, or it is too large to be one."""
 
     offsets: OffsetIndex | None
     times: TimeIndex | None
@@ -56,7 +57,12 @@ class SegmentIndexes(NamedTuple):
 
         def one(kind: type[_File], name: str) -> _File | None:
             path = f"{directory}/{name}"
-            return kind.read(files, path, base_offset) if (files.exists(path) if names is None else name in names) else None
+            if not (files.exists(path) if names is None else name in names):
+                return None
+            try:
+                return kind.read(files, path, base_offset)
+            except IndexTooLarge:
+                return None  # whoever opens or verifies it says so
 
         return cls(
             one(OffsetIndex, offset_index_file_name(base_offset)),
