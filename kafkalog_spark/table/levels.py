@@ -24,9 +24,8 @@ from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from engine.log.finding_limits import Dam
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, escaped, on_corruption
-from kafkalog_spark.table.around import Around
 from kafkalog_spark.table.columns import rows_as_batches
-from kafkalog_spark.table.partitions import find_places, log_size, open_view, spoken
+from kafkalog_spark.table.partitions import Around, find_places, log_size, open_view, spoken
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 
 if TYPE_CHECKING:
