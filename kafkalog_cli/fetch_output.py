@@ -90,6 +90,7 @@ class Limit:
 
     def __init__(self, skip: int, left: int | None) -> None:
         self._skip, self.left = skip, left
+        self.shown = 0
 
     def is_done(self) -> bool:
         """Is nothing more to be shown?"""
@@ -112,7 +113,8 @@ class Limit:
             self._count(1)
 
     def _count(self, shown: int) -> None:
-        """So many more were shown."""
+        """Count records that were shown."""
+        self.shown += shown
         self.left = None if self.left is None else self.left - shown
 
 
