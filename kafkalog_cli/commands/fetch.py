@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.amounts import count_of
 from engine.discovery.names import parent_of
 from engine.discovery.paths import is_log_07
 from engine.discovery.patterns import expand
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError, argument
 from engine.files import Files, ReadOnlyFiles, now_ms
-from engine.findings import Severity
 from engine.formats import INT_MAX, LONG_MAX, LONG_MIN
 from engine.log.errors import RecordsInRemoteStorage
 from engine.log.fetch.reading import FetchIsolation, out_of_range, read
@@ -26,8 +24,7 @@ from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
 from engine.log.logdir.topics import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
-from kafkalog_cli.app import Total
-from kafkalog_cli.fetch_output import Limit, Output, Wanted, send
+from kafkalog_cli.fetch_output import Limit, Output, ReadTally, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Size, Whole, format_option, jobs_option, quiet_option, verbose_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
@@ -265,7 +262,7 @@ class _Log:
             end_as_coordinator(self.view, held, states)
         return held
 
-    def runs(self, output: Output, tally: _Tally) -> Iterator[Run]:
+    def runs(self, output: Output, tally: ReadTally) -> Iterator[Run]:
         """The records from where reading stands. An error ends those of this log, not of the others."""
         try:
             yield from self.fetcher.runs()
@@ -382,7 +379,7 @@ def _one_by_one(directories: list[str], wanted: Wanted, output: Output, remote: 
     skip = 0
     if wanted.selection.tail is not None:
         starts, skip = _tails(directories, wanted, remote)
-    shown, tally = Limit(skip, wanted.selection.limit), _Tally(output.outcome)
+    shown, tally = Limit(skip, wanted.selection.limit), ReadTally(output.outcome)
     for path, start in starts.items():
         if shown.is_done():
             break
@@ -407,7 +404,7 @@ def _together(directories: list[str], wanted: Wanted, output: Output, remote: Re
     skip = 0
     if wanted.selection.tail is not None:
         starts, skip = _tails(directories, wanted, remote)
-    shown, tally = Limit(skip, wanted.selection.limit), _Tally(output.outcome)
+    shown, tally = Limit(skip, wanted.selection.limit), ReadTally(output.outcome)
     with ExitStack() as opened:
         if not wanted.follow:
             opened.callback(lambda: tally.say(shown.shown))
@@ -431,36 +428,6 @@ def _together(directories: list[str], wanted: Wanted, output: Output, remote: Re
                 output.flush()
         for log in logs:
             _report_held_back(log, log.fetcher.offset, wanted)
-
-
-class _Tally:
-    """Counts the partitions that were read, by what came of it."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        self._outcome, self._total = outcome, Total()
-        self._verdicts: dict[str, tuple[str, Severity]] = {}
-
-    def reporter(self, path: str) -> Callable[[Finding], None]:
-        """What takes the findings of the partition at `path`, which is read now."""
-        self._verdicts[path] = ("read", Severity.INFO)
-
-        def report(finding: Finding) -> None:
-            if finding.severity is not Severity.INFO:
-                self._verdicts[path] = ("with problems", Severity.ERROR)
-            self._outcome.finding(finding)
-
-        return report
-
-    def failed(self, path: str) -> None:
-        """The partition at `path` could not be read, or not to its end."""
-        self._verdicts[path] = ("failed", Severity.ERROR)
-
-    def say(self, records: int) -> None:
-        """Print the total to stderr: stdout has the records."""
-        for verdict in self._verdicts.values():
-            self._total.add(*verdict)
-        if self._outcome.is_text:
-            self._total.say(count_of(records, "record"), quiet=self._outcome.is_quiet, err=True)
 
 
 def _rounds(logs: list[_Log], wanted: Wanted) -> Iterator[None]:
