@@ -185,7 +185,8 @@ def _without_dry_run() -> list[str]:
     context = click.get_current_context()
     words = words_of(context)
     done = [word for word in words if word not in ("-n", "--dry-run")]
-    return [] if done == words else ["kafkalog", context.info_name or "", *done]
+    group = context.parent.info_name if context.parent is not None and context.parent.parent is not None else None
+    return [] if done == words else ["kafkalog", *([group] if group else []), context.info_name or "", *done]
 
 
 def _say_how_far(tally: Tally, *, is_unchanged: bool) -> None:

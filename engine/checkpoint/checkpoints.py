@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from engine.discovery.names import FileKind, parse_int, parse_long
 from engine.errors import KafkalogError, OversizedFile
 from engine.files import replace
-from engine.findings import Finding, Where
+from engine.findings import Finding, First, Where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -89,18 +89,14 @@ class Faults:
     def __init__(self, path: str, code: str = "file-malformed") -> None:
         self._path = path
         self._code = code
-        self._findings: list[Finding] = []
-        self._more = 0
+        self._findings: First[Finding] = First(MAX_FINDINGS)
 
     def add(self, what: str, line: Line | None = None, *, offset: int | None = None) -> None:
         """Note a fault, of `line` or of the whole file; `offset`: the log offset that it is about."""
-        if len(self._findings) >= MAX_FINDINGS:
-            self._more += 1
-            return
         if line is not None:
             what = f"line {line.number}: {what}"
         where = Where(self._path, None if line is None else line.position, offset)
-        self._findings.append(Finding(self._code, where, what))
+        self._findings.take(Finding(self._code, where, what))
 
     @property
     def first(self) -> str | None:
@@ -109,9 +105,8 @@ class Faults:
 
     def all(self) -> list[Finding]:
         """What was noted."""
-        if not self._more:
-            return self._findings
-        return [*self._findings, Finding(self._code, Where(self._path), f"{self._more} more faults", self._more)]
+        more = self._findings.more
+        return [*self._findings, *([Finding(self._code, Where(self._path), f"{more} more faults", more)] if more else [])]
 
 
 def quoted(text: str | None) -> str:

@@ -16,7 +16,6 @@ from engine.log.continuity.missing_segments import note_end, start_beyond_end
 from engine.log.errors import LogDamaged, SegmentTooLarge
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_manager import Listing, MetadataLogRefused, NoLogOfBrokers, Standing, refuse_metadata_log
-from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.operations.opening import UnchangedFiles, WouldChange, delete_oldest_segments, work_on
 from engine.log.report import Action, Report, loses_records
 from engine.log.verify.losses import Opened, read_evidence
@@ -251,6 +250,8 @@ class _One(NamedTuple):
 
     def _done_07(self, place: Place, operation: AnyLogOperation) -> Report:
         """The same for a log of 0.7, which leaves nothing for checkpoints."""
+        from engine.log.logdir.logs_07 import refuse_offsets_07  # few log dirs have such logs
+
         options = self.options
         refuse_offsets_07(place, options.recovery_point, options.log_start_offset, options.high_watermark)
         rehearsal, report = Report(place.path, self.operation.name), Report(place.path, self.operation.name)
