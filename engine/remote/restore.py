@@ -261,7 +261,7 @@ class Placement:
             for place in log_dir.partitions():
                 path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
                 if place.name.topic == REMOTE_LOG_METADATA_TOPIC and self._files.exists(path):
-                    known = decode_partition_metadata(read_identity(self._files, path), path).value
+                    known = read_identity(self._files, path, decode_partition_metadata).value
                     if known is not None:
                         return known.topic_id
         return None
