@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from engine.discovery.names import FileKind, parse_int, parse_long
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, OversizedFile
 from engine.files import replace
 from engine.findings import Finding, First, Where
 
@@ -31,6 +31,7 @@ _BLANKS = re.compile(r"[ \t\n\x0b\f\r]+")
 
 Entry = TypeVar("Entry")
 Value = TypeVar("Value")
+Found = TypeVar("Found")
 _KINDS = (FileKind.REPLICATION_CHECKPOINT, FileKind.RECOVERY_POINT_CHECKPOINT)
 
 
@@ -150,6 +151,10 @@ def decode_checkpoint(
     return Checkpoint(found_version, count, entries, faults.all(), fault)
 
 
+def _malformed(finding: Finding) -> Checkpoint[Any]:
+    return Checkpoint(None, None, [], [finding], finding.what)
+
+
 def _entries(lines: Iterator[Line], parse: Callable[[list[str]], Entry | None], faults: Faults) -> list[Entry]:
     entries: list[Entry] = []
     for at, line in enumerate(lines):
@@ -162,6 +167,19 @@ def _entries(lines: Iterator[Line], parse: Callable[[list[str]], Entry | None], 
         else:
             entries.append(entry)
     return entries
+
+
+def read_small(
+    files: ReadOnlyFiles, path: str, limit: int, decode: Callable[[bytes, str], Found], malformed: Callable[[Finding], Found],
+) -> Found:
+    """What `decode` makes of the bytes at `path`, or `malformed` of the finding for a file of more than `limit` bytes.
+
+    Raises UnreadableFile.
+    """
+    try:
+        return decode(files.read(path, limit), path)
+    except OversizedFile as error:
+        return malformed(Finding("file-malformed", Where(path), error.what))
 
 
 def words(line: str) -> list[str]:
@@ -192,13 +210,21 @@ class EpochEntry(NamedTuple):
 
 
 def read_leader_epochs(files: ReadOnlyFiles, path: str) -> Checkpoint[EpochEntry]:
-    """Read the file at `path`. Raises UnreadableFile, also for more than MAX_CHECKPOINT_SIZE bytes."""
-    return decode_leader_epochs(files.read(path, MAX_CHECKPOINT_SIZE), path)
+    """Read the file at `path`; one of more than MAX_CHECKPOINT_SIZE bytes is malformed. Raises UnreadableFile."""
+    return read_small(files, path, MAX_CHECKPOINT_SIZE, decode_leader_epochs, _malformed)
 
 
 def decode_leader_epochs(data: bytes, path: str) -> Checkpoint[EpochEntry]:
     """The epochs in the bytes of a leader-epoch-checkpoint, in file order. Never raises."""
     return decode_checkpoint(data, path, _parse_epoch, doubt=_doubt_epochs)
+
+
+def load_leader_epochs(files: ReadOnlyFiles, path: str) -> tuple[bytes, list[EpochEntry]]:
+    """The bytes of the file at `path`, and its epochs as Kafka reads them. Raises MalformedCheckpoint, UnreadableFile."""
+    def refuse(finding: Finding) -> tuple[bytes, list[EpochEntry]]:
+        raise _refused(path, finding.what)
+
+    return read_small(files, path, MAX_CHECKPOINT_SIZE, lambda data, _: (data, parse_leader_epochs(data, path)), refuse)
 
 
 def parse_leader_epochs(data: bytes, path: str) -> list[EpochEntry]:
@@ -208,8 +234,12 @@ def parse_leader_epochs(data: bytes, path: str) -> list[EpochEntry]:
     """
     checkpoint = decode_checkpoint(data, path, _parse_epoch)
     if checkpoint.fault is not None:
-        raise MalformedCheckpoint(f"{path}: {checkpoint.fault}", do="kafkalog recover rebuilds it from the log")
+        raise _refused(path, checkpoint.fault)
     return checkpoint.entries
+
+
+def _refused(path: str, fault: str) -> MalformedCheckpoint:
+    return MalformedCheckpoint(f"{path}: {fault}", do="kafkalog recover rebuilds it from the log")
 
 
 def _parse_epoch(words: list[str]) -> EpochEntry | None:
@@ -244,8 +274,8 @@ class PartitionOffset(NamedTuple):
 
 
 def read_offset_checkpoint(files: ReadOnlyFiles, path: str) -> Checkpoint[PartitionOffset]:
-    """Read the file at `path`. Raises UnreadableFile, also for more than MAX_CHECKPOINT_SIZE bytes."""
-    return decode_offset_checkpoint(files.read(path, MAX_CHECKPOINT_SIZE), path)
+    """Read the file at `path`; one of more than MAX_CHECKPOINT_SIZE bytes is malformed. Raises UnreadableFile."""
+    return read_small(files, path, MAX_CHECKPOINT_SIZE, decode_offset_checkpoint, _malformed)
 
 
 def decode_offset_checkpoint(data: bytes, path: str) -> Checkpoint[PartitionOffset]:
@@ -258,7 +288,7 @@ def known_offsets(files: ReadOnlyFiles, path: str) -> tuple[Mapping[tuple[str, i
 
     A log dir may have ten thousand partitions, of which each asks: while its bytes are the same the file is parsed once.
     """
-    return _known(files.read(path, MAX_CHECKPOINT_SIZE), path)
+    return read_small(files, path, MAX_CHECKPOINT_SIZE, _known, lambda finding: ({}, finding.what))
 
 
 @lru_cache(maxsize=12)  # the checkpoints of some log dirs

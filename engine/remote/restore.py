@@ -152,9 +152,12 @@ class Restore:
             if len(several) > 1:
                 what = f"topic {topic} was made {len(several)} times: ids {', '.join(sorted(several))}"
                 raise UsageError(what, "name the id that is meant: --topic-id ID")
-        for name, stored in found.items():
-            if name.topic_id in ids.get(name.topic, ()) and placement.is_here(name):
-                yield name, stored
+        here = [name for name in found if name.topic_id in ids[name.topic] and placement.is_here(name)]
+        if not here:
+            what = f"{placement.target.path}: these partitions have replicas on other brokers than {placement.node_id} only"
+            raise UsageError(what, "restore into a log dir of a broker that has replicas", path=placement.target.path)
+        for name in here:
+            yield name, found[name]
 
     def _write(
         self, session: Session, files: Files, writer: LogWriter, planned: list[_Planned], known: RemoteLogMetadata,
@@ -258,7 +261,7 @@ class Placement:
             for place in log_dir.partitions():
                 path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
                 if place.name.topic == REMOTE_LOG_METADATA_TOPIC and self._files.exists(path):
-                    known = decode_partition_metadata(read_identity(self._files, path), path).value
+                    known = read_identity(self._files, path, decode_partition_metadata).value
                     if known is not None:
                         return known.topic_id
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, parent_of
 from engine.discovery.paths import is_brokers_log_dir
-from engine.errors import KafkalogError, UnwritableFile, UsageError, argument, too_little_memory
+from engine.errors import KafkalogError, OversizedFile, UnwritableFile, UsageError, argument, too_little_memory
 from engine.files import is_full, nameless_file, replace
 from engine.log.continuity.missing_segments import note_end, start_beyond_end
 from engine.log.errors import LogDamaged, SegmentTooLarge
@@ -197,7 +197,12 @@ def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
     if not files.exists(path):
         return None
     found = files.info(path)
-    marker = Marker(files.read(path, _MARKER_SIZE), found.mode, found.modified_ns)
+    try:
+        content = files.read(path, _MARKER_SIZE)
+    except OversizedFile as error:
+        error.do = f"truncate -s 0 {argument(path)}    # an empty marker means the same; brokers create a new one"
+        raise
+    marker = Marker(content, found.mode, found.modified_ns)
     files.remove(path)
     files.sync_directory(log_dir.path)
     return marker
