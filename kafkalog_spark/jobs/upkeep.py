@@ -19,7 +19,7 @@ from engine.discovery.patterns import expand
 from engine.errors import KafkalogError
 from engine.files import Files
 from engine.findings import Severity
-from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs, refuse_other_owner
+from engine.log.logdir.log_dirs import LogDir, PartitionPath, find_log_dirs, refuse_other_owner
 from engine.log.logdir.log_manager import LogManager, Standing
 from engine.log.operations.operation import LEFT_ALONE, note
 from engine.log.report import Action
@@ -64,10 +64,10 @@ class TaskLogManager(LogManager):
 
     def __init__(self, *values: Any) -> None:
         super().__init__(*values)
-        self.noted: dict[Place, Standing] = {}
+        self.noted: dict[PartitionPath, Standing] = {}
         self.clean_until: dict[str, int] = {}  # partition directory → offset
 
-    def checkpoint(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:  # noqa: ARG002  # one was given to us
+    def checkpoint(self, log_dir: LogDir, standing: Mapping[PartitionPath, Standing]) -> None:  # noqa: ARG002  # one was given to us
         """Keep what the driver will write."""
         self.noted.update(standing)
 
@@ -146,13 +146,15 @@ def _narrowed(log_dirs: list[LogDir], topics: Collection[str]) -> list[LogDir]:
     return narrowed
 
 
-def pieces_of(places: Iterable[Place]) -> list[Piece]:
+def pieces_of(places: Iterable[PartitionPath]) -> list[Piece]:
     """Partitions as pieces, with the bytes of their logs, as far as those can be read: else the task reports why not."""
     files = Files()
     return [Piece(place.path, place.log_dir, 0, 0, 0, log_size(files, place.path)) for place in places]
 
 
-def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignment, split_bytes: int) -> list[dict[str, Any]]:
+def run_tasks(
+    spark: SparkSession, job: Job, places: list[PartitionPath], work: Assignment, split_bytes: int
+) -> list[dict[str, Any]]:
     """Do the work on all `places`; the events as rows. The checkpoints of their log dirs are written in the end.
 
     Raises LogDirError, and what Spark raises where a task fails for good: then no checkpoint has the others.
@@ -160,7 +162,7 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignme
     by_path = {place.path: place for place in places}
     splits = [[by_path[piece.directory] for piece in split] for split in pack(pieces_of(places), split_bytes)]
 
-    def task(mine: list[Place]) -> Iterator[pa.RecordBatch]:
+    def task(mine: list[PartitionPath]) -> Iterator[pa.RecordBatch]:
         try:
             yield from rows_as_batches(_rows(mine, work, cluster, hold), _SCHEMA)
         except KafkalogError as error:  # what concerns one log is a row; this concerns its log dir
@@ -173,10 +175,10 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignme
     return _taken(job, by_path, (row.asDict() for row in found))
 
 
-def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _taken(job: Job, by_path: dict[str, PartitionPath], found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The events among the rows that tasks found; the state of the logs is written to the checkpoints."""
     rows: list[dict[str, Any]] = []
-    standing: dict[str, dict[Place, Standing]] = {}
+    standing: dict[str, dict[PartitionPath, Standing]] = {}
     clean: dict[str, dict[str, int]] = {}
     try:
         for row in found:
@@ -196,7 +198,7 @@ def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]])
     return rows
 
 
-def _checkpoint(job: Job, standing: dict[str, dict[Place, Standing]], clean: dict[str, dict[str, int]]) -> None:
+def _checkpoint(job: Job, standing: dict[str, dict[PartitionPath, Standing]], clean: dict[str, dict[str, int]]) -> None:
     """Write what is known by log dir; a partition may be spelled in another way than the log dir around it."""
     from engine.log.cleaner.checkpoint import write_clean_offsets
 
@@ -207,7 +209,7 @@ def _checkpoint(job: Job, standing: dict[str, dict[Place, Standing]], clean: dic
         write_clean_offsets(files, clean.get(log_dir.path, {}))
 
 
-def _rows(places: list[Place], work: Assignment, cluster: Cluster, hold: Hold) -> Iterator[dict[str, Any]]:
+def _rows(places: list[PartitionPath], work: Assignment, cluster: Cluster, hold: Hold) -> Iterator[dict[str, Any]]:
     """The work of one task, log dir by log dir."""
     files = Files()
     for log_dir in cluster.log_dirs:

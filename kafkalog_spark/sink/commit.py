@@ -22,7 +22,7 @@ from engine.files import remove_tree
 from engine.log.append.intake import FollowerIntake
 from engine.log.append.log_end import adopt_segment, damage_at_end, move_batches, move_in_memory
 from engine.log.loading.loader import REPAIRABLE
-from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
+from engine.log.logdir.log_dirs import LogDir, PartitionPath, list_log_dir
 from engine.log.logdir.log_manager import LogManager, Standing
 from engine.log.logdir.startup import survey
 from engine.log.operations.mending import find_topic_id, write_topic_id
@@ -140,9 +140,9 @@ class _Commit:
         self._new = [self._place(f"{job.directory}/{staging.NEW}", key) for key in pieces if key not in appended]
         self._is_fresh = not there  # the directory is ours: everything in it was closed as it should be
 
-    def _place(self, directory: str, key: Key) -> Place:
+    def _place(self, directory: str, key: Key) -> PartitionPath:
         name = PartitionDir(*key)
-        return Place(f"{directory}/{name.topic}-{name.partition}", directory, name)
+        return PartitionPath(f"{directory}/{name.topic}-{name.partition}", directory, name)
 
     def run(self, manifest: Manifest, stream: tuple[str, int] | None) -> None:
         """Prepare, publish, and let it hold; undo it where that fails."""
@@ -333,7 +333,7 @@ def _refuse_a_damaged_end(log: UnifiedLog) -> None:
         raise NotAppended(what, do=f"kafkalog recover --dry-run {argument(log.directory)}")
 
 
-def _name(place: Place) -> str:
+def _name(place: PartitionPath) -> str:
     return f"{place.name.topic}-{place.name.partition}"
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.findings import Finding
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from kafkalog_spark.table.options import ReadOptions
 
 _LOG = logging.getLogger("kafkalog")
@@ -40,7 +40,7 @@ class Source:
     directory: str
 
 
-def find_places(paths: Iterable[str]) -> list[Place]:
+def find_places(paths: Iterable[str]) -> list[PartitionPath]:
     """Every partition directory below `paths`, replicas included, in order. Raises LogDirError.
 
     One that was not named itself, and that a broker has made but not begun to fill, holds nothing yet: it is left out.
@@ -98,7 +98,7 @@ def log_size(files: ReadOnlyFiles, directory: str) -> int:
     return sum(one.size for one in found if one is not None)
 
 
-def spoken(place: Place) -> tuple[str, int]:
+def spoken(place: PartitionPath) -> tuple[str, int]:
     """Topic and partition as text for Spark; bytes that are not UTF-8 are escaped."""
     return escaped(place.name.topic), place.name.partition
 

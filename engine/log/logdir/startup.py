@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.cluster_metadata import MetadataProof
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
 
 _KRAFT = 1  # version of meta.properties; brokers with ZooKeeper write 0
 
@@ -72,7 +72,7 @@ class Trouble(NamedTuple):
         """The path, spelled as that of the log dir is."""
         return f"{self.log_dir.rstrip('/')}/{self.name}"
 
-    def is_in(self, place: Place) -> bool:
+    def is_in(self, place: PartitionPath) -> bool:
         """Is it about a file in the partition at `place`, however that is spelled?"""
         return self.log_dir == place.log_dir and self.name.startswith(f"{file_name(place.path)}/")
 
@@ -91,7 +91,7 @@ class Cluster:
     identities: dict[str, MetaProperties]
     metadata: ClusterMetadata | None
     metadata_dir: str | None
-    metadata_place: Place | None
+    metadata_place: PartitionPath | None
     proof: MetadataProof | None
     is_kraft: bool
 
@@ -300,7 +300,7 @@ def _checkpoints(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Ite
 # ---- partitions
 
 
-def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> list[Trouble]:
+def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> list[Trouble]:
     """What is wrong with a partition; nothing, if a running broker has removed it meanwhile."""
     try:
         return list(_partition(files, cluster, place))
@@ -313,7 +313,7 @@ def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) ->
         return [Trouble(_failed(cluster, place.log_dir), place.log_dir, name, said, str(error), None, do)]
 
 
-def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator[Trouble]:
+def _partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> Iterator[Trouble]:
     names = set(files.list(place.path))
     directory = file_name(place.path)
     absolute = files.absolute(place.path)
@@ -346,7 +346,7 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator
                           FileKind.PRODUCER_SNAPSHOT)
 
 
-def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[str]) -> Iterator[Trouble]:
+def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, names: set[str]) -> Iterator[Trouble]:
     kind = FileKind.PARTITION_METADATA
     path = f"{place.path}/{kind.value}"
     name = f"{file_name(place.path)}/{kind.value}"
@@ -371,13 +371,13 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[s
         yield stray
 
 
-def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Trouble | None:
+def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> Trouble | None:
     """What becomes of a partition once it has the id that the metadata know of its topic."""
     topic = None if cluster.metadata is None else cluster.metadata.by_name(place.name.topic)
     return None if topic is None else _stray(files, cluster, place, topic.topic_id)
 
 
-def _stray(files: ReadOnlyFiles, cluster: Cluster, place: Place, topic_id: str) -> Trouble | None:
+def _stray(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, topic_id: str) -> Trouble | None:
     """What becomes of a partition whose topic has that id, as far as sound metadata say. Mirrors LogManager.isStrayReplica."""
     if cluster.metadata is None or cluster.metadata.findings:
         return None
@@ -402,7 +402,7 @@ def _stray(files: ReadOnlyFiles, cluster: Cluster, place: Place, topic_id: str) 
 
 def _duplicates(cluster: Cluster) -> Iterator[Trouble]:
     for kind in (PartitionKind.PLAIN, PartitionKind.FUTURE):
-        seen: dict[tuple[str, int], Place] = {}
+        seen: dict[tuple[str, int], PartitionPath] = {}
         for log_dir in cluster.log_dirs:
             for place in log_dir.partitions(kind):
                 first = seen.setdefault(place.key, place)
@@ -415,7 +415,7 @@ def _duplicates(cluster: Cluster) -> Iterator[Trouble]:
                               f"{first.path} holds the same partition", None, _which(cluster, first, place))
 
 
-def _which(cluster: Cluster, first: Place, second: Place) -> str:
+def _which(cluster: Cluster, first: PartitionPath, second: PartitionPath) -> str:
     """Advice on two directories of one partition: the metadata may know which one is meant."""
     node_id = cluster.node_id
     if cluster.metadata is not None and node_id is not None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.log.cleaner.compaction import Compaction, CompactionOptions
     from engine.log.cleaner.outcome import CleanerStats
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
 
@@ -216,7 +216,7 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
         return log_dir
     files = manager.files_of(log_dir.path)
     clean_until, _ = clean_offsets(files, log_dir.path)
-    found: list[tuple[float, Place]] = []
+    found: list[tuple[float, PartitionPath]] = []
     for place in compacted(manager, log_dir):
         config = manager.config(place.name.topic)
         try:
@@ -232,7 +232,7 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
     return replace(log_dir, places=tuple(place for _, place in found))
 
 
-def compacted(manager: LogManager, log_dir: LogDir) -> list[Place]:
+def compacted(manager: LogManager, log_dir: LogDir) -> list[PartitionPath]:
     """The partitions of the log dir whose topics are compacted."""
     return [place for place in log_dir.partitions(PartitionKind.PLAIN) if manager.config(place.name.topic).compact]
 
@@ -254,7 +254,7 @@ def why_none(manager: LogManager, log_dir: LogDir, which: Which) -> str:
             "name its log dir too, or a partition with --config cleanup.policy=compact")
 
 
-def cleanable_ratio_at_most(files: ReadOnlyFiles, place: Place, first_dirty_offset: int) -> float:
+def cleanable_ratio_at_most(files: ReadOnlyFiles, place: PartitionPath, first_dirty_offset: int) -> float:
     """Dirty bytes by all bytes of the segments that are not active: 0 … 1. Raises UnreadableFile."""
     sizes: dict[int, int] = {}
     for name in files.list(place.path):

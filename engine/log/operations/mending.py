@@ -34,7 +34,7 @@ from engine.record.batch import read_batches
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
     from engine.findings import Finding
-    from engine.log.logdir.log_dirs import Place
+    from engine.log.logdir.log_dirs import PartitionPath
     from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.startup import Cluster, Trouble
 
@@ -44,7 +44,7 @@ _ALIVE = (PartitionKind.PLAIN, PartitionKind.FUTURE)
 _NAME = FileKind.PARTITION_METADATA.value
 
 
-def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> tuple[str | None, str]:
+def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> tuple[str | None, str]:
     """The id of the topic, and where it was found: in the metadata log, else in another partition of the topic."""
     if place.name.topic == METADATA_TOPIC:
         return _METADATA_TOPIC_ID, "Kafka itself"
@@ -84,7 +84,7 @@ def check_topic_id(topic_id: str) -> None:
 
 
 def settle_topic_id(
-    files: Files, cluster: Cluster, place: Place, report: Report, wanted: str | None, *, is_new: bool
+    files: Files, cluster: Cluster, place: PartitionPath, report: Report, wanted: str | None, *, is_new: bool
 ) -> None:
     """Give the partition at `place` its partition.metadata, if it has none and is new, or `wanted` is given.
 

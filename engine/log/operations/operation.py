@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from engine.files import Files
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.logs_07 import ReportedLog07
     from engine.log.partition.unified_log import UnifiedLog
@@ -67,7 +67,7 @@ class Operation(ABC):
     def work(self, log: UnifiedLog) -> object:
         """Work on an open log."""
 
-    def truncates_to(self, place: Place) -> int | None:  # noqa: ARG002  # the same for all
+    def truncates_to(self, place: PartitionPath) -> int | None:  # noqa: ARG002  # the same for all
         """The offset to which `work` truncates a log; None: it does not. That records after it were lost needs no proof."""
         return None
 
@@ -104,7 +104,7 @@ def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> 
         places = sorted(places_of(log_dir), key=lambda place: place.path not in (operation.first or ()))
         failed_in_the_middle = False
         marker = take_marker(manager, log_dir)
-        standing: dict[Place, Standing] = {}
+        standing: dict[PartitionPath, Standing] = {}
         one = _One(manager, options if marker is None else replace_in(options, clean_start=True), operation, standing)
 
         pool = _threads(options.jobs) if options.jobs > 1 and len(places) > 1 else None
@@ -124,7 +124,7 @@ def _keeps_log_starts(files: Files, log_dir: str) -> bool:
     return files.exists(f"{log_dir}/{FileKind.LOG_START_CHECKPOINT.value}")
 
 
-def _note_start_within_segment(manager: LogManager, place: Place, standing: Standing, report: Report) -> None:
+def _note_start_within_segment(manager: LogManager, place: PartitionPath, standing: Standing, report: Report) -> None:
     """A start within a segment stands in a checkpoint only, and beside a mere copy there may be none."""
     files = manager.files_of(place.log_dir)
     if standing.begins_within_a_segment and not (
@@ -142,7 +142,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="kafkalog")
 
 
-def places_of(log_dir: LogDir) -> list[Place]:
+def places_of(log_dir: LogDir) -> list[PartitionPath]:
     """The logs that topics have; the metadata log only if it was named itself: it obeys other rules."""
     if not log_dir.is_whole:
         return list(log_dir.places)
@@ -150,7 +150,7 @@ def places_of(log_dir: LogDir) -> list[Place]:
     return [place for place in places if place.name.topic != METADATA_TOPIC]
 
 
-def note(manager: LogManager, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
+def note(manager: LogManager, log_dir: LogDir, standing: Mapping[PartitionPath, Standing]) -> None:
     """Write how logs were left into the checkpoints of their log dir, if it is a broker's. Their files are changed already.
 
     Beside a mere copy only the one that says where logs begin is kept up, where there is one.
@@ -214,9 +214,9 @@ class _One(NamedTuple):
     manager: LogManager
     options: OpenOptions
     operation: Operation
-    standing: dict[Place, Standing]
+    standing: dict[PartitionPath, Standing]
 
-    def tried(self, place: Place) -> Report:
+    def tried(self, place: PartitionPath) -> Report:
         """Open the log at `place`, work on it, close it; the report says why that failed."""
         report = Report(place.path, self.operation.name)
         try:
@@ -241,14 +241,14 @@ class _One(NamedTuple):
             report.failure = too_little_memory(place.path)
         return report
 
-    def _done(self, place: Place, report: Report) -> Standing:
+    def _done(self, place: PartitionPath, report: Report) -> Standing:
         def load(clean_start: bool) -> UnifiedLog:
             return self._load_without_loss(place, report, clean_start=clean_start)
 
         log = work_on(load, self.options.clean_start, partial(self._work, place))
         return closed(log, keep_deleted=self.options.keep_deleted)
 
-    def _done_07(self, place: Place, operation: AnyLogOperation) -> Report:
+    def _done_07(self, place: PartitionPath, operation: AnyLogOperation) -> Report:
         """The same for a log of 0.7, which leaves nothing for checkpoints."""
         from engine.log.logdir.logs_07 import refuse_offsets_07  # few log dirs have such logs
 
@@ -265,16 +265,16 @@ class _One(NamedTuple):
             log.note_standing()
         return report
 
-    def _work(self, place: Place, log: UnifiedLog) -> None:
+    def _work(self, place: PartitionPath, log: UnifiedLog) -> None:
         self._set_high_watermark(place, log)
         self.operation.work(log)
 
-    def _set_high_watermark(self, place: Place, log: UnifiedLog) -> None:
+    def _set_high_watermark(self, place: PartitionPath, log: UnifiedLog) -> None:
         asked = self.options.high_watermark
         noted = self.manager.high_watermark(place) if asked is None else asked
         log.update_high_watermark(log.log_end_offset if noted is None else noted)
 
-    def _ends_before_target(self, place: Place, report: Report) -> bool:
+    def _ends_before_target(self, place: PartitionPath, report: Report) -> bool:
         """Is there nothing to truncate? Then the log is opened in memory only, and none of its files changes.
 
         A file that knows offsets after the target is left of a truncation that was stopped, which this one finishes.
@@ -302,7 +302,7 @@ class _One(NamedTuple):
         report.add(Action.EXPLAINED, "", why)
         return True
 
-    def _refuse(self, place: Place, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
+    def _refuse(self, place: PartitionPath, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
         """Raise LogDamaged if the log has lost its end, or if the work would delete segments whose sound batches contradict
         their names.
         """
@@ -310,7 +310,7 @@ class _One(NamedTuple):
         self._set_high_watermark(place, log)
         log.local_log.refuse_contradicted(self.operation.deletes(log))
 
-    def _freed(self, place: Place, report: Report) -> int | None:
+    def _freed(self, place: PartitionPath, report: Report) -> int | None:
         """See delete_oldest_segments. Raises LogDamaged, with nothing removed, where opening the log loses records, or proof
         of lost ones.
         """
@@ -331,7 +331,7 @@ class _One(NamedTuple):
         return delete_oldest_segments(disk, place.path, self.manager.now, load, partial(self._work, place), report)
 
     def _opened(
-        self, place: Place, into: Report, files: Files, listing: Listing | None = None, *, clean_start: bool
+        self, place: PartitionPath, into: Report, files: Files, listing: Listing | None = None, *, clean_start: bool
     ) -> UnifiedLog:
         options = LoadOptions(
             recovery_point=self.options.recovery_point, log_start_offset=self.options.log_start_offset,
@@ -339,7 +339,7 @@ class _One(NamedTuple):
         )
         return self.manager.load(place, into, options, clean_start=clean_start, files=files, listing=listing)
 
-    def _load_without_loss(self, place: Place, report: Report, *, clean_start: bool) -> UnifiedLog:
+    def _load_without_loss(self, place: PartitionPath, report: Report, *, clean_start: bool) -> UnifiedLog:
         """Open a log; actions are added to `report`.
 
         Raises LogDamaged, before anything is changed, if records were lost by it, or what proves that records were lost
@@ -375,20 +375,20 @@ class _One(NamedTuple):
                 log.close_handlers()
         return opened(report, disk)
 
-    def _begins_beyond_end(self, place: Place) -> bool:
+    def _begins_beyond_end(self, place: PartitionPath) -> bool:
         """Does the log end below its start? Then opening it removes all of it, which is more than any damage takes."""
         start = self.options.log_start_offset
         if start is None:
             start = self.manager.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT).get(place.key, 0)
         return start > 0 and start_beyond_end(self.manager.files_of(place.log_dir), place.path, start) is not None
 
-    def _evidence(self, place: Place, listing: Listing, opened: Opened | None = None) -> Evidence:
+    def _evidence(self, place: PartitionPath, listing: Listing, opened: Opened | None = None) -> Evidence:
         """What the files beside the log say of its end, before anything is changed."""
         return read_evidence(self.manager.files_of(place.log_dir), place.path,
                              lambda kind: self.manager.offsets(place.log_dir, kind).get(place.key), of_end_only=True,
                              names=listing.plain, opened=opened)
 
-    def _refuse_losses(self, place: Place, rehearsal: Report) -> None:
+    def _refuse_losses(self, place: PartitionPath, rehearsal: Report) -> None:
         """Raise LogDamaged if the opening of a log that was tried in memory, with these options, lost records."""
         losses = [event for event in rehearsal.events if loses_records(event)]
         if losses:
@@ -448,7 +448,7 @@ def open_without_change(load: Callable[[Files], UnifiedLog], disk: Files, report
         return None
 
 
-def _refuse_lost_end(place: Place, wanted: int | None, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
+def _refuse_lost_end(place: PartitionPath, wanted: int | None, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
     """Raise LogDamaged if files beside the log prove that its end was lost: opening it for writing would remove them.
 
     wanted  the offset to which the log is going to be truncated; None: it is not

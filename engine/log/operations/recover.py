@@ -44,7 +44,7 @@ from engine.overlay.content import Spill
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.logdir.log_manager import LogManager, Standing
     from engine.log.logdir.startup import Trouble
     from engine.log.verify.losses import Evidence, Opened
@@ -98,10 +98,10 @@ class Recovery:
     """
 
     troubles: list[Trouble] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[PartitionPath] = field(default_factory=list)
     clean: set[str] = field(default_factory=set)
     markers: dict[str, Marker] = field(default_factory=dict)
-    proven: dict[Place, Report] = field(default_factory=dict)
+    proven: dict[PartitionPath, Report] = field(default_factory=dict)
     unproven: dict[str, str] = field(default_factory=dict)
     incomplete: set[str] = field(default_factory=set)
     lossy: set[str] = field(default_factory=set)
@@ -110,7 +110,8 @@ class Recovery:
     is_refused: bool = False
 
     def note(
-        self, place: Place, events: Iterable[tuple[Action, Severity]], *, is_failed: bool = False, is_left_alone: bool = False
+        self, place: PartitionPath, events: Iterable[tuple[Action, Severity]], *, is_failed: bool = False,
+        is_left_alone: bool = False,
     ) -> None:
         """Keep for the log dir what was reported of a partition: only this shows what makes it unproven."""
         if is_left_alone:
@@ -188,18 +189,18 @@ def prepare(
 
 
 def recover_places(
-    manager: LogManager, options: RecoverOptions, places: list[Place], troubles: Iterable[Trouble]
-) -> Generator[tuple[Place, Report], None, None]:
+    manager: LogManager, options: RecoverOptions, places: list[PartitionPath], troubles: Iterable[Trouble]
+) -> Generator[tuple[PartitionPath, Report], None, None]:
     """Recover partitions, several at a time, and report in their order; `troubles` inside of them are mended first.
 
     Checkpoints are written in the end, also where it is stopped.
     """
-    standing: dict[Place, Standing] = {}
-    truncated: dict[Place, int] = {}  # and where they end
+    standing: dict[PartitionPath, Standing] = {}
+    truncated: dict[PartitionPath, int] = {}  # and where they end
     segment_jobs = options.jobs if len(places) == 1 else 1
     known = list(troubles)
 
-    def work(place: Place) -> Report:
+    def work(place: PartitionPath) -> Report:
         report = Report(place.path, OPERATION)
         try:
             listing = Listing.read(manager.files_of(place.log_dir), place)
@@ -243,7 +244,7 @@ def _is_left_alone(report: Report) -> bool:
     return isinstance(report.failure, (*LEFT_ALONE, StartBeyondEnd)) and not report.events
 
 
-def _troubles_in(place: Place, troubles: Iterable[Trouble]) -> list[Trouble]:
+def _troubles_in(place: PartitionPath, troubles: Iterable[Trouble]) -> list[Trouble]:
     return [trouble for trouble in troubles if trouble.is_in(place)]
 
 
@@ -259,7 +260,7 @@ def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDi
 
 def _proven(
     manager: LogManager, options: RecoverOptions, recovery: Recovery, log_dir: LogDir
-) -> dict[Place, Report] | None:
+) -> dict[PartitionPath, Report] | None:
     """What is read when the places of a cleanly stopped log dir are recovered in memory, and nothing of them would change.
 
     Those that are refused before anything is changed are among them. None: something would, or it was not stopped cleanly.
@@ -268,7 +269,7 @@ def _proven(
     places = [place for place in recovery.places if place.log_dir == log_dir.path]
     if not manager.files_of(log_dir.path).exists(marker):
         return None
-    found: dict[Place, Report] = {}
+    found: dict[PartitionPath, Report] = {}
     segment_jobs = options.jobs if len(places) == 1 else 1
     work = partial(_in_memory, manager, options, segment_jobs)
     if any(not _is_left_alone(work(place)) for place in places if _troubles_in(place, recovery.troubles)):
@@ -287,7 +288,7 @@ def _proven(
     return found
 
 
-def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: Place) -> Report:
+def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: PartitionPath) -> Report:
     """What the recovery of the log at `place` would do."""
     report = Report(place.path, OPERATION)
     with closing(Spill(nameless_file)) as spill:
@@ -316,7 +317,7 @@ def _accounts_for_end(report: Report) -> bool:
                for event in report.find(action))
 
 
-def _note(manager: LogManager, standing: Mapping[Place, Standing], truncated: Mapping[Place, int]) -> None:
+def _note(manager: LogManager, standing: Mapping[PartitionPath, Standing], truncated: Mapping[PartitionPath, int]) -> None:
     """Write how logs were left into the checkpoints of log dirs that were named as a whole.
 
     truncated  logs that lost their end now, with where they end: high watermarks are lowered, as a starting broker does
@@ -329,7 +330,7 @@ def _note(manager: LogManager, standing: Mapping[Place, Standing], truncated: Ma
             lower_checkpoints(manager.files_of(log_dir.path), log_dir.path, ends)
 
 
-def recovery_order(log_dir: LogDir) -> list[Place]:
+def recovery_order(log_dir: LogDir) -> list[PartitionPath]:
     """The partitions to load, the metadata log first. Deleted and stray ones are nobody's any more."""
     places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
     if not log_dir.is_whole:
@@ -354,8 +355,8 @@ def _mend_all(manager: LogManager, troubles: list[Trouble], report: Report) -> b
 
 
 def _side_by_side(
-    work: Callable[[Place], Report], places: list[Place], jobs: int
-) -> Generator[tuple[Place, Report], None, None]:
+    work: Callable[[PartitionPath], Report], places: list[PartitionPath], jobs: int
+) -> Generator[tuple[PartitionPath, Report], None, None]:
     """Each of `places` with what `work` says of it, `jobs` at a time, in their order."""
     if jobs <= 1 or len(places) <= 1:
         yield from zip(places, map(work, places), strict=True)
@@ -369,7 +370,7 @@ def _side_by_side(
         pool.shutdown(cancel_futures=True)
 
 
-def _log_start(manager: LogManager, options: RecoverOptions, place: Place, report: Report) -> int | None:
+def _log_start(manager: LogManager, options: RecoverOptions, place: PartitionPath, report: Report) -> int | None:
     """Where the log is asked to begin, None as the checkpoint says. Reports a checkpoint by which a broker deletes it all.
 
     Raises StartBeyondEnd where that is to be refused.
@@ -398,7 +399,7 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
     return first
 
 
-def _evidence(manager: LogManager, place: Place, listing: Listing, opened: Opened | None = None) -> Evidence:
+def _evidence(manager: LogManager, place: PartitionPath, listing: Listing, opened: Opened | None = None) -> Evidence:
     """What the files beside the log say of it: to be read before any of them is mended."""
     files = manager.files_of(place.log_dir)
     return read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key),
@@ -406,7 +407,7 @@ def _evidence(manager: LogManager, place: Place, listing: Listing, opened: Opene
 
 
 def _one(
-    manager: LogManager, options: RecoverOptions, place: Place, jobs: int, report: Report, listing: Listing,
+    manager: LogManager, options: RecoverOptions, place: PartitionPath, jobs: int, report: Report, listing: Listing,
     evidence: Evidence | None = None,
 ) -> Standing:
     """Recover the log at `place` and close it.
@@ -465,7 +466,7 @@ def _note_salvaged(report: Report) -> None:
                      if event.action is not Action.REBUILT or event.path not in salvaged or event.reason != NO_INDEX]
 
 
-def _one_07(manager: LogManager, options: RecoverOptions, place: Place) -> Report:
+def _one_07(manager: LogManager, options: RecoverOptions, place: PartitionPath) -> Report:
     """A log of 0.7. Its offsets are places in its files: no byte can go from between others."""
     refuse_offsets_07(place, options.recovery_point, options.log_start_offset)
     if options.salvage:
