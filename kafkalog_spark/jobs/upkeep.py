@@ -20,7 +20,7 @@ from engine.errors import KafkalogError
 from engine.files import Files
 from engine.findings import Severity
 from engine.log.logdir.log_dirs import LogDir, PartitionPath, find_log_dirs, refuse_other_owner
-from engine.log.logdir.log_manager import LogManager, Standing
+from engine.log.logdir.log_manager import CheckpointOffsets, LogManager
 from engine.log.operations.operation import LEFT_ALONE, note
 from engine.log.report import Action
 from engine.log.session import Quarantines, session
@@ -56,7 +56,7 @@ _SCHEMA = pa.schema(list(_NOTE_TYPES.items()))
 FAILED = "failed"  # why a log was not worked on to the end
 FOUND = "found"  # a finding besides: no event of the command either
 _OF_A_KIND = 1000  # rows of a log with the same action and severity
-STANDING = "standing"  # how a log was left: for the driver, not for the user
+OFFSETS_LEFT = "offsets_left"  # how a log was left: for the driver, not for the user
 
 
 class TaskLogManager(LogManager):
@@ -64,12 +64,12 @@ class TaskLogManager(LogManager):
 
     def __init__(self, *values: Any) -> None:
         super().__init__(*values)
-        self.noted: dict[PartitionPath, Standing] = {}
+        self.noted: dict[PartitionPath, CheckpointOffsets] = {}
         self.clean_until: dict[str, int] = {}  # partition directory → offset
 
-    def checkpoint(self, log_dir: LogDir, standing: Mapping[PartitionPath, Standing]) -> None:  # noqa: ARG002  # one was given to us
+    def checkpoint(self, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:  # noqa: ARG002  # one was given to us
         """Keep what the driver will write."""
-        self.noted.update(standing)
+        self.noted.update(offsets_left)
 
     checkpoint_log_starts = checkpoint
 
@@ -178,34 +178,36 @@ def run_tasks(
 def _taken(job: Job, by_path: dict[str, PartitionPath], found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The events among the rows that tasks found; the state of the logs is written to the checkpoints."""
     rows: list[dict[str, Any]] = []
-    standing: dict[str, dict[PartitionPath, Standing]] = {}
+    offsets_left: dict[str, dict[PartitionPath, CheckpointOffsets]] = {}
     clean: dict[str, dict[str, int]] = {}
     try:
         for row in found:
-            if row["action"] != STANDING:
+            if row["action"] != OFFSETS_LEFT:
                 rows.append({name: row.get(name) for name in EVENT_TYPES})
                 if row["action"] == FAILED and not row["leftAlone"]:
                     job.half_done.add(by_path[row["directory"]].log_dir)
                 continue
             place = by_path[row["directory"]]
             if row.get("recoveryPoint") is not None:
-                left = Standing(row["firstBaseOffset"], row["logStartOffset"], row["recoveryPoint"])
-                standing.setdefault(place.log_dir, {})[place] = left
+                left = CheckpointOffsets(row["firstBaseOffset"], row["logStartOffset"], row["recoveryPoint"])
+                offsets_left.setdefault(place.log_dir, {})[place] = left
             if row.get("cleanUntil") is not None:
                 clean.setdefault(place.log_dir, {})[place.path] = row["cleanUntil"]
     finally:
-        _checkpoint(job, standing, clean)
+        _checkpoint(job, offsets_left, clean)
     return rows
 
 
-def _checkpoint(job: Job, standing: dict[str, dict[PartitionPath, Standing]], clean: dict[str, dict[str, int]]) -> None:
+def _checkpoint(
+    job: Job, offsets_left: dict[str, dict[PartitionPath, CheckpointOffsets]], clean: dict[str, dict[str, int]]
+) -> None:
     """Write what is known by log dir; a partition may be spelled in another way than the log dir around it."""
     from engine.log.cleaner.checkpoint import write_clean_offsets
 
     for log_dir in job.log_dirs:
         files = job.manager.files_of(log_dir.path)
-        if log_dir.path in standing:
-            note(job.manager, log_dir, standing[log_dir.path])
+        if log_dir.path in offsets_left:
+            note(job.manager, log_dir, offsets_left[log_dir.path])
         write_clean_offsets(files, clean.get(log_dir.path, {}))
 
 
@@ -235,7 +237,7 @@ def _rows(places: list[PartitionPath], work: Assignment, cluster: Cluster, hold:
             manager = TaskLogManager(files_of, replace(cluster, log_dirs=(part,)), work.options.settings, work.options.now)
             for report in work.operate(manager):
                 yield from _first_of_each(event_rows(report))
-            yield from _standing_rows(manager)
+            yield from _offset_rows(manager)
 
 
 def _finish(quarantines: Quarantines) -> None:
@@ -244,14 +246,14 @@ def _finish(quarantines: Quarantines) -> None:
         raise error
 
 
-def _standing_rows(manager: TaskLogManager) -> Iterator[dict[str, Any]]:
+def _offset_rows(manager: TaskLogManager) -> Iterator[dict[str, Any]]:
     for place, left in manager.noted.items():
         yield {
-            "directory": place.path, "action": STANDING, "firstBaseOffset": left.first_base_offset,
+            "directory": place.path, "action": OFFSETS_LEFT, "firstBaseOffset": left.first_base_offset,
             "logStartOffset": left.log_start_offset, "recoveryPoint": left.recovery_point,
         }  # fmt: skip
     for directory, offset in manager.clean_until.items():
-        yield {"directory": directory, "action": STANDING, "cleanUntil": offset}
+        yield {"directory": directory, "action": OFFSETS_LEFT, "cleanUntil": offset}
 
 
 def event_rows(report: Report) -> Iterator[dict[str, Any]]:

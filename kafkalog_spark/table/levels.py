@@ -21,7 +21,7 @@ from engine.files import ReadOnlyFiles
 from engine.formats import LONG_MAX
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
-from engine.log.finding_limits import Dam
+from engine.log.finding_limits import FindingLimiter
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, escaped, on_corruption
 from kafkalog_spark.table.columns import rows_as_batches
@@ -115,9 +115,9 @@ def finding_row(piece: Piece, finding: Finding) -> dict[str, Any]:
 def kept_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], object]) -> Iterator[dict[str, Any]]:
     """Rows of what `work` reports; of many alike the first ones, and how many more."""
     found: list[Finding] = []
-    dam = Dam(found.append)
-    work(dam)
-    dam.finish()
+    limiter = FindingLimiter(found.append)
+    work(limiter)
+    limiter.finish()
     yield from (finding_row(piece, finding) for finding in found)
 
 

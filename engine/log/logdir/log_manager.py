@@ -280,23 +280,23 @@ class LogManager:
         """As the broker noted it; None where it did not."""
         return self.offsets(place.log_dir, FileKind.REPLICATION_CHECKPOINT).get(place.key)
 
-    def checkpoint(self, log_dir: LogDir, standing: Mapping[PartitionPath, Standing]) -> None:
+    def checkpoint(self, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:
         """Write where logs begin, and up to where they are on the disk; other partitions keep what they have.
 
         Mirrors checkpointRecoveryOffsetsInDir and checkpointLogStartOffsetsInDir.
         """
         points = dict(self.offsets(log_dir.path, FileKind.RECOVERY_POINT_CHECKPOINT))
-        points |= {place.key: log.recovery_point for place, log in _with_lines(standing)}
+        points |= {place.key: log.recovery_point for place, log in _with_lines(offsets_left)}
         self._write(log_dir.path, FileKind.RECOVERY_POINT_CHECKPOINT, points)
-        self.checkpoint_log_starts(log_dir, standing)
+        self.checkpoint_log_starts(log_dir, offsets_left)
 
-    def checkpoint_log_starts(self, log_dir: LogDir, standing: Mapping[PartitionPath, Standing]) -> None:
+    def checkpoint_log_starts(self, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:
         """Write where logs begin: tiered ones, and those that do so within their first segment, have a line.
 
         A line of a log that may be tiered stays.
         """
         starts = dict(self.offsets(log_dir.path, FileKind.LOG_START_CHECKPOINT))
-        for place, log in _with_lines(standing):
+        for place, log in _with_lines(offsets_left):
             has_line = starts.pop(place.key, None) is not None
             tiering = self.tiering(place.name.topic)
             if tiering is Tiering.TIERED or log.begins_within_a_segment or (tiering is Tiering.UNKNOWN and has_line):
@@ -330,7 +330,7 @@ class LogManager:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CheckpointOffsets:
     """How a log was left: what the checkpoints of its log dir say of it."""
 
     first_base_offset: int
@@ -343,16 +343,16 @@ class Standing:
         return self.log_start_offset > self.first_base_offset
 
     @classmethod
-    def of(cls, log: UnifiedLog) -> Standing:
+    def of(cls, log: UnifiedLog) -> CheckpointOffsets:
         """How `log` stands for the next start: of a batch that was cut no offset is left, neither flushed nor deleted."""
         end = log.next_end_offset
         return cls(log.segments.base_offsets[0], min(log.log_start_offset, end), min(log.recovery_point, end))
 
 
-def _with_lines(standing: Mapping[PartitionPath, Standing]) -> list[tuple[PartitionPath, Standing]]:
+def _with_lines(offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> list[tuple[PartitionPath, CheckpointOffsets]]:
     """Those with lines in checkpoints. A copy to another log dir has its own in that of the future log: no two share a key."""
     return [
-        (place, log) for place, log in standing.items()
+        (place, log) for place, log in offsets_left.items()
         if place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and place.name.topic != METADATA_TOPIC
     ]
 

@@ -99,7 +99,7 @@ class ReportedLog07:
         """Flush and release everything. Raises UnwritableFile."""
         self.log.close()
 
-    def note_standing(self) -> None:
+    def note_offsets(self) -> None:
         """Put the present state of the log into the report."""
         self.report.log_start_offset, self.report.log_end_offset = self.log_start_offset, self.log_end_offset
         self.report.segments, self.report.size = len({segment.path for segment in self.log.segments}), self.log.size
@@ -118,7 +118,7 @@ def open_reported_07(
         if not clean_start:
             _recover(files, log, report)
         reported = ReportedLog07(log, report, now)
-        reported.note_standing()
+        reported.note_offsets()
     except BaseException:
         log.release()
         raise

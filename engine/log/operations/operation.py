@@ -15,7 +15,7 @@ from engine.files import is_full, nameless_file, replace
 from engine.log.continuity.missing_segments import note_end, start_beyond_end
 from engine.log.errors import LogDamaged, SegmentTooLarge
 from engine.log.loading.shared import LoadOptions
-from engine.log.logdir.log_manager import Listing, MetadataLogRefused, NoLogOfBrokers, Standing, refuse_metadata_log
+from engine.log.logdir.log_manager import CheckpointOffsets, Listing, MetadataLogRefused, NoLogOfBrokers, refuse_metadata_log
 from engine.log.operations.opening import UnchangedFiles, WouldChange, delete_oldest_segments, work_on
 from engine.log.report import Action, Report, loses_records
 from engine.log.verify.losses import Opened, read_evidence
@@ -104,8 +104,8 @@ def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> 
         places = sorted(places_of(log_dir), key=lambda place: place.path not in (operation.first or ()))
         failed_in_the_middle = False
         marker = take_marker(manager, log_dir)
-        standing: dict[PartitionPath, Standing] = {}
-        one = _One(manager, options if marker is None else replace_in(options, clean_start=True), operation, standing)
+        offsets_left: dict[PartitionPath, CheckpointOffsets] = {}
+        one = _One(manager, options if marker is None else replace_in(options, clean_start=True), operation, offsets_left)
 
         pool = _threads(options.jobs) if options.jobs > 1 and len(places) > 1 else None
         try:
@@ -115,7 +115,7 @@ def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> 
         finally:  # also after Ctrl-C: what is reported as done is noted as well
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
-            note(manager, log_dir, standing)
+            note(manager, log_dir, offsets_left)
         if marker is not None and not failed_in_the_middle:
             put_marker(manager, log_dir, marker)
 
@@ -124,13 +124,15 @@ def _keeps_log_starts(files: Files, log_dir: str) -> bool:
     return files.exists(f"{log_dir}/{FileKind.LOG_START_CHECKPOINT.value}")
 
 
-def _note_start_within_segment(manager: LogManager, place: PartitionPath, standing: Standing, report: Report) -> None:
+def _note_start_within_segment(
+    manager: LogManager, place: PartitionPath, offsets_left: CheckpointOffsets, report: Report
+) -> None:
     """A start within a segment stands in a checkpoint only, and beside a mere copy there may be none."""
     files = manager.files_of(place.log_dir)
-    if standing.begins_within_a_segment and not (
+    if offsets_left.begins_within_a_segment and not (
         is_brokers_log_dir(files, place.log_dir) or _keeps_log_starts(files, place.log_dir)
     ):
-        start, name = standing.log_start_offset, FileKind.LOG_START_CHECKPOINT.value
+        start, name = offsets_left.log_start_offset, FileKind.LOG_START_CHECKPOINT.value
         why = (f"offset {start} is inside the first segment, and there is no {name} beside the partition that records it: "
                f"give it to the next command with --log-start-offset {start}")
         report.add(Action.EXPLAINED, "", why, offsets=(start, None))
@@ -150,7 +152,7 @@ def places_of(log_dir: LogDir) -> list[PartitionPath]:
     return [place for place in places if place.name.topic != METADATA_TOPIC]
 
 
-def note(manager: LogManager, log_dir: LogDir, standing: Mapping[PartitionPath, Standing]) -> None:
+def note(manager: LogManager, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:
     """Write how logs were left into the checkpoints of their log dir, if it is a broker's. Their files are changed already.
 
     Beside a mere copy only the one that says where logs begin is kept up, where there is one.
@@ -158,10 +160,10 @@ def note(manager: LogManager, log_dir: LogDir, standing: Mapping[PartitionPath, 
     files = manager.files_of(log_dir.path)
 
     def write() -> None:
-        if standing and is_brokers_log_dir(files, log_dir.path):
-            manager.checkpoint(log_dir, standing)
-        elif standing and _keeps_log_starts(files, log_dir.path):
-            manager.checkpoint_log_starts(log_dir, standing)
+        if offsets_left and is_brokers_log_dir(files, log_dir.path):
+            manager.checkpoint(log_dir, offsets_left)
+        elif offsets_left and _keeps_log_starts(files, log_dir.path):
+            manager.checkpoint_log_starts(log_dir, offsets_left)
 
     at_any_rate(write)
 
@@ -209,12 +211,12 @@ def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
 
 
 class _One(NamedTuple):
-    """An operation on the logs of one log dir. `standing` takes how they are left."""
+    """An operation on the logs of one log dir. `offsets_left` takes how they are left."""
 
     manager: LogManager
     options: OpenOptions
     operation: Operation
-    standing: dict[PartitionPath, Standing]
+    offsets_left: dict[PartitionPath, CheckpointOffsets]
 
     def tried(self, place: PartitionPath) -> Report:
         """Open the log at `place`, work on it, close it; the report says why that failed."""
@@ -227,21 +229,21 @@ class _One(NamedTuple):
             if self._ends_before_target(place, report):
                 return report
             try:
-                self.standing[place] = self._done(place, report)
+                self.offsets_left[place] = self._done(place, report)
             except UnwritableFile as error:
                 start = self._freed(place, report) if self.operation.first is not None and is_full(error) else None
                 if start is None:
                     raise
                 again = self._replace(options=replace_in(self.options, log_start_offset=start))
-                self.standing[place] = again._done(place, report)  # noqa: SLF001  # of its own class
-            _note_start_within_segment(self.manager, place, self.standing[place], report)
+                self.offsets_left[place] = again._done(place, report)  # noqa: SLF001  # of its own class
+            _note_start_within_segment(self.manager, place, self.offsets_left[place], report)
         except KafkalogError as error:
             report.failure = error
         except MemoryError:
             report.failure = too_little_memory(place.path)
         return report
 
-    def _done(self, place: PartitionPath, report: Report) -> Standing:
+    def _done(self, place: PartitionPath, report: Report) -> CheckpointOffsets:
         def load(clean_start: bool) -> UnifiedLog:
             return self._load_without_loss(place, report, clean_start=clean_start)
 
@@ -262,7 +264,7 @@ class _One(NamedTuple):
         with self.manager.load_07(place, report, clean_start=options.clean_start) as log:
             operation.work(log)
             log.flush()
-            log.note_standing()
+            log.note_offsets()
         return report
 
     def _work(self, place: PartitionPath, log: UnifiedLog) -> None:
@@ -400,16 +402,16 @@ class _One(NamedTuple):
             raise LogDamaged(what, do=do)
 
 
-def closed(log: UnifiedLog, first: Callable[[], object] = lambda: None, *, keep_deleted: bool) -> Standing:
+def closed(log: UnifiedLog, first: Callable[[], object] = lambda: None, *, keep_deleted: bool) -> CheckpointOffsets:
     """Do `first`, note where the log stands, and close it. What fails lets go of its files, and changes nothing more."""
     try:
         first()
-        standing = Standing.of(log)
+        offsets_left = CheckpointOffsets.of(log)
     except BaseException:
         log.close_handlers()
         raise
     log.close(keep_deleted=keep_deleted)
-    return standing
+    return offsets_left
 
 
 class Unchanged:

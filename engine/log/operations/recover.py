@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
-    from engine.log.logdir.log_manager import LogManager, Standing
+    from engine.log.logdir.log_manager import CheckpointOffsets, LogManager
     from engine.log.logdir.startup import Trouble
     from engine.log.verify.losses import Evidence, Opened
 
@@ -195,7 +195,7 @@ def recover_places(
 
     Checkpoints are written in the end, also where it is stopped.
     """
-    standing: dict[PartitionPath, Standing] = {}
+    offsets_left: dict[PartitionPath, CheckpointOffsets] = {}
     truncated: dict[PartitionPath, int] = {}  # and where they end
     segment_jobs = options.jobs if len(places) == 1 else 1
     known = list(troubles)
@@ -211,7 +211,7 @@ def recover_places(
             own = _troubles_in(place, known)
             evidence = _evidence(manager, place, listing) if own else None
             _mend_all(manager, own, report)
-            standing[place] = _one(manager, chosen, place, segment_jobs, report, listing, evidence)
+            offsets_left[place] = _one(manager, chosen, place, segment_jobs, report, listing, evidence)
             if _accounts_for_end(report):
                 truncated[place] = report.log_end_offset or 0
         except KafkalogError as error:
@@ -223,7 +223,7 @@ def recover_places(
     try:
         yield from _side_by_side(work, places, options.jobs)
     finally:  # also after Ctrl-C: what is reported as done is noted as well
-        at_any_rate(lambda: _note(manager, standing, truncated))
+        at_any_rate(lambda: _note(manager, offsets_left, truncated))
 
 
 def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> Iterator[Report]:
@@ -317,13 +317,15 @@ def _accounts_for_end(report: Report) -> bool:
                for event in report.find(action))
 
 
-def _note(manager: LogManager, standing: Mapping[PartitionPath, Standing], truncated: Mapping[PartitionPath, int]) -> None:
+def _note(
+    manager: LogManager, offsets_left: Mapping[PartitionPath, CheckpointOffsets], truncated: Mapping[PartitionPath, int]
+) -> None:
     """Write how logs were left into the checkpoints of log dirs that were named as a whole.
 
     truncated  logs that lost their end now, with where they end: high watermarks are lowered, as a starting broker does
     """
     for log_dir in manager.cluster.log_dirs:
-        left = {place: one for place, one in standing.items() if place.log_dir == log_dir.path}
+        left = {place: one for place, one in offsets_left.items() if place.log_dir == log_dir.path}
         if left and log_dir.is_whole:  # nothing is known of logs of 0.7, which have no checkpoints
             manager.checkpoint(log_dir, left)
             ends = {place.key: end for place, end in truncated.items() if place.log_dir == log_dir.path}
@@ -409,7 +411,7 @@ def _evidence(manager: LogManager, place: PartitionPath, listing: Listing, opene
 def _one(
     manager: LogManager, options: RecoverOptions, place: PartitionPath, jobs: int, report: Report, listing: Listing,
     evidence: Evidence | None = None,
-) -> Standing:
+) -> CheckpointOffsets:
     """Recover the log at `place` and close it.
 
     listing   of its directory

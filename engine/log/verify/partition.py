@@ -36,7 +36,7 @@ from engine.index.transaction import TransactionIndex
 from engine.kafka07.file import valid_size
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.epochs.check import EpochCheck
-from engine.log.finding_limits import Dam
+from engine.log.finding_limits import FindingLimiter
 from engine.log.loading.only_copies import read_doomed
 from engine.log.loading.replacement import find_unfinished, plan_replacement
 from engine.log.producers.check import ProducerCheck
@@ -108,7 +108,7 @@ class _Judged:
     """
 
     def __init__(self, result: Verification, report: Report) -> None:
-        self._result, self._dam = result, Dam(report)
+        self._result, self._dam = result, FindingLimiter(report)
 
     def __call__(self, finding: Finding) -> None:
         """Take one finding."""
