@@ -25,7 +25,7 @@ from engine.log.operations.operation import LEFT_ALONE, note
 from engine.log.report import Action
 from engine.log.session import Quarantines, session
 from kafkalog_spark.errors import LogDirError, OptionError
-from kafkalog_spark.jobs.holds import Hold, held, own_lock
+from kafkalog_spark.jobs.holds import JobLock, held, own_lock
 from kafkalog_spark.table.columns import rows_as_batches
 from kafkalog_spark.table.partitions import log_size, speakable
 from kafkalog_spark.table.planning import Piece, pack
@@ -95,7 +95,7 @@ class Job:
 
     log_dirs: list[LogDir]
     manager: LogManager
-    hold: Hold
+    hold: JobLock
     half_done: set[str] = field(default_factory=set)
 
     @property
@@ -211,7 +211,7 @@ def _checkpoint(
         write_clean_offsets(files, clean.get(log_dir.path, {}))
 
 
-def _rows(places: list[PartitionPath], work: Assignment, cluster: Cluster, hold: Hold) -> Iterator[dict[str, Any]]:
+def _rows(places: list[PartitionPath], work: Assignment, cluster: Cluster, hold: JobLock) -> Iterator[dict[str, Any]]:
     """The work of one task, log dir by log dir."""
     files = Files()
     for log_dir in cluster.log_dirs:

@@ -24,7 +24,7 @@ from engine.log.loading.notes import NO_INDEX
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_manager import Listing, refuse_what_is_not_ours
 from engine.log.logdir.logs_07 import refuse_offsets_07
-from engine.log.logdir.startup import Effect, foresee
+from engine.log.logdir.startup import Effect, find_start_problems
 from engine.log.operations.mending import mend
 from engine.log.operations.operation import (
     LEFT_ALONE,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.logdir.log_manager import CheckpointOffsets, LogManager
-    from engine.log.logdir.startup import Trouble
+    from engine.log.logdir.startup import StartProblem
     from engine.log.verify.losses import Evidence, Opened
 
 OPERATION = "recover"
@@ -84,7 +84,7 @@ class RecoverOptions(OpenOptions):
 
 @dataclass(slots=True)
 class Recovery:
-    """What is known of log dirs between the steps of their recovery: `prepare`, `recover_places`, `finish`.
+    """What is known of log dirs between the steps of their recovery: `prepare`, `recover_partitions`, `finish`.
 
     troubles    that a starting broker would have        places  to be recovered, in this order
     clean       log dirs that were stopped cleanly and that are left as they are, marker included
@@ -97,7 +97,7 @@ class Recovery:
     is_refused  a damaged metadata log stops everything
     """
 
-    troubles: list[Trouble] = field(default_factory=list)
+    problems: list[StartProblem] = field(default_factory=list)
     places: list[PartitionPath] = field(default_factory=list)
     clean: set[str] = field(default_factory=set)
     markers: dict[str, Marker] = field(default_factory=dict)
@@ -143,7 +143,7 @@ def recover(manager: LogManager, options: RecoverOptions) -> Iterator[Report]:
     recovery = Recovery()
     yield from prepare(manager, options, recovery, proves_clean=True)
     left = [place for place in recovery.places if place not in recovery.proven]
-    with closing(recover_places(manager, options, left, recovery.troubles)) as recovered:  # its threads end with it
+    with closing(recover_partitions(manager, options, left, recovery.problems)) as recovered:  # its threads end with it
         for place in recovery.places:
             report = recovery.proven.pop(place, None) or next(recovered)[1]
             told = [(event.action, event.severity) for event in report.events]
@@ -160,18 +160,18 @@ def prepare(
     recovery      takes what the other steps have to know
     proves_clean  leave log dirs with a marker unchanged in which a recovery in memory finds nothing wrong
     """
-    recovery.troubles = foresee(manager.files_of(manager.cluster.log_dirs[0].path), manager.cluster)
-    losses = [trouble for trouble in recovery.troubles if trouble.effect is Effect.LOSES_TOPICS]
+    recovery.problems = find_start_problems(manager.files_of(manager.cluster.log_dirs[0].path), manager.cluster)
+    losses = [problem for problem in recovery.problems if problem.effect is Effect.LOSES_TOPICS]
     if losses and not options.accept_metadata_loss:
         recovery.is_refused = True
-        for trouble in losses:
-            yield _refusal(trouble)
+        for problem in losses:
+            yield _refusal(problem)
         return
     recovery.places = [place for log_dir in manager.cluster.log_dirs for place in recovery_order(log_dir)]
-    of_places = {id(trouble) for place in recovery.places for trouble in _troubles_in(place, recovery.troubles)}
+    of_places = {id(problem) for place in recovery.places for problem in _problems_in(place, recovery.problems)}
     for log_dir in manager.cluster.log_dirs:
         report = Report(log_dir.path, OPERATION)
-        own = [one for one in recovery.troubles if one.log_dir == log_dir.path and id(one) not in of_places]
+        own = [one for one in recovery.problems if one.log_dir == log_dir.path and id(one) not in of_places]
         if not _mend_all(manager, own, report):
             recovery.unproven[log_dir.path] = _TRIPPED
         if report.events:
@@ -188,17 +188,17 @@ def prepare(
             yield report
 
 
-def recover_places(
-    manager: LogManager, options: RecoverOptions, places: list[PartitionPath], troubles: Iterable[Trouble]
+def recover_partitions(
+    manager: LogManager, options: RecoverOptions, places: list[PartitionPath], problems: Iterable[StartProblem]
 ) -> Generator[tuple[PartitionPath, Report], None, None]:
-    """Recover partitions, several at a time, and report in their order; `troubles` inside of them are mended first.
+    """Recover partitions, several at a time, and report in their order; `problems` inside of them are mended first.
 
     Checkpoints are written in the end, also where it is stopped.
     """
     offsets_left: dict[PartitionPath, CheckpointOffsets] = {}
     truncated: dict[PartitionPath, int] = {}  # and where they end
     segment_jobs = options.jobs if len(places) == 1 else 1
-    known = list(troubles)
+    known = list(problems)
 
     def work(place: PartitionPath) -> Report:
         report = Report(place.path, OPERATION)
@@ -208,7 +208,7 @@ def recover_places(
                 return _one_07(manager, options, place)
             refuse_what_is_not_ours(manager.files_of(place.log_dir), place, listing)
             chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
-            own = _troubles_in(place, known)
+            own = _problems_in(place, known)
             evidence = _evidence(manager, place, listing) if own else None
             _mend_all(manager, own, report)
             offsets_left[place] = _one(manager, chosen, place, segment_jobs, report, listing, evidence)
@@ -244,8 +244,8 @@ def _is_left_alone(report: Report) -> bool:
     return isinstance(report.failure, (*LEFT_ALONE, StartBeyondEnd)) and not report.events
 
 
-def _troubles_in(place: PartitionPath, troubles: Iterable[Trouble]) -> list[Trouble]:
-    return [trouble for trouble in troubles if trouble.is_in(place)]
+def _problems_in(place: PartitionPath, problems: Iterable[StartProblem]) -> list[StartProblem]:
+    return [problem for problem in problems if problem.is_in(place)]
 
 
 def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> Marker | None:
@@ -272,7 +272,7 @@ def _proven(
     found: dict[PartitionPath, Report] = {}
     segment_jobs = options.jobs if len(places) == 1 else 1
     work = partial(_in_memory, manager, options, segment_jobs)
-    if any(not _is_left_alone(work(place)) for place in places if _troubles_in(place, recovery.troubles)):
+    if any(not _is_left_alone(work(place)) for place in places if _problems_in(place, recovery.problems)):
         return None
     with closing(_side_by_side(work, places, options.jobs)) as reports:
         for place, report in reports:
@@ -340,19 +340,19 @@ def recovery_order(log_dir: LogDir) -> list[PartitionPath]:
     return sorted(places, key=lambda place: place.name.topic != METADATA_TOPIC)
 
 
-def _refusal(trouble: Trouble) -> Report:
-    report = Report(trouble.log_dir, OPERATION)
-    report.add(Action.REFUSED, trouble.name, f"{trouble.effect.value}: {trouble.said} - {trouble.what}; {trouble.do}",
+def _refusal(problem: StartProblem) -> Report:
+    report = Report(problem.log_dir, OPERATION)
+    report.add(Action.REFUSED, problem.name, f"{problem.effect.value}: {problem.said} - {problem.what}; {problem.do}",
                severity=Severity.ERROR)
     return report
 
 
-def _mend_all(manager: LogManager, troubles: list[Trouble], report: Report) -> bool:
+def _mend_all(manager: LogManager, problems: list[StartProblem], report: Report) -> bool:
     mended = True
-    for trouble in troubles:
-        if trouble.effect is Effect.LOSES_TOPICS:
+    for problem in problems:
+        if problem.effect is Effect.LOSES_TOPICS:
             continue  # accepted; recovering the metadata log reports what is deleted
-        mended &= mend(manager, trouble, report)
+        mended &= mend(manager, problem, report)
     return mended
 
 
