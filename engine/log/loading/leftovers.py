@@ -41,7 +41,7 @@ def _is_held(batch: Batch, runs: list[Run]) -> bool:
 
 
 class Leftovers:
-    """The leftover files of one partition directory. `settle` does it all.
+    """The leftover files of one partition directory. `resolve` does it all.
 
     log_start_offset  what lies below it was deleted on purpose
     keep_whole  a `.swap` is removed where the segments that it was to replace still hold all that it holds; where neither
@@ -57,7 +57,7 @@ class Leftovers:
         self._log_start_offset, self._keep_whole, self._policy = log_start_offset, keep_whole, policy
         self._changed = False
 
-    def settle(self, names: list[str] | None = None) -> list[str]:
+    def resolve(self, names: list[str] | None = None) -> list[str]:
         """Remove and rename; returns the names of the plain files that are there afterwards.
 
         names  of those that are there before, if they are known

@@ -32,7 +32,7 @@ from engine.log.errors import (
     OffsetIndexMissing,
     TransactionOrder,
 )
-from engine.log.loading.epoch_repair import note_doubts, note_epochs, note_lost_remote_epochs, open_leader_epochs, settle_epochs
+from engine.log.loading.epoch_repair import note_doubts, note_epochs, note_lost_remote_epochs, open_leader_epochs, repair_epochs
 from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.notes import ALONE, NO_INDEX, note_changes, note_kept, note_missing, note_torn_tail
 from engine.log.loading.recovery import recover_segment
@@ -215,7 +215,7 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
     """Do it all. Mirrors LogLoader.load."""
     leftovers = Leftovers(log.files, log.directory, log.config, log.now, log.report, log_start_offset=log.log_start_offset,
                           policy=log.policy)
-    log.names = names = leftovers.settle(log.names)
+    log.names = names = leftovers.resolve(log.names)
     log.listed = names
     epochs, believed = log.epochs.in_file, log.epochs.entries
     log.retry_on_overflow(partial(load_segment_files, log))
@@ -232,7 +232,7 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
     log_start_offset = log.log_start_offset if tiered else max(log.log_start_offset, first)
     log.epochs.truncate_from_start(log.log_start_offset)
     if log.settles_epochs:
-        settle_epochs(log, next_offset)
+        repair_epochs(log, next_offset)
     log.remove_set_aside()
     is_as_listed = log.snapshots is None and not log.report.events
     log.producers.remove_stray_snapshots(log.segments.base_offsets, names if is_as_listed else None)

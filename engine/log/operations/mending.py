@@ -83,7 +83,7 @@ def check_topic_id(topic_id: str) -> None:
         raise UsageError(what)
 
 
-def settle_topic_id(
+def set_topic_id(
     files: Files, cluster: Cluster, place: PartitionPath, report: Report, wanted: str | None, *, is_new: bool
 ) -> None:
     """Give the partition at `place` its partition.metadata, if it has none and is new, or `wanted` is given.

@@ -444,7 +444,7 @@ def _one(
             Leftovers(
                 files, place.path, manager.config(place.name.topic), manager.now, report, log_start_offset=start or 0,
                 keep_whole=True, policy=partial(manager.policy, place.name.topic),
-            ).settle()
+            ).resolve()
             salvage(files, place.path, report, {claim.end for claim in evidence.claims})
         log = load()
     if options.salvage:
