@@ -53,7 +53,7 @@ def find_places(paths: Iterable[str]) -> list[PartitionPath]:
                 raise LogDirError(f"{path}: a file; name the partition directory around it, or a log dir")
         found = speakable(find_log_dirs(files, named))
         for log_dir in found:
-            _tell_half_commit(files, log_dir.path)
+            _report_half_commit(files, log_dir.path)
         return [
             place for log_dir in found for place in log_dir.partitions()
             if not (log_dir.is_whole and _is_about_to_begin(files, place.path))
@@ -62,7 +62,7 @@ def find_places(paths: Iterable[str]) -> list[PartitionPath]:
         raise LogDirError(str(error)) from None
 
 
-def _tell_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
+def _report_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
     """It may be under way, and then is over soon: what is there is read."""
     journal = half_commit(files, log_dir)
     if journal is not None:

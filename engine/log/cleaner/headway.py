@@ -31,7 +31,7 @@ class Headway:
     """
 
     def __init__(self, on_share: Callable[[float], object], capacity: int, rounds: int | None = None) -> None:
-        self._tell, self._share = on_share, 0.0
+        self._report_share, self._share = on_share, 0.0
         self._outlook = _Outlook(capacity, rounds)
         self._dirty = self._mapped = self._whole = self._filtered = 0
 
@@ -74,7 +74,7 @@ class Headway:
         """`size` bytes were read, and `rest` are to come."""
         if size > 0:
             self._share += (1 - self._share) * size / (size + rest)
-            self._tell(self._share)
+            self._report_share(self._share)
 
 
 class _Outlook:

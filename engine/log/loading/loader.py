@@ -173,7 +173,7 @@ def open_log(
     epochs.refuses_doubtful = options.refuses_doubtful_epochs
     point = options.recovery_point or 0
     ways = [(clean_shutdown, point), (False, point), (False, 0)]  # as asked for, then what mends more
-    told, stopped_by = len(report.events), None
+    reported, stopped_by = len(report.events), None
     for number, (clean, start) in enumerate(ways):
         producers = ProducerStateManager(
             files, directory, producer_id_expiration_ms=options.producer_id_expiration_ms,
@@ -189,7 +189,7 @@ def open_log(
             log.close_handlers()
             if number + 1 == len(ways):
                 raise
-            report.begin_again(told)
+            report.begin_again(reported)
             if str(error) != stopped_by:
                 stopped_by = str(error)
                 report.add(Action.REBUILT, "", f"a broker would not start: {error}", severity=Severity.WARNING)

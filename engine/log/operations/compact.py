@@ -126,17 +126,17 @@ class Compact(Operation):
         all_of_them = manager.cluster.log_dirs
         self.metrics.expect(log_dir.path for log_dir in all_of_them)
         log_dirs = tuple(dirtiest_first(manager, log_dir, self._options.min_dirty_ratio, which) for log_dir in all_of_them)
-        told: list[Report] = []
+        reported: list[Report] = []
         for before, log_dir in zip(all_of_them, log_dirs, strict=True):
             if not log_dir.places:
-                told.append(report := Report(log_dir.path, "compact"))
+                reported.append(report := Report(log_dir.path, "compact"))
                 report.add(Action.EXPLAINED, "", f"nothing to compact: {why_none(manager, before, which)}")
         manager.cluster = replace(manager.cluster, log_dirs=log_dirs)
         at_once = max(1, min(jobs, max((len(log_dir.places) for log_dir in log_dirs), default=1)))
         whole = self._options.dedupe_buffer_size if memory is None else memory
         self._options = replace(self._options, dedupe_buffer_size=whole // at_once)
         refuse_too_small(self._options.dedupe_buffer_size)
-        return told
+        return reported
 
     def work(self, log: UnifiedLog) -> None:
         """Compact one open log, whose high watermark is set. What cannot be cleaned is noted in its report."""

@@ -146,8 +146,8 @@ def recover(manager: LogManager, options: RecoverOptions) -> Iterator[Report]:
     with closing(recover_partitions(manager, options, left, recovery.problems)) as recovered:  # its threads end with it
         for place in recovery.places:
             report = recovery.proven.pop(place, None) or next(recovered)[1]
-            told = [(event.action, event.severity) for event in report.events]
-            recovery.note(place, told, is_failed=report.failure is not None, is_left_alone=_is_left_alone(report))
+            reported = [(event.action, event.severity) for event in report.events]
+            recovery.note(place, reported, is_failed=report.failure is not None, is_left_alone=_is_left_alone(report))
             yield report
     yield from finish(manager, options, recovery)
 

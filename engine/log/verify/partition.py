@@ -320,11 +320,11 @@ class _Partition:
         for index in (offsets, times):
             if index is not None and not isinstance(index, TransactionIndex):
                 self._zero_tail(index, is_last=is_last)
-        is_told = self._producers.end_segment(
+        is_known = self._producers.end_segment(
             aborted if isinstance(aborted, TransactionIndex) else None,
             self._prefix + transaction_index_file_name(base),
         )
-        if aborted is None and not is_told:
+        if aborted is None and not is_known:
             self._missing(path, FileKind.TRANSACTION_INDEX, "the segment has no aborted transaction", matters=False)
         return True
 
