@@ -80,15 +80,15 @@ def held(files: Files, log_dirs: list[str]) -> Iterator[JobLock]:
         yield hold
     except BaseException:
         try:
-            _let_go(files, log_dirs, mine)
+            _release(files, log_dirs, mine)
         except StillAtWork as error:
             _LOG.warning("%s", error)
         raise
     else:
-        _let_go(files, log_dirs, mine)
+        _release(files, log_dirs, mine)
 
 
-def _let_go(files: Files, log_dirs: list[str], mine: list[Lock]) -> None:
+def _release(files: Files, log_dirs: list[str], mine: list[Lock]) -> None:
     with ExitStack() as stack:  # each step is taken, whichever fails
         for lock in mine:
             stack.callback(lock.release)
