@@ -27,7 +27,7 @@ from engine.log.session import Quarantines, session
 from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.jobs.holds import JobLock, held, own_lock
 from kafkalog_spark.table.columns import rows_as_batches
-from kafkalog_spark.table.partitions import log_size, speakable
+from kafkalog_spark.table.partitions import check_utf8, log_size
 from kafkalog_spark.table.planning import Piece, pack
 from kafkalog_spark.tasks import run
 
@@ -116,7 +116,7 @@ def opened(
     """
     files = Files()
     try:
-        found = speakable(find_log_dirs(files, [one for path in paths for one in expand(files, str(path))]))
+        found = check_utf8(find_log_dirs(files, [one for path in paths for one in expand(files, str(path))]))
         found = _narrowed(found, topics) if topics else found
         log_dirs = [log_dir for log_dir in found if log_dir.places or not topics]
         named, places = [log_dir.path for log_dir in log_dirs], [place.path for one in log_dirs for place in one.places]

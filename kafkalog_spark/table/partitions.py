@@ -51,7 +51,7 @@ def find_places(paths: Iterable[str]) -> list[PartitionPath]:
         for path in named:
             if files.exists(path) and not files.info(path).is_directory:
                 raise LogDirError(f"{path}: a file; name the partition directory around it, or a log dir")
-        found = speakable(find_log_dirs(files, named))
+        found = check_utf8(find_log_dirs(files, named))
         for log_dir in found:
             _report_half_commit(files, log_dir.path)
         return [
@@ -69,7 +69,7 @@ def _report_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
         _LOG.warning("%s: %s, or is still running: %s", journal, WHAT, undo_advice(log_dir))
 
 
-def speakable(log_dirs: list[LogDir]) -> list[LogDir]:
+def check_utf8(log_dirs: list[LogDir]) -> list[LogDir]:
     """The same. Raises LogDirError if the path of one of them cannot be passed to Spark and back: its strings are UTF-8."""
     for log_dir in log_dirs:
         try:
