@@ -25,7 +25,7 @@ from engine.log.finding_limits import FindingLimiter
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, escaped, on_corruption
 from kafkalog_spark.table.columns import rows_as_batches
-from kafkalog_spark.table.partitions import Around, find_places, log_size, open_view, spoken
+from kafkalog_spark.table.partitions import Around, find_places, log_size, open_view, topic_and_partition
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def with_policies(options: ReadOptions, pieces: list[Piece], config: Mapping[str
 def directories(options: ReadOptions, bounds: Bounds) -> list[Piece]:
     """Every partition directory as a piece, all replicas. Raises OptionError, LogDirError."""
     files = ReadOnlyFiles()
-    asked = [(place.path, key) for place in find_places(options.paths) if options.wants(*(key := spoken(place)))]
+    asked = [(place.path, key) for place in find_places(options.paths) if options.wants(*(key := topic_and_partition(place)))]
     check_names(options, {key for _, key in asked})
     return [Piece(path, *key, 0, LONG_MAX, log_size(files, path)) for path, key in asked if bounds.wants(*key)]
 

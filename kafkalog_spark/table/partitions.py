@@ -98,7 +98,7 @@ def log_size(files: ReadOnlyFiles, directory: str) -> int:
     return sum(one.size for one in found if one is not None)
 
 
-def spoken(place: PartitionPath) -> tuple[str, int]:
+def topic_and_partition(place: PartitionPath) -> tuple[str, int]:
     """Topic and partition as text for Spark; bytes that are not UTF-8 are escaped."""
     return escaped(place.name.topic), place.name.partition
 
@@ -107,7 +107,7 @@ def find_sources(options: ReadOptions) -> list[Source]:
     """The partitions to read, one directory each. Raises LogDirError."""
     files, replicas = ReadOnlyFiles(), dict[tuple[str, int], list[str]]()
     for place in find_places(options.paths):
-        if options.wants(*(key := spoken(place))):
+        if options.wants(*(key := topic_and_partition(place))):
             replicas.setdefault(key, []).append(place.path)
     return [Source(topic, partition, best_replica(files, paths)) for (topic, partition), paths in sorted(replicas.items())]
 
