@@ -273,7 +273,7 @@ def load_segment_files(log: Loading) -> None:
             continue
         offset = offset_of(name)
         if offset is None:
-            _report_nameless(log, name)
+            _report_without_offset(log, name)
         elif name.endswith(_SNAPSHOT):
             continue
         elif is_index:
@@ -298,7 +298,7 @@ def _waits(log: Loading, base_offset: int) -> bool:
     return log.in_order and not log.clean_shutdown and base_offset >= log.recovery_point
 
 
-def _report_nameless(log: Loading, name: str) -> None:
+def _report_without_offset(log: Loading, name: str) -> None:
     log.report.add(Action.KEPT, name, "its name contains no offset: a broker does not start with this file here",
                    severity=Severity.WARNING)
 

@@ -439,7 +439,7 @@ KINDS = frozenset((
 _SUFFIXES = (*(kind.value for kind in KINDS), ".cleaned", ".swap")
 
 
-class Nameless(NamedTuple):
+class FileWithoutOffset(NamedTuple):
     """One such file. `said`: what the broker says when this is the first such file that it reads."""
 
     name: str
@@ -447,7 +447,7 @@ class Nameless(NamedTuple):
     said: str
 
 
-def nameless(files: ReadOnlyFiles, directory: str, names: Iterable[str]) -> Iterator[Nameless]:
+def files_without_offset(files: ReadOnlyFiles, directory: str, names: Iterable[str]) -> Iterator[FileWithoutOffset]:
     """Those among the `names` in the partition at `directory`, in order."""
     for name in sorted(name for name in names if name.endswith(_SUFFIXES) and offset_of(name) is None):
         info = look(files, f"{directory}/{name}")
@@ -458,4 +458,4 @@ def nameless(files: ReadOnlyFiles, directory: str, names: Iterable[str]) -> Iter
         said = f'java.lang.NumberFormatException: For input string: "{number}"'
         if file_name(directory) != METADATA_DIR:  # which is loaded before all others, apart from them
             said = f"There was an error in one of the threads during logs loading: {said}"
-        yield Nameless(name, FileKind.LOG if parsed is None else parsed.kind, said)
+        yield FileWithoutOffset(name, FileKind.LOG if parsed is None else parsed.kind, said)

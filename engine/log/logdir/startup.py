@@ -26,7 +26,7 @@ from engine.discovery.paths import STAGING, is_brokers_log_dir, undo_advice
 from engine.errors import UnreadableFile, UsageError, argument
 from engine.findings import Finding, Where
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, prove_metadata_log, read_cluster_metadata
-from engine.log.logdir.log_dirs import find_log_dirs, nameless
+from engine.log.logdir.log_dirs import files_without_offset, find_log_dirs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -334,7 +334,7 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> 
             said = f"Error while reading the Quorum status from the file {absolute}/{FileKind.QUORUM_STATE.value}"
             name = f"{directory}/{FileKind.QUORUM_STATE.value}"
             yield StartProblem(Effect.STOPS, place.log_dir, name, said, _first(findings), FileKind.QUORUM_STATE)
-    for one in nameless(files, place.path, names):
+    for one in files_without_offset(files, place.path, names):
         yield StartProblem(Effect.STOPS, place.log_dir, f"{directory}/{one.name}", one.said, "the file name contains no "
                                                                                         "offset", one.kind)
     snapshots = [name for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value) and offset_of(name) is not None]

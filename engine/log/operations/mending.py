@@ -127,7 +127,7 @@ def mend(manager: LogManager, problem: StartProblem, report: Report) -> bool:
     files, cluster = manager.files_of(problem.log_dir), manager.cluster
     shown = problem.name if report.directory == problem.log_dir else file_name(problem.name)
     if problem.kind in KINDS and problem.effect is Effect.STOPS:
-        _remove_nameless(files, problem, shown, report)
+        _remove_without_offset(files, problem, shown, report)
         return True
     if problem.kind is FileKind.PRODUCER_SNAPSHOT:
         return True  # the loader drops it, and rebuilds the state of producers from the log
@@ -175,7 +175,7 @@ def _mend_epochs(manager: LogManager, problem: StartProblem, shown: str, report:
         report.events.append(event._replace(path=shown, reason=how))
 
 
-def _remove_nameless(files: Files, problem: StartProblem, shown: str, report: Report) -> None:
+def _remove_without_offset(files: Files, problem: StartProblem, shown: str, report: Report) -> None:
     """Take away a file whose name holds no offset: nothing reads it."""
     with files.open(problem.path) as file:
         held = read_extent(file, 0, file.size(), None)
