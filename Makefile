@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 STEP := sh .ci/step
 COMPILE := $(STEP) "compile the kernels that changed" $(PYTHON) setup.py -q build_ext --inplace
 
-.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle goldens bench bench-spark docs clean
+.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle object-server goldens bench bench-spark docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ lint: build ## ruff, mypy, import layers
 
 oracle: build ## compare with real Kafka (Java, Maven)
 	KAFKALOG_BROKER=all $(PYTHON) -m pytest tests/oracle -m oracle
+
+object-server: setup ## build the S3 server that tests/s3 run against (Go, the network)
+	$(PYTHON) -m tests.s3.server
 
 audit: setup ## look for known vulnerabilities of the versions in constraints.txt (needs the network; what cannot be looked up is an error)
 	$(VENV)/bin/pip-audit --strict --disable-pip --require-hashes -r constraints.txt

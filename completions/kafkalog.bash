@@ -21,6 +21,22 @@ _kafkalog_files() {
     done < <(compgen -f -- "${1##*,}")
 }
 
+# topics (1) or numbers (2) of the partitions in the directories that the command line names
+_kafkalog_partitions() {
+    compopt +o default 2>/dev/null
+    local place name
+    for place in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        place=${place/#\~/$HOME}
+        [[ -d $place ]] || continue
+        for name in "$place"/*-[0-9]*/; do
+            name=${name%/}
+            [[ ${name##*/} =~ ^(.+)-([0-9]+)$ ]] || continue
+            name=${BASH_REMATCH[$1]}
+            [[ $name == "$2"* && " ${COMPREPLY[*]} " != *" $name "* ]] && COMPREPLY+=("$name")
+        done
+    done
+}
+
 _kafkalog() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command='' at=0 i
     COMPREPLY=()
@@ -188,7 +204,15 @@ _kafkalog() {
         ;;
     fetch)
         case $prev in
-        -t|--topic|-p|--partition|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|--until|--max-bytes|--log-start-offset|--high-watermark|--key-prefix|--private-key|-f|--template|-j|--jobs)
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
+        --offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|--until|--max-bytes|--log-start-offset|--high-watermark|--key-prefix|--private-key|-f|--template|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -227,8 +251,8 @@ _kafkalog() {
         ;;
     remote)
         case $prev in
-        -t|--topic|--key-prefix|--private-key|--segment|--metadata-partitions|--older-than|--topic-id|--sample)
-            compopt +o default 2>/dev/null
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
             return
             ;;
         --config-file|--store|--into|--quarantine|--log-dir)
@@ -238,15 +262,19 @@ _kafkalog() {
             _kafkalog_words 'auto local aiven' "$cur"
             return
             ;;
+        --key-prefix|--private-key|--segment|--metadata-partitions|--older-than|--topic-id|--sample)
+            compopt +o default 2>/dev/null
+            return
+            ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --into -n --dry-run --format --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir --full --topic-id -q --quiet -v --verbose --deep --sample' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --into -n --dry-run --format --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir -q --quiet -v --verbose --full --topic-id --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'download list offsets orphans restore upload verify' "$cur"
+            _kafkalog_words 'download list offsets orphans repair-metadata restore upload verify' "$cur"
         fi
         ;;
     restore)
@@ -302,7 +330,11 @@ _kafkalog() {
         ;;
     spark)
         case $prev in
-        --topic|--split-bytes|--top|--to|--config|--now|--dedupe-buffer-size|--master|--conf)
+        --topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --split-bytes|--top|--to|--config|--now|--dedupe-buffer-size|--master|--conf)
             compopt +o default 2>/dev/null
             return
             ;;

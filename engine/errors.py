@@ -35,6 +35,14 @@ class UnreadableFile(KafkalogError):
     code = "unreadable-file"
 
 
+class OversizedFile(UnreadableFile):
+    """A file larger than any of its kind: it was not read. `what` says so without the path."""
+
+    def __init__(self, path: str, size: int, limit: int) -> None:
+        self.what = f"{size} bytes, more than the {limit} allowed for such a file"
+        super().__init__(f"{path}: {self.what}", path=path)
+
+
 class UnwritableFile(KafkalogError):
     """A change that the operating system refused: no permission, no space, read-only, I/O error, not a plain file."""
 

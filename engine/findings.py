@@ -6,9 +6,26 @@ Codes are part of the public interface (JSON, Spark rows, docs/findings.md): the
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from engine.errors import argument
+
+T = TypeVar("T")
+
+
+class First(list[T]):
+    """The first `most` of things of which there may be very many; `more` says how many others there were."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most, self.more = most, 0
+
+    def take(self, one: T) -> None:
+        """Keep one more, or count it."""
+        if len(self) < self._most:
+            self.append(one)
+        else:
+            self.more += 1
 
 
 class Severity(Enum):

@@ -17,6 +17,7 @@ from kafkalog_cli.options import FileList
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_OF_PARTITIONS = {"--topic": "topic", "--partition": "number"}
 _NOTE = "completion for kafkalog, made by `make docs`"
 
 
@@ -24,7 +25,8 @@ class Offered(NamedTuple):
     """An option as completion sees it.
 
     words   what its value can be; empty: nothing to offer
-    kind    flag, words, value (of which nothing is known), files (with commas between them), path
+    kind    flag, words, value (of which nothing is known), files (with commas between them), path, topic and number (of the
+            partitions in the directories that the command line names so far)
     optional  its value may be missing
     """
 
@@ -122,6 +124,8 @@ def _offered(option: click.Option) -> Offered:
         kind = "files"
     elif isinstance(option.type, click.Path):
         kind = "path"
+    elif long_name(option) in _OF_PARTITIONS:
+        kind = _OF_PARTITIONS[long_name(option)]
     return Offered(names, text, kind, words, optional, option.multiple)
 
 
@@ -132,7 +136,7 @@ def bash(group: Sequence[Offered], pages: Sequence[Page]) -> str:
     return "\n".join([f"# bash {_NOTE}", *_BASH_HEAD.format(top=top).splitlines(), *cases, *_BASH_TAIL.splitlines(), ""])
 
 
-_BASH_HEAD = """
+_BASH_HEAD = r"""
 # words that begin with what was typed, and no file names
 _kafkalog_words() {{
     compopt +o default 2>/dev/null
@@ -152,6 +156,22 @@ _kafkalog_files() {{
         [[ -d $name ]] && name=$name/
         COMPREPLY+=("$before$(printf %q "$name")")
     done < <(compgen -f -- "${{1##*,}}")
+}}
+
+# topics (1) or numbers (2) of the partitions in the directories that the command line names
+_kafkalog_partitions() {{
+    compopt +o default 2>/dev/null
+    local place name
+    for place in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+        place=${{place/#\~/$HOME}}
+        [[ -d $place ]] || continue
+        for name in "$place"/*-[0-9]*/; do
+            name=${{name%/}}
+            [[ ${{name##*/}} =~ ^(.+)-([0-9]+)$ ]] || continue
+            name=${{BASH_REMATCH[$1]}}
+            [[ $name == "$2"* && " ${{COMPREPLY[*]}} " != *" $name "* ]] && COMPREPLY+=("$name")
+        done
+    done
 }}
 
 _kafkalog() {{
@@ -198,6 +218,8 @@ def _bash_values(options: Sequence[Offered]) -> dict[str, list[str]]:
             continue
         if option.kind == "files":
             action = '_kafkalog_files "$cur"\nreturn'
+        elif option.kind in ("topic", "number"):
+            action = f'_kafkalog_partitions {1 if option.kind == "topic" else 2} "$cur"\nreturn'
         elif option.kind == "path":
             action = "return"
         elif option.words:
@@ -280,7 +302,7 @@ def _fish(condition: str, option: Offered) -> str:
         parts.append("-x -a '(__fish_complete_list , __fish_complete_path)'")
     elif option.kind == "path":
         parts.append("-r -F")
-    elif option.kind == "value":
+    elif option.kind in ("value", "topic", "number"):
         parts.append("-x")
     return " ".join([*parts, "-d", _quoted(option.help)])
 

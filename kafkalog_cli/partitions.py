@@ -79,6 +79,8 @@ def run(
             say_kept(quarantines, values["form"], dry_run=values["dry_run"])
     if values["dry_run"] and values["form"] == "text" and not values["quiet"]:
         click.echo("dry run: nothing was changed")
+    if values["form"] == "text":
+        tally.say_next(quiet=values["quiet"])
     return status
 
 
@@ -185,7 +187,8 @@ def _without_dry_run() -> list[str]:
     context = click.get_current_context()
     words = words_of(context)
     done = [word for word in words if word not in ("-n", "--dry-run")]
-    return [] if done == words else ["kafkalog", context.info_name or "", *done]
+    group = context.parent.info_name if context.parent is not None and context.parent.parent is not None else None
+    return [] if done == words else ["kafkalog", *([group] if group else []), context.info_name or "", *done]
 
 
 def _say_how_far(tally: Tally, *, is_unchanged: bool) -> None:
@@ -228,10 +231,14 @@ class Tally:
         self._housekeeping += housekeeping(report)
 
     def say_total(self, *, quiet: bool, verbose: bool) -> None:
-        """Print how many small files were brought up to date, the total, and after a dry run the command that does it."""
+        """Print how many small files were brought up to date, and the total."""
         if self._housekeeping and not (quiet or verbose):
             click.echo(housekeeping_line(self._housekeeping, dry_run=self._dry_run))
-        self._total.say(_without_dry_run() if self._is_due else (), quiet=quiet)
+        self._total.say(quiet=quiet)
+
+    def say_next(self, *, quiet: bool) -> None:
+        """Print, after a dry run, the command that does it."""
+        self._total.say_next(_without_dry_run() if self._is_due else [], quiet=quiet)
 
     def _all(self) -> list[str]:
         """The logs that operations on log dirs work on, and those that were named; none where nothing is counted."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from engine.discovery.names import FileKind, parse_int, parse_long
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, OversizedFile
 from engine.files import replace
-from engine.findings import Finding, Where
+from engine.findings import Finding, First, Where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,6 +31,7 @@ _BLANKS = re.compile(r"[ \t\n\x0b\f\r]+")
 
 Entry = TypeVar("Entry")
 Value = TypeVar("Value")
+Found = TypeVar("Found")
 _KINDS = (FileKind.REPLICATION_CHECKPOINT, FileKind.RECOVERY_POINT_CHECKPOINT)
 
 
@@ -88,18 +89,14 @@ class Faults:
     def __init__(self, path: str, code: str = "file-malformed") -> None:
         self._path = path
         self._code = code
-        self._findings: list[Finding] = []
-        self._more = 0
+        self._findings: First[Finding] = First(MAX_FINDINGS)
 
     def add(self, what: str, line: Line | None = None, *, offset: int | None = None) -> None:
         """Note a fault, of `line` or of the whole file; `offset`: the log offset that it is about."""
-        if len(self._findings) >= MAX_FINDINGS:
-            self._more += 1
-            return
         if line is not None:
             what = f"line {line.number}: {what}"
         where = Where(self._path, None if line is None else line.position, offset)
-        self._findings.append(Finding(self._code, where, what))
+        self._findings.take(Finding(self._code, where, what))
 
     @property
     def first(self) -> str | None:
@@ -108,9 +105,8 @@ class Faults:
 
     def all(self) -> list[Finding]:
         """What was noted."""
-        if not self._more:
-            return self._findings
-        return [*self._findings, Finding(self._code, Where(self._path), f"{self._more} more faults", self._more)]
+        more = self._findings.more
+        return [*self._findings, *([Finding(self._code, Where(self._path), f"{more} more faults", more)] if more else [])]
 
 
 def quoted(text: str | None) -> str:
@@ -155,6 +151,10 @@ def decode_checkpoint(
     return Checkpoint(found_version, count, entries, faults.all(), fault)
 
 
+def _malformed(finding: Finding) -> Checkpoint[Any]:
+    return Checkpoint(None, None, [], [finding], finding.what)
+
+
 def _entries(lines: Iterator[Line], parse: Callable[[list[str]], Entry | None], faults: Faults) -> list[Entry]:
     entries: list[Entry] = []
     for at, line in enumerate(lines):
@@ -167,6 +167,19 @@ def _entries(lines: Iterator[Line], parse: Callable[[list[str]], Entry | None], 
         else:
             entries.append(entry)
     return entries
+
+
+def read_small(
+    files: ReadOnlyFiles, path: str, limit: int, decode: Callable[[bytes, str], Found], malformed: Callable[[Finding], Found],
+) -> Found:
+    """What `decode` makes of the bytes at `path`, or `malformed` of the finding for a file of more than `limit` bytes.
+
+    Raises UnreadableFile.
+    """
+    try:
+        return decode(files.read(path, limit), path)
+    except OversizedFile as error:
+        return malformed(Finding("file-malformed", Where(path), error.what))
 
 
 def words(line: str) -> list[str]:
@@ -197,13 +210,21 @@ class EpochEntry(NamedTuple):
 
 
 def read_leader_epochs(files: ReadOnlyFiles, path: str) -> Checkpoint[EpochEntry]:
-    """Read the file at `path`. Raises UnreadableFile, also for more than MAX_CHECKPOINT_SIZE bytes."""
-    return decode_leader_epochs(files.read(path, MAX_CHECKPOINT_SIZE), path)
+    """Read the file at `path`; one of more than MAX_CHECKPOINT_SIZE bytes is malformed. Raises UnreadableFile."""
+    return read_small(files, path, MAX_CHECKPOINT_SIZE, decode_leader_epochs, _malformed)
 
 
 def decode_leader_epochs(data: bytes, path: str) -> Checkpoint[EpochEntry]:
     """The epochs in the bytes of a leader-epoch-checkpoint, in file order. Never raises."""
     return decode_checkpoint(data, path, _parse_epoch, doubt=_doubt_epochs)
+
+
+def load_leader_epochs(files: ReadOnlyFiles, path: str) -> tuple[bytes, list[EpochEntry]]:
+    """The bytes of the file at `path`, and its epochs as Kafka reads them. Raises MalformedCheckpoint, UnreadableFile."""
+    def refuse(finding: Finding) -> tuple[bytes, list[EpochEntry]]:
+        raise _refused(path, finding.what)
+
+    return read_small(files, path, MAX_CHECKPOINT_SIZE, lambda data, _: (data, parse_leader_epochs(data, path)), refuse)
 
 
 def parse_leader_epochs(data: bytes, path: str) -> list[EpochEntry]:
@@ -213,8 +234,12 @@ def parse_leader_epochs(data: bytes, path: str) -> list[EpochEntry]:
     """
     checkpoint = decode_checkpoint(data, path, _parse_epoch)
     if checkpoint.fault is not None:
-        raise MalformedCheckpoint(f"{path}: {checkpoint.fault}", do="kafkalog recover rebuilds it from the log")
+        raise _refused(path, checkpoint.fault)
     return checkpoint.entries
+
+
+def _refused(path: str, fault: str) -> MalformedCheckpoint:
+    return MalformedCheckpoint(f"{path}: {fault}", do="kafkalog recover rebuilds it from the log")
 
 
 def _parse_epoch(words: list[str]) -> EpochEntry | None:
@@ -249,8 +274,8 @@ class PartitionOffset(NamedTuple):
 
 
 def read_offset_checkpoint(files: ReadOnlyFiles, path: str) -> Checkpoint[PartitionOffset]:
-    """Read the file at `path`. Raises UnreadableFile, also for more than MAX_CHECKPOINT_SIZE bytes."""
-    return decode_offset_checkpoint(files.read(path, MAX_CHECKPOINT_SIZE), path)
+    """Read the file at `path`; one of more than MAX_CHECKPOINT_SIZE bytes is malformed. Raises UnreadableFile."""
+    return read_small(files, path, MAX_CHECKPOINT_SIZE, decode_offset_checkpoint, _malformed)
 
 
 def decode_offset_checkpoint(data: bytes, path: str) -> Checkpoint[PartitionOffset]:
@@ -263,7 +288,7 @@ def known_offsets(files: ReadOnlyFiles, path: str) -> tuple[Mapping[tuple[str, i
 
     A log dir may have ten thousand partitions, of which each asks: while its bytes are the same the file is parsed once.
     """
-    return _known(files.read(path, MAX_CHECKPOINT_SIZE), path)
+    return read_small(files, path, MAX_CHECKPOINT_SIZE, _known, lambda finding: ({}, finding.what))
 
 
 @lru_cache(maxsize=12)  # the checkpoints of some log dirs

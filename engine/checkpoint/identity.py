@@ -8,11 +8,13 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.checkpoints import Decoded, Faults, quoted, text_lines
+from engine.checkpoint.checkpoints import Decoded, Faults, Value, quoted, read_small, text_lines
 from engine.config.properties import decode_properties
 from engine.discovery.names import parse_int
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.files import ReadOnlyFiles
 
 MAX_IDENTITY_SIZE = 64 * 1024  # bytes
@@ -70,9 +72,12 @@ def is_uuid(text: str) -> bool:
     return _UUID.fullmatch(text) is not None
 
 
-def read_identity(files: ReadOnlyFiles, path: str) -> bytes:
-    """The bytes of one of these files. Raises UnreadableFile, also for more than MAX_IDENTITY_SIZE bytes."""
-    return files.read(path, MAX_IDENTITY_SIZE)
+def read_identity(files: ReadOnlyFiles, path: str, decode: Callable[[bytes, str], Decoded[Value]]) -> Decoded[Value]:
+    """What `decode` reads in one of these files; one of more than MAX_IDENTITY_SIZE bytes is malformed.
+
+    Raises UnreadableFile.
+    """
+    return read_small(files, path, MAX_IDENTITY_SIZE, decode, lambda finding: Decoded(None, [finding]))
 
 
 def decode_partition_metadata(data: bytes, path: str) -> Decoded[PartitionMetadata]:

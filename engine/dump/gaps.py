@@ -157,8 +157,8 @@ def report_gaps(
         reports.gap(absolute, gap.before, gap.after)
         where = Where(path, gap.position, gap.after)
         report(Finding("offset-order", where, f"offset {gap.after} follows offset {gap.before}"))
-    if gaps.disorder_count > len(gaps.disorders):
-        more = gaps.disorder_count - len(gaps.disorders)
+    more = gaps.disorders.more
+    if more:
         reports.more_gaps(absolute, more)
         report(Finding("offset-order", Where(path), f"{count_of(more, 'more offset')} out of order", more))
     losses = gaps.losses()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.amounts import count_of
 from engine.dump.batch_heads import BatchHeads
 from engine.errors import UnreadableFile
-from engine.findings import Finding, Where
+from engine.findings import Finding, First, Where
 from engine.formats import LONG_MIN, NO_TIMESTAMP, TIME_INDEX_ENTRY, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
@@ -84,7 +84,7 @@ class IndexDump:
                 self._renderer.entries(index.entry(one) for one in range(number, number + sound))
             number += sound
         if wrong.are_first_offsets:
-            what = f"{count_of(wrong.count, 'entry')} with the first offset of the batch, not the last"
+            what = f"{count_of(len(wrong.found) + wrong.found.more, 'entry')} with the first offset of the batch, not the last"
             self._report(Finding("index-first-offsets", Where(path), what))
         else:
             self._report_mismatches(index, path, wrong)
@@ -104,11 +104,11 @@ class IndexDump:
 
     def _report_mismatches(self, index: OffsetIndex, path: str, wrong: _Mismatches) -> None:
         absolute = self._files.absolute(path)
-        for number, offset, batch in wrong.kept:
+        for number, offset, batch in wrong.found:
             self._reports.index_mismatch(absolute, offset, batch.last_offset)
             what = f"entry {number} has offset {offset}, the batch at byte {batch.position} ends at {batch.last_offset}"
             self._report(Finding("index-offset-mismatch", Where(path, number * index.entry_size, offset), what))
-        more = wrong.count - len(wrong.kept)
+        more = wrong.found.more
         if more:
             self._reports.more_mismatches(absolute, more)
             self._report(Finding("index-offset-mismatch", Where(path), count_of(more, "more entry"), more))
@@ -182,21 +182,18 @@ class _Mismatches:
     """Entries of an offset index that do not name the last offset of their batch."""
 
     def __init__(self) -> None:
-        self.kept: list[tuple[int, int, BatchAt]] = []  # (number of the entry, its offset, its batch) of the first ones
-        self.count = 0
+        self.found: First[tuple[int, int, BatchAt]] = First(_WRONG_KEPT)  # (number of the entry, its offset, its batch)
         self._by_first_offset = True  # does nothing show that the index holds last offsets?
 
     @property
     def are_first_offsets(self) -> bool:
         """Did a broker before 2.0 write the index? It named the first offset of an append, not the last."""
-        return self.count > 0 and self._by_first_offset
+        return bool(self.found) and self._by_first_offset
 
     def add(self, number: int, offset: int, batch: BatchAt) -> None:
         """Entry `number` says `offset`, which is not the last of its batch."""
-        self.count += 1
         self._by_first_offset = self._by_first_offset and batch.base_offset == offset
-        if len(self.kept) < _WRONG_KEPT:
-            self.kept.append((number, offset, batch))
+        self.found.take((number, offset, batch))
 
     def note_last_offsets(self, *, several: bool) -> None:
         """Entries name the last offsets of their batches; `several`: one of these has others."""

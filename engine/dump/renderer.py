@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from engine.checkpoint.checkpoints import EpochEntry, PartitionOffset, read_leader_epochs, read_offset_checkpoint
 from engine.checkpoint.identity import (
@@ -92,10 +92,6 @@ if TYPE_CHECKING:
     from engine.checkpoint.checkpoints import Decoded
     from engine.files import ReadOnlyFiles
 
-    _Identity: TypeAlias = (
-        Decoded[PartitionMetadata] | Decoded[MetaProperties] | Decoded[CleanShutdown] | Decoded[QuorumState]
-    )
-
 SmallEntry: TypeAlias = EpochEntry | PartitionOffset | PartitionMetadata | MetaProperties | CleanShutdown | QuorumState
 Entry: TypeAlias = OffsetPosition | TimestampOffset | AbortedTxn | ProducerSnapshotEntry | SmallEntry
 
@@ -105,7 +101,7 @@ CHECKPOINTS = (
     FileKind.LOG_START_CHECKPOINT,
     FileKind.CLEANER_CHECKPOINT,
 )
-_IDENTITIES: dict[FileKind, Callable[[bytes, str], _Identity]] = {
+_IDENTITIES: dict[FileKind, Callable[[bytes, str], Decoded[Any]]] = {
     FileKind.PARTITION_METADATA: decode_partition_metadata,
     FileKind.META_PROPERTIES: decode_meta_properties,
     FileKind.CLEAN_SHUTDOWN: decode_clean_shutdown,
@@ -122,7 +118,7 @@ def read_small_file(files: ReadOnlyFiles, path: str, kind: FileKind) -> tuple[li
     if kind in CHECKPOINTS:
         offsets = read_offset_checkpoint(files, path)
         return list(offsets.entries), offsets.findings
-    decoded = _IDENTITIES[kind](read_identity(files, path), path)
+    decoded = read_identity(files, path, _IDENTITIES[kind])
     return [] if decoded.value is None else [decoded.value], decoded.findings
 
 

@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.errors import UnreadableFile, UnwritableFile
+from engine.errors import OversizedFile, UnreadableFile, UnwritableFile
 from engine.files.locks import take_lock
 from engine.files.open_file import OpenFile, WritableFile
 from engine.files.own_directory import PRIVATE, hold_for_owner, make_for_owner, remove_made
@@ -172,12 +172,11 @@ class ReadOnlyFiles:
         return self._opened(path, descriptor)
 
     def read(self, path: str, limit: int) -> bytes:
-        """The whole of a small file. Raises UnreadableFile, also where it has more than `limit` bytes."""
+        """The whole of a small file. Raises UnreadableFile, OversizedFile for more than `limit` bytes."""
         with self.open(path) as file:
             size = file.size()
             if size > limit:
-                what = f"{path}: {size} bytes, more than the {limit} allowed for such a file"
-                raise UnreadableFile(what, path=path)
+                raise OversizedFile(path, size, limit)
             return file.read(0, size)
 
     def absolute(self, path: str) -> str:

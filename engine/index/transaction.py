@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from engine.findings import Finding, Where
+from engine.findings import Finding, First, Where
 from engine.formats import ABORTED_TXN, AbortedTxn
 from engine.index.backing import Backing
 from engine.index.entries import CorruptIndex, IndexFile, TransactionOrder
@@ -151,20 +151,17 @@ class TransactionIndex(IndexFile):
         """What is wrong with the file itself, without its log: one finding for each of MAX_FINDINGS bad entries,
         and one for the others together.
         """
-        findings = self.odd_size()
+        found: First[Finding] = First(MAX_FINDINGS)
         last_offset = self.base_offset - 1
-        more = 0
         for number, txn in enumerate(self):
             what = _fault(txn, self.base_offset, last_offset)
             last_offset = max(last_offset, txn.last_offset)
-            if what and len(findings) < MAX_FINDINGS:
+            if what:
                 where = Where(self.path, number * self.entry_size, txn.last_offset)
-                findings.append(Finding("txnindex-invalid", where, f"entry {number}: {what}"))
-            elif what:
-                more += 1
-        if more:
-            findings.append(Finding("txnindex-invalid", Where(self.path), f"{more} more invalid entries", more))
-        return findings
+                found.take(Finding("txnindex-invalid", where, f"entry {number}: {what}"))
+        if found.more:
+            found.append(Finding("txnindex-invalid", Where(self.path), f"{found.more} more invalid entries", found.more))
+        return [*self.odd_size(), *found]
 
     def read_error(self, absolute_path: str) -> str | None:
         """The message of the KafkaException with which Kafka stops at an entry of a later version; None without one.

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
+from engine.findings import First
 from engine.formats import (
     CODEC_MASK,
     CODEC_NAMES,
@@ -114,8 +115,9 @@ class LegacyEntry:
         self._start, self._end = span
         self._row = row
         self._records = records
-        self.problems = [problem] if problem else []
-        self._more = 0
+        self.problems: First[Problem] = First(_NAMED)
+        if problem is not None:
+            self.problems.append(problem)
         self._base = base
         self._append_time = append_time
         self.remark = remark
@@ -145,16 +147,13 @@ class LegacyEntry:
                     count = 0
                 at += LOG_OVERHEAD + LEGACY_V1.field("message_size", self.data, at)
                 done += 1
-        if self._more:
-            what = f"{count_of(self._more, 'more message')} with lengths that do not fit"
+        if self.problems.more:
+            what = f"{count_of(self.problems.more, 'more message')} with lengths that do not fit"
             self.problems.append(Problem("record-invalid", what))
         yield Span(0, count)
 
     def _note(self, status: Status, number: int) -> None:
-        if len(self.problems) < _NAMED:
-            self.problems.append(Problem("record-invalid", _WHAT[status].format(number)))
-        else:
-            self._more += 1
+        self.problems.take(Problem("record-invalid", _WHAT[status].format(number)))
 
 
 def decode_entry(data: memoryview, batches: BatchColumns, row: int, records: RecordColumns, limit: int) -> LegacyEntry:

@@ -4,8 +4,10 @@ are appended.
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_in
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.discovery.names import file_name, parent_of, parse_partition_dir
 from engine.errors import UsageError
 from engine.findings import Finding
 from engine.formats import RecordField
@@ -15,8 +17,9 @@ from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from engine.log.fetch.replicas import read_best_replica
 from engine.log.fetch.view import PartitionView
-from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.operations.operation import Operation
+from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
+from engine.log.logdir.log_manager import LogManager
+from engine.log.operations.operation import Operation, operate
 from engine.log.report import Action
 from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
 from engine.record.assembly import BatchSpec
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.log.fetch.records import Run
     from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.report import Report as OperationReport
+    from engine.log.session import Session
     from engine.remote.metadata import PartitionMetadata
     from engine.remote.records import Record
 
@@ -146,3 +151,15 @@ class AppendRecords(Operation):
         log.flush(force_flush_active_segment=True)
         offsets = (first, log.log_end_offset)
         log.report.add(Action.CREATED, "", "records of remote segments", offsets=offsets, records=len(values))
+
+
+def append_records(session: Session, command: str, values: Mapping[str, Sequence[bytes]]) -> Iterator[OperationReport]:
+    """Append records to logs of the topic in the log dirs of a session; `values` by the directory of the log."""
+    for log_dir in session.log_dirs:
+        own = [path for path in values if parent_of(path) == log_dir.path.rstrip("/")]
+        names = [(path, parse_partition_dir(file_name(path))) for path in own]
+        places = tuple(Place(path, log_dir.path, name) for path, name in names if name is not None)
+        if places:
+            cluster = replace_in(session.manager.cluster, log_dirs=(LogDir(log_dir.path, False, places, (), ()),))
+            manager = LogManager(session.manager.files_of, cluster, session.options.settings, session.options.now)
+            yield from operate(manager, session.options, AppendRecords(command, values))

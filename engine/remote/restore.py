@@ -8,18 +8,14 @@ last: in a cluster that has not started yet, by its bootstrap.checkpoint.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from dataclasses import replace as replace_in
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
 from engine.discovery.names import (
     FileKind,
-    file_name,
     log_file_name,
     offset_index_file_name,
-    parent_of,
-    parse_partition_dir,
     time_index_file_name,
 )
 from engine.errors import FileChangedWhileReading, UnreadableFile, UsageError
@@ -27,16 +23,14 @@ from engine.files import replace
 from engine.findings import Severity
 from engine.log.logdir.bootstrap import NewTopic, add_to_bootstrap
 from engine.log.logdir.cluster_metadata import read_bootstrap
-from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
-from engine.log.logdir.log_manager import LogManager
+from engine.log.logdir.log_dirs import LogDir, find_log_dirs
 from engine.log.logdir.startup import survey
 from engine.log.operations.mending import write_topic_id
-from engine.log.operations.operation import operate
 from engine.log.report import Action, Report
 from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
 from engine.remote.inventory import list_store
 from engine.remote.metadata import records_of
-from engine.remote.metadata_log import AppendRecords, MetadataLogs
+from engine.remote.metadata_log import MetadataLogs, append_records
 from engine.remote.records import State, encode_record, key_of, metadata_partition_of, random_id, uuid_text
 from engine.remote.restored_log import LogWriter, NotRestored, RestorePlanner
 
@@ -47,6 +41,7 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.findings import Finding
     from engine.log.logdir.cluster_metadata import ClusterMetadata
+    from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.startup import Cluster
     from engine.log.session import Session
     from engine.remote.inventory import PartitionName, StoredSegment
@@ -157,9 +152,12 @@ class Restore:
             if len(several) > 1:
                 what = f"topic {topic} was made {len(several)} times: ids {', '.join(sorted(several))}"
                 raise UsageError(what, "name the id that is meant: --topic-id ID")
-        for name, stored in found.items():
-            if name.topic_id in ids.get(name.topic, ()) and placement.is_here(name):
-                yield name, stored
+        here = [name for name in found if name.topic_id in ids[name.topic] and placement.is_here(name)]
+        if not here:
+            what = f"{placement.target.path}: these partitions have replicas on other brokers than {placement.node_id} only"
+            raise UsageError(what, "restore into a log dir of a broker that has replicas", path=placement.target.path)
+        for name in here:
+            yield name, found[name]
 
     def _write(
         self, session: Session, files: Files, writer: LogWriter, planned: list[_Planned], known: RemoteLogMetadata,
@@ -185,7 +183,7 @@ class Restore:
             records = list(_missing_records(log, known, placement.node_id, session.options.now))
             if records:
                 values.setdefault(placement.metadata_log(log.metadata.metadata_partition), []).extend(records)
-        yield from _append(session, values)
+        yield from append_records(session, _COMMAND, values)
         if placement.is_new:
             yield placement.add_topics((log for _, log, _ in planned), session.options.now)
 
@@ -229,18 +227,6 @@ def _missing_records(log: RestoredLog, known: RemoteLogMetadata, node_id: int, n
                 yield encode_record(record)
 
 
-def _append(session: Session, values: dict[str, list[bytes]]) -> Iterator[Report]:
-    """Append records to logs of __remote_log_metadata, which are in log dirs of the session."""
-    for log_dir in session.log_dirs:
-        own = [path for path in values if parent_of(path) == log_dir.path.rstrip("/")]
-        names = [(path, parse_partition_dir(file_name(path))) for path in own]
-        places = tuple(Place(path, log_dir.path, name) for path, name in names if name is not None)
-        if places:
-            cluster = replace_in(session.manager.cluster, log_dirs=(LogDir(log_dir.path, False, places, (), ()),))
-            manager = LogManager(session.manager.files_of, cluster, session.options.settings, session.options.now)
-            yield from operate(manager, session.options, AppendRecords(_COMMAND, values))
-
-
 class Placement:
     """Where partitions belong, as far as the cluster's metadata is left. `target`: the log dir that is restored into.
 
@@ -275,7 +261,7 @@ class Placement:
             for place in log_dir.partitions():
                 path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
                 if place.name.topic == REMOTE_LOG_METADATA_TOPIC and self._files.exists(path):
-                    known = decode_partition_metadata(read_identity(self._files, path), path).value
+                    known = read_identity(self._files, path, decode_partition_metadata).value
                     if known is not None:
                         return known.topic_id
         return None
@@ -291,7 +277,7 @@ class Placement:
         return topic is None or name.partition not in topic.replicas or self.node_id in topic.replicas[name.partition]
 
     def check(self, name: PartitionName) -> None:
-        """Raise NotRestored where a broker would not serve the partition here, or its records have no place."""
+        """Raise NotRestored where a broker would not serve the partition here, and as `check_records` does."""
         if self._metadata is not None and not self.is_new and self._metadata.by_name(name.topic) is None:
             what = f"{name}: the cluster has no topic {name.topic}, and Kafka makes none with the id {name.topic_id}"
             raise NotRestored(what, "restore into a log dir that kafka-storage format made and no broker has started on")
@@ -299,6 +285,10 @@ class Placement:
             for place in log_dir.partitions() if log_dir.path != self.target.path else ():
                 if place.key == (name.topic, name.partition):
                     raise NotRestored(f"{place.path}: the broker has the partition in this log dir", path=place.path)
+        self.check_records(name)
+
+    def check_records(self, name: PartitionName) -> None:
+        """Raise NotRestored where the records of a partition have no place in the log dirs of this broker."""
         number = metadata_partition_of(key_of(name.topic_id, name.partition), self.metadata_count)
         records = f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
         if self._existing_metadata_log(number) is not None:
@@ -340,6 +330,7 @@ class Placement:
         files, topic_id = self._files, self._metadata_topic_id
         assert topic_id is not None  # see `check`
         directory = f"{self.target.path.rstrip('/')}/{REMOTE_LOG_METADATA_TOPIC}-{number}"
+        self._manager.forget(self.target, {(REMOTE_LOG_METADATA_TOPIC, number)})  # what checkpoints say of one that is gone
         files.make_directory(directory)
         for make in (log_file_name, offset_index_file_name, time_index_file_name):
             replace(files, f"{directory}/{make(0)}", [b""])

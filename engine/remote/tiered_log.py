@@ -63,5 +63,5 @@ def _topic_id(files: ReadOnlyFiles, directory: str) -> str | None:
     path = f"{directory}/{FileKind.PARTITION_METADATA.value}"
     if not files.exists(path):
         return None
-    known = decode_partition_metadata(read_identity(files, path), path).value
+    known = read_identity(files, path, decode_partition_metadata).value
     return None if known is None else known.topic_id

@@ -6,31 +6,25 @@ a broker leaves that dies in a copy: nobody reads it.
 
 from __future__ import annotations
 
-from dataclasses import replace as replace_in
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import EpochEntry, encode_leader_epochs
 from engine.discovery.names import (
     FileKind,
-    file_name,
     log_file_name,
     offset_index_file_name,
-    parse_partition_dir,
     producer_snapshot_file_name,
     time_index_file_name,
     transaction_index_file_name,
 )
 from engine.errors import KafkalogError, UsageError, argument
 from engine.log.fetch.view import PartitionView
-from engine.log.logdir.log_dirs import LogDir, Place
-from engine.log.logdir.log_manager import LogManager
-from engine.log.operations.operation import operate
 from engine.log.report import Action, Report
 from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC, Tiering, is_never_tiered
 from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind
 from engine.remote.metadata import PartitionMetadata, RemoteSegment, records_of
-from engine.remote.metadata_log import AppendRecords, MetadataLogs
+from engine.remote.metadata_log import MetadataLogs, append_records
 from engine.remote.partitions import is_wanted
 from engine.remote.records import State, encode_record, key_of, metadata_partition_of, random_id
 from engine.remote.tiered_log import TieredLog
@@ -41,6 +35,7 @@ if TYPE_CHECKING:
 
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
+    from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.session import Session
     from engine.remote.layouts import Layout, SegmentParts
     from engine.remote.storage import WritableStore
@@ -206,7 +201,7 @@ class Upload:
             self._check(partition, one)
         pairs = [records_of(one.segment, log.topic, key) for one in due]
         directory = logs.directories[number]
-        yield from _append(session, directory, [encode_record(started) for started, _ in pairs])
+        yield from append_records(session, _COMMAND, {directory: [encode_record(started) for started, _ in pairs]})
         done: list[bytes] = []
         try:
             for one, (_, finished) in zip(due, pairs, strict=True):
@@ -221,7 +216,7 @@ class Upload:
             report.failure = error
         yield report
         if done:
-            yield from _append(session, directory, done)
+            yield from append_records(session, _COMMAND, {directory: done})
 
     def _check(self, partition: PartitionMetadata, one: Candidate) -> None:
         """Raise NotUploaded for a segment that is not sound: all of it is read."""
@@ -232,17 +227,6 @@ class Upload:
         if found or lacks:
             what = f"{found[0].where.file}: {found[0].what}" if found else f"{one.parts.path(lacks[0])}: it is missing"
             raise NotUploaded(f"{what}; a broker would copy it", "kafkalog recover --full    # on the partition, then again")
-
-
-def _append(session: Session, directory: str, values: Sequence[bytes]) -> Iterator[Report]:
-    """Append records to a log of __remote_log_metadata in one of the session's log dirs."""
-    name = parse_partition_dir(file_name(directory))
-    log_dir = directory.rpartition("/")[0]
-    assert name is not None  # it was found by its name
-    place = Place(directory, log_dir, name)
-    cluster = replace_in(session.manager.cluster, log_dirs=(LogDir(log_dir, False, (place,), (), ()),))
-    manager = LogManager(session.manager.files_of, cluster, session.options.settings, session.options.now)
-    yield from operate(manager, session.options, AppendRecords(_COMMAND, {directory: values}))
 
 
 def _refuse_unclean(files: ReadOnlyFiles, log_dir: LogDir) -> None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.log.fetch.reading import FetchIsolation
 from kafkalog_spark.errors import DataLossError
-from kafkalog_spark.table.around import Around
-from kafkalog_spark.table.partitions import find_sources
+from kafkalog_spark.table.partitions import Around, find_sources
 from kafkalog_spark.table.planning import Range, check_partitions, cut, into_splits, opened, start_of, tell_tail
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,25 +18,24 @@ from engine.config.server import Settings
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles
-from engine.findings import Finding, Where
 from engine.formats import LONG_MAX
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
+from engine.log.finding_limits import Dam
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, escaped, on_corruption
-from kafkalog_spark.table.around import Around
 from kafkalog_spark.table.columns import rows_as_batches
-from kafkalog_spark.table.partitions import find_places, log_size, open_view, spoken
+from kafkalog_spark.table.partitions import Around, find_places, log_size, open_view, spoken
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from engine.findings import Finding
     from engine.log.fetch.view import PartitionView
     from kafkalog_spark.table.options import Bounds, ReadOptions
 
 _LOG = logging.getLogger("kafkalog")
-_KEPT, _KEPT_IN_ALL = 1000, 50_000  # findings of one code in one file, and of a partition; more are counted
 
 
 def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
@@ -115,22 +113,11 @@ def finding_row(piece: Piece, finding: Finding) -> dict[str, Any]:
 
 
 def kept_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], object]) -> Iterator[dict[str, Any]]:
-    """Rows of what `work` reports; of many alike in one file the first thousand, and their number; so of very many in all."""
+    """Rows of what `work` reports; of many alike the first ones, and how many more."""
     found: list[Finding] = []
-    kept: Counter[tuple[str, str]] = Counter()
-    more: Counter[tuple[str, str]] = Counter()
-
-    def keep(finding: Finding) -> None:
-        kind = finding.code, finding.where.file
-        if kept[kind] < _KEPT and len(found) < _KEPT_IN_ALL:
-            kept[kind] += 1
-            found.append(finding)
-        else:
-            more[kind] += 1
-
-    work(keep)
-    for (code, file), count in more.items():
-        found.append(Finding(code, Where(file), f"{count} more of these", count))
+    dam = Dam(found.append)
+    work(dam)
+    dam.finish()
     yield from (finding_row(piece, finding) for finding in found)
 
 

@@ -19,9 +19,8 @@ from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from engine.log.fetch.view import BEING_WRITTEN
 from engine.log.tiering import TopicPolicy
 from kafkalog_spark.errors import GO_ON_WITHOUT, DataLossError, LogDirError, OptionError, on_corruption, report_finding
-from kafkalog_spark.table.around import Around
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
-from kafkalog_spark.table.partitions import Source, find_sources, open_view
+from kafkalog_spark.table.partitions import Around, Source, find_sources, open_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -113,7 +113,7 @@ def test_the_report_says_what_the_file_has_in_the_end_and_a_second_run_changes_n
     data[78 + 13] ^= 1 << 4
     log.write_bytes(data)
     for run in range(2):
-        done = kafkalog("recover", "--now", NOW, "--no-quarantine", *words, str(partition))
+        done = kafkalog("recover", "--now", NOW, "--no-quarantine", "-v", *words, str(partition))
         assert (partition / NAME).read_text() == left
         assert f"no checksum covers them; leader-epoch-checkpoint {said}" in done.out.decode()
         assert ("rebuilt leader-epoch-checkpoint" in done.out.decode()) == (run == 0)

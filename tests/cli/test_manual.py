@@ -149,6 +149,19 @@ def test_bash_completes(line, tmp_path):
     assert (sorted(done.stdout.split()), done.stderr) == (TYPED[line], "")
 
 
+@pytest.mark.parametrize(("line", "offered"), [
+    ("kafkalog fetch data --topic ", ["a.b-1", "orders"]), ("kafkalog fetch data -t o", ["orders"]),
+    ("kafkalog fetch data -t orders --partition ", ["0", "12"]), ("kafkalog fetch --topic ", []),
+])  # fmt: skip
+def test_bash_completes_topics_and_partitions_of_the_log_dirs_that_are_named(line, offered, tmp_path):
+    for name in ("orders-0", "orders-12", "a.b-1-0", "index-cache", "orders-0.b7-delete"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    needs("bash")
+    done = subprocess.run(["bash", "-c", COMPLETE, "-", str(ROOT / "completions/kafkalog.bash"), *line.split(" ")], cwd=tmp_path,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert (sorted(done.stdout.split()), done.stderr) == (offered, "")
+
+
 @pytest.mark.parametrize("line", TYPED)
 def test_fish_completes(line, tmp_path):
     needs("fish")

@@ -365,7 +365,7 @@ def test_a_partition_that_is_recovered_and_still_stops_a_broker_takes_the_marker
 def test_what_is_removed_is_not_said_to_be_kept(log_dirs):
     (log_dirs / "d0/recovery-point-offset-checkpoint").write_bytes(b"garbage")
     said = [kafkalog("recover", *words, "--no-quarantine", str(log_dirs / "d0")).out.decode() for words in (("--dry-run",), ())]
-    reason = " recovery-point-offset-checkpoint - none of its lines is valid; "
+    reason = " recovery-point-offset-checkpoint - no valid line was read; "
     assert [f"  {verb}{reason}" in text for verb, text in zip(("would remove", "removed"), said, strict=True)] == [True, True]
     assert "set aside" not in "".join(said)
 

@@ -30,7 +30,7 @@ _TIERED = (
     "rsm.config.dir={store}", "rlmm.config.remote.log.metadata.topic.replication.factor=1",
     "rlmm.config.remote.log.metadata.topic.num.partitions=3", "rlmm.config.remote.log.metadata.topic.min.isr=1",
     "remote.log.manager.task.interval.ms=500", "remote.fetch.max.wait.ms=30000", "log.roll.ms=1000",
-    "internal.metadata.log.segment.bytes=60000",
+    "internal.metadata.log.segment.bytes=60000", "log.initial.task.delay.ms=500", "log.retention.check.interval.ms=1000",
 )  # fmt: skip
 
 

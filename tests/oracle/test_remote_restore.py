@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.oracle.broker import Broker
-from tests.remote.corpus import TOP, consumed
-from tests.remote.test_restore import lost
+from tests.remote.corpus import TOP, consumed, damaged
+from tests.remote.test_restore import NOT_LIMITED, lost
+from tests.remote.test_upload import never_copied
 from tests.support.run import kafkalog
 
 pytestmark = pytest.mark.oracle
@@ -91,3 +93,40 @@ def test_a_cluster_whose_metadata_is_left_serves_it(words, metadata, kafka, tmp_
         serves_what_was_copied(broker, "clean", ends)
         goes_on(broker, "plain")
     assert not list(top.glob("d*/*-stray"))
+
+
+@pytest.mark.skipif(not ALL, reason="one start suffices outside of make oracle")
+def test_a_broker_reads_again_what_repair_metadata_made_known(kafka, tmp_path):
+    """Without it, each leader moves the log start up to its first local segment, see the corpus."""
+    top = damaged("metadata-gone", tmp_path / "top")
+    dirs = [str(top / "d0"), str(top / "d1")]
+    done = kafkalog("remote", "repair-metadata", "--no-quarantine", "--store", str(top / "remote"), *dirs)
+    assert done.status == 0, done.err
+    ends = {path.name: 2**62 for log_dir in dirs for path in Path(log_dir).iterdir() if path.is_dir() and not path.name.startswith("__")}
+    with Broker(top, store=top / "remote") as broker:
+        assert broker.has_started, broker.said[-2000:]
+        serves_what_was_copied(broker, "clean", ends)
+        goes_on(broker, "plain")
+
+
+@pytest.mark.skipif(not ALL, reason="one start suffices outside of make oracle")
+def test_a_broker_reads_what_upload_copied(kafka, tmp_path):
+    top, _ = never_copied("clean", tmp_path)
+    store = tmp_path / "store"
+    store.mkdir()
+    dirs = [str(top / "d0"), str(top / "d1")]
+    topics = [word for name in NOT_LIMITED for word in ("--topic", name)]
+    layout = ("--layout", "local", "--key-prefix", "kafka-tiered-storage/", "--store", str(store))
+    done = kafkalog("remote", "upload", "--no-quarantine", *layout, *topics, *dirs)
+    assert done.status == 0, done.err
+    ends = {path.name: 2**62 for log_dir in dirs for path in Path(log_dir).iterdir()
+            if path.is_dir() and not path.name.startswith(("__", "expired-size"))}  # fmt: skip
+    cold = top / "d0/cold-0/00000000000000000000.log"
+    with Broker(top, store=store) as broker:
+        assert broker.has_started, broker.said[-2000:]
+        deadline = time.monotonic() + PATIENCE
+        while cold.exists() and time.monotonic() < deadline:  # until local retention has taken what is remote now
+            time.sleep(0.5)
+        assert not cold.exists()
+        serves_what_was_copied(broker, "clean", ends)
+        goes_on(broker, "plain")

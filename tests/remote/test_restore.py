@@ -173,3 +173,9 @@ def test_whole_logs_of_topics_with_a_limit_by_size_are_refused(tmp_path):
     done, _ = restore("clean", left, tmp_path, "--full", topics=("expired-size",))
     assert (done.status, "counts them twice" in done.out.decode()) == (4, True)
     assert restore("clean", left, tmp_path, topics=("expired-size",))[0].status == 0
+
+
+def test_partitions_of_other_brokers_are_not_restored(tmp_path):
+    left = [path for path in lost("pair", tmp_path / "top") if "/n0/" in path]
+    done = kafkalog("remote", "restore", "*", "--into", left[0], "--store", stores("pair"))
+    assert (done.status, "on other brokers than 0" in done.err) == (2, True), done.err

@@ -195,3 +195,51 @@ def test_a_batch_whose_first_bytes_lie_in_a_hole_is_found(partition):
         file.write(last[zeros:])
     found = list(sound_batches(Files().open(str(log)), lambda _: None))
     assert [batch.first_offset for batch in found] == [batches[0].first_offset, batches[-1].first_offset]
+
+
+@pytest.fixture
+def log_dirs(own_corpus, tmp_path):
+    for name in ("d0", "d1"):
+        shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean" / name, tmp_path / "logs" / name)
+    return tmp_path / "logs"
+
+
+@pytest.mark.parametrize("path", [
+    "d1/recovery-point-offset-checkpoint", "d1/log-start-offset-checkpoint", "d1/replication-offset-checkpoint",
+    "d1/cleaner-offset-checkpoint", "d1/meta.properties", "d1/multi-1/leader-epoch-checkpoint",
+    "d1/multi-1/partition.metadata", "d0/__cluster_metadata-0/quorum-state",
+])  # fmt: skip
+def test_a_small_file_of_holes_is_malformed_and_rebuilt(log_dirs, path):
+    size = stretch(log_dirs / path)
+    done = run("verify", log_dirs / "d0", log_dirs / "d1")
+    assert (done.returncode, f"{path}: {size} bytes, more than the " in done.stderr) == (4, True)
+    before = {path: path.stat().st_size for path in log_dirs.rglob("*")}
+    done = run("recover", log_dirs / "d0", log_dirs / "d1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert not (log_dirs / path).exists() or (log_dirs / path).stat().st_size < MAX_KEPT_SIZE
+    assert path.partition("/")[2] not in run("verify", log_dirs / "d0", log_dirs / "d1").stderr
+    for quarantine in log_dirs.glob("*.quarantine-*"):
+        assert run("restore", quarantine).returncode == 0
+    assert {path: path.stat().st_size for path in before if path.is_file()} == {
+        path: size for path, size in before.items() if path.is_file()}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [("recover",), ("truncate", "--to", 5), ("delete-records", "--before", 5), ("roll",), ("retain",)])
+def test_a_partition_is_opened_though_its_epochs_are_a_hole(log_dirs, words):
+    stretch(log_dirs / "d1/multi-1/leader-epoch-checkpoint")
+    done = run(*words, log_dirs / "d1/multi-1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert (log_dirs / "d1/multi-1/leader-epoch-checkpoint").stat().st_size < 100
+    assert (log_dirs / "d1/.kafka_cleanshutdown").exists()
+
+
+def test_a_marker_of_holes_is_left_to_people(log_dirs, tmp_path):
+    marker = log_dirs / "d1/.kafka_cleanshutdown"
+    size = stretch(marker)
+    done = run("roll", log_dirs / "d1/multi-1")
+    assert done.returncode == 8
+    assert marker.stat().st_size == size
+    command, = advised(done)
+    assert pasted(command, tmp_path).returncode == 0
+    assert run("roll", log_dirs / "d1/multi-1").returncode == 0
+    assert marker.stat().st_size == 0

@@ -502,7 +502,7 @@ def test_of_many_findings_the_rest_is_counted():
             report(Finding("index-corrupt", Where(f"t-0/{at}.index"), "…"))
 
     rows = list(kept_findings(Piece("t-0", "t", 0, 0, 9, 1), work))
-    assert [row["what"] for row in rows if row["file"] == "t-0/a.log"] == ["…"] * 1000 + ["5 more of these"]
+    assert [row["what"] for row in rows if row["file"] == "t-0/a.log"] == ["…"] * 1000 + ["5 more"]
     assert len([row for row in rows if row["code"] == "index-corrupt"]) == 1005
 
 

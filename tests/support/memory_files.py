@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from engine.errors import UnreadableFile, became_shorter
+from engine.errors import OversizedFile, UnreadableFile, became_shorter
 from engine.files import DiskSpace, FileInfo
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class MemoryFiles:
         with self.open(path) as file:
             size = file.size()
             if size > limit:
-                raise UnreadableFile(f"{path}: {size} bytes, more than the {limit} allowed for such a file")
+                raise OversizedFile(path, size, limit)
             return file.read(0, size)
 
     def absolute(self, path: str) -> str:

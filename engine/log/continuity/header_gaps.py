@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
-from engine.findings import Finding, Where
+from engine.findings import Finding, First, Where
 from engine.formats import CODEC_MASK, INT_MAX, LONG_MAX, LONG_MIN, MAGIC_V2, BatchField
 from engine.kernels.select import next_break, next_cleaned
 
@@ -40,11 +40,9 @@ class HeaderGaps:
         self, base_offset: int | None = None, *, compacted: bool = False, wanted: tuple[int, int] = EVERY_OFFSET
     ) -> None:
         self.compacted = compacted
-        self.disorders: list[Gap] = []  # offsets that do not grow, the first 1000
-        self.disorder_count = 0
+        self.disorders: First[Gap] = First(KEPT)  # offsets that do not grow
         self._wanted = wanted
-        self._holes: list[Gap] = []
-        self._hole_count = 0
+        self._holes: First[Gap] = First(KEPT)
         # last offset of the last batch, before the first one that of the segment before; None: what comes next follows nothing
         self._claimed = base_offset - 1 if base_offset is not None and base_offset >= 0 else None
 
@@ -60,7 +58,7 @@ class HeaderGaps:
     @property
     def loss_count(self) -> int:
         """How many such gaps there were."""
-        return 0 if self.compacted else self._hole_count
+        return 0 if self.compacted else len(self._holes) + self._holes.more
 
     def _follow(self, table: memoryview, row: int, last_row: int, base: int, claimed: int | None, *, holes: bool) -> int | None:
         """Follow the headers of batches row … last_row − 1 after the offset `claimed` → the one that is claimed then.
@@ -98,16 +96,12 @@ class HeaderGaps:
         return int(last)
 
     def _disorder(self, gap: Gap) -> None:
-        self.disorder_count += 1
-        if len(self.disorders) < KEPT:
-            self.disorders.append(gap)
+        self.disorders.take(gap)
 
     def _hole(self, gap: Gap) -> None:
         first, end = self._wanted
         if gap.before + 1 < end and gap.after > first:
-            self._hole_count += 1
-            if len(self._holes) < KEPT:
-                self._holes.append(gap)
+            self._holes.take(gap)
 
 
 def loss_findings(gaps: HeaderGaps, path: str) -> Iterator[Finding]:

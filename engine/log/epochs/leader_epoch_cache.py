@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE, EpochEntry, encode_leader_epochs, parse_leader_epochs
+from engine.checkpoint.checkpoints import EpochEntry, encode_leader_epochs, load_leader_epochs
 from engine.discovery.names import FileKind
 from engine.files import replace
 from engine.log.append_errors import IllegalArgument
@@ -45,8 +45,7 @@ class LeaderEpochFileCache:
             self._in_file = list(self._entries)
             replace(files, self._path, [self._stored])
         elif files.exists(self._path):
-            self._stored = files.read(self._path, MAX_CHECKPOINT_SIZE)
-            self._in_file = parse_leader_epochs(self._stored, self._path)
+            self._stored, self._in_file = load_leader_epochs(files, self._path)
             for entry in self._in_file:
                 self._assign(entry)
         else:

@@ -7,7 +7,7 @@ A read gives a slice of a file, so that nothing is copied on the way out.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import (
     BATCH_HEADER,
@@ -36,10 +36,10 @@ from engine.record.soundness import go_on
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.files import OpenFile
-    from engine.log.fetch.readable import ReadableLog
     from engine.log.segment.reading import FetchSlice, ReadableSegment
     from engine.record.windows import Window
 
@@ -332,3 +332,74 @@ class _Markers:
             first, last = self._open.pop(producer, None), window.batches.table[BatchField.LAST_OFFSET, 0]
             if self._is_asked and first is not None and marker.control_type is ControlType.ABORT:
                 self._aborted.append(AbortedTxn(0, producer, first, last, last + 1))
+
+
+class Epochs(Protocol):
+    """Which leader wrote from which offset on."""
+
+    @property
+    def entries(self) -> Sequence[EpochEntry]:
+        """The oldest first."""
+        ...
+
+
+class ReadableSegments(Protocol):
+    """What reading asks of the segments of a log."""
+
+    def __iter__(self) -> Iterator[ReadableSegment]:
+        """From the oldest to the newest."""
+        ...
+
+    def floor_segment(self, offset: int) -> ReadableSegment | None:
+        """The segment with the largest base offset at or below `offset`."""
+        ...
+
+    def higher_segment(self, offset: int) -> ReadableSegment | None:
+        """The segment with the smallest base offset above `offset`."""
+        ...
+
+
+class ReadableLog(Protocol):
+    """What reading asks of a log."""
+
+    @property
+    def directory(self) -> str:
+        """The partition directory."""
+        ...
+
+    @property
+    def segments(self) -> ReadableSegments:
+        """All segments."""
+        ...
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that readers may see."""
+        ...
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        ...
+
+    @property
+    def leader_epoch_cache(self) -> Epochs:
+        """The leader epochs."""
+        ...
+
+    @property
+    def undecided(self) -> Sequence[AbortedTxn]:
+        """Open transactions that are read as aborted ones."""
+        ...
+
+    def log_end_offset_metadata(self) -> LogOffsetMetadata:
+        """The log end with its place."""
+        ...
+
+    def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark with its place."""
+        ...
+
+    def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
+        """The last stable offset with its place."""
+        ...

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.formats import AbortedTxn
-    from engine.log.fetch.readable import ReadableLog
-    from engine.log.fetch.reading import FetchData
+    from engine.log.fetch.reading import FetchData, ReadableLog
     from engine.log.segment.reading import ReadableSegment
     from engine.record.reader import Chunk
     from engine.record.selection import Selection

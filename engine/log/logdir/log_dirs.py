@@ -191,7 +191,7 @@ def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:
         owners: dict[str | None, str] = {}
         for log_dir in below if len(below) > 1 else ():
             name = f"{log_dir}/{FileKind.META_PROPERTIES.value}"
-            identity = decode_meta_properties(read_identity(files, name), name).value if files.exists(name) else None
+            identity = read_identity(files, name, decode_meta_properties).value if files.exists(name) else None
             owner = None if identity is None else f"belongs to node {identity.node_id} of cluster {identity.cluster_id}"
             owners.setdefault(owner, log_dir)
         if len(owners) > 1:

@@ -11,14 +11,7 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from engine.checkpoint.checkpoints import (
-    MAX_CHECKPOINT_SIZE,
-    PartitionOffset,
-    by_partition,
-    checkpoint_fault,
-    decode_offset_checkpoint,
-    encode_offset_checkpoint,
-)
+from engine.checkpoint.checkpoints import PartitionOffset, encode_offset_checkpoint, known_offsets
 from engine.config.server import SYNONYMS
 from engine.config.topic import is_known
 from engine.discovery.names import (
@@ -224,10 +217,8 @@ class LogManager:
         key = (log_dir, kind)
         if key not in self._checkpoints:
             files, path = self.files_of(log_dir), f"{log_dir}/{kind.value}"
-            found: Offsets = {}
-            if files.exists(path) and checkpoint_fault(files, path) is None:
-                found = by_partition(decode_offset_checkpoint(files.read(path, MAX_CHECKPOINT_SIZE), path).entries)
-            self._checkpoints[key] = found
+            found, fault = known_offsets(files, path) if files.exists(path) else ({}, None)
+            self._checkpoints[key] = found if fault is None else {}
         return self._checkpoints[key]
 
     def load(

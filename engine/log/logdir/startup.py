@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
-from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE, MalformedCheckpoint, checkpoint_fault, parse_leader_epochs
+from engine.checkpoint.checkpoints import MalformedCheckpoint, checkpoint_fault, load_leader_epochs
 from engine.checkpoint.identity import (
     MetaProperties,
     decode_meta_properties,
@@ -113,7 +113,7 @@ def survey(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> Cluster:
     for log_dir in log_dirs:
         path = f"{log_dir.path}/{FileKind.META_PROPERTIES.value}"
         if files.exists(path):
-            decoded = decode_meta_properties(read_identity(files, path), path)
+            decoded = read_identity(files, path, decode_meta_properties)
             if decoded.value is not None and not decoded.findings:
                 identities[log_dir.path] = decoded.value
     metadata, directory, place, proof = None, None, None, None
@@ -172,14 +172,14 @@ def in_same_cluster(files: ReadOnlyFiles, log_dir: str, others: Iterable[str]) -
 def cluster_id(files: ReadOnlyFiles, log_dir: str) -> str | None:
     """cluster.id in meta.properties; None: nobody says it. Raises UnreadableFile."""
     path = f"{log_dir}/{FileKind.META_PROPERTIES.value}"
-    identity = decode_meta_properties(read_identity(files, path), path).value if files.exists(path) else None
+    identity = read_identity(files, path, decode_meta_properties).value if files.exists(path) else None
     return None if identity is None else identity.cluster_id
 
 
 def _owner(files: ReadOnlyFiles, log_dir: LogDir) -> tuple[str | None, int | None] | None:
     """(cluster.id, node.id) of the broker that meta.properties in `log_dir` names; None: it names none."""
     path = f"{log_dir.path}/{FileKind.META_PROPERTIES.value}"
-    identity = decode_meta_properties(read_identity(files, path), path).value if files.exists(path) else None
+    identity = read_identity(files, path, decode_meta_properties).value if files.exists(path) else None
     return None if identity is None else (identity.cluster_id, identity.node_id)
 
 
@@ -215,7 +215,7 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
         yield Trouble(Effect.STOPS, log_dir.path, name, said, "the file is missing", FileKind.META_PROPERTIES, do)
     elif identity is None:
         said = f"Error while reading meta.properties file {files.absolute(path)}"
-        faults = decode_meta_properties(read_identity(files, path), path).findings
+        faults = read_identity(files, path, decode_meta_properties).findings
         effect = _failed(cluster, log_dir.path) if cluster.identities else Effect.STOPS
         yield Trouble(effect, log_dir.path, name, said, _first(faults), FileKind.META_PROPERTIES)
     elif identity.cluster_id != cluster.cluster_id:
@@ -320,7 +320,7 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator
     if FileKind.LEADER_EPOCH_CHECKPOINT.value in names:
         path = f"{place.path}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
         try:
-            parse_leader_epochs(files.read(path, MAX_CHECKPOINT_SIZE), path)
+            load_leader_epochs(files, path)
         except MalformedCheckpoint as error:
             said = f"Error while reading checkpoint file {absolute}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
             name = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
@@ -329,7 +329,7 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator
     yield from _topic_id(files, cluster, place, names)
     if FileKind.QUORUM_STATE.value in names and place.name.topic == METADATA_TOPIC:
         path = f"{place.path}/{FileKind.QUORUM_STATE.value}"
-        findings = decode_quorum_state(read_identity(files, path), path).findings
+        findings = read_identity(files, path, decode_quorum_state).findings
         if findings:
             said = f"Error while reading the Quorum status from the file {absolute}/{FileKind.QUORUM_STATE.value}"
             name = f"{directory}/{FileKind.QUORUM_STATE.value}"
@@ -360,7 +360,7 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[s
                 missing = missing._replace(what=f"{missing.what}, and {stray.what}", kind=None, do=stray.do)
             yield missing
         return
-    decoded = decode_partition_metadata(read_identity(files, path), path)
+    decoded = read_identity(files, path, decode_partition_metadata)
     if decoded.value is None:
         said = f"Error while reading partition metadata file {files.absolute(path)}"
         yield Trouble(_failed(cluster, place.log_dir), place.log_dir, name, said, _first(decoded.findings), kind)

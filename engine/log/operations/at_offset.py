@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 
 from engine.checkpoint.checkpoints import lower_checkpoints
 from engine.discovery.names import FileKind, PartitionKind, file_name, parent_of, parse_partition_dir
-from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.errors import OffsetOutOfRange
 from engine.log.operations.operation import Operation
 from engine.log.report import Action
-from engine.log.retention.rules import deletable_below, delete_below_log_start_offset
 
 if TYPE_CHECKING:
     from engine.log.logdir.log_dirs import Place
@@ -47,11 +45,15 @@ class DeleteRecords(Operation):
 
     def work(self, log: UnifiedLog) -> None:
         """Move the log start offset of one open log, and delete the segments that are before it as a whole."""
+        from engine.log.retention.rules import delete_below_log_start_offset  # here and below: a roll does without
+
         log.maybe_increment_log_start_offset(self._target, "records were deleted")
         delete_below_log_start_offset(log)
 
     def deletes(self, log: UnifiedLog) -> list[LogSegment]:
         """The segments that `work` deletes."""
+        from engine.log.retention.rules import deletable_below
+
         return deletable_below(log, self._target)
 
 
@@ -118,6 +120,8 @@ class Truncate(Operation):
 
         Kafka lowers the line after the cut; ahead of it, a stop in between leaves a line that says too little, never too much.
         """
+        from engine.log.cleaner.checkpoint import CleanerCheckpoint
+
         kept = self._kept(log)
         active = self._target if kept is None else kept.base_offset
         files = log.local_log.files

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE, decode_offset_checkpoint, encode_offset_checkpoint
-from engine.checkpoint.identity import MAX_IDENTITY_SIZE, ZERO_UUID, decode_partition_metadata, is_uuid, read_identity
+from engine.checkpoint.checkpoints import encode_offset_checkpoint, read_offset_checkpoint
+from engine.checkpoint.identity import ZERO_UUID, decode_partition_metadata, is_uuid, read_identity
 from engine.discovery.names import (
     METADATA_TOPIC,
     FileKind,
@@ -60,7 +60,7 @@ def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> tuple
             if other is None or other.topic != place.name.topic or other.kind not in _ALIVE or path == f"{place.path}/{_NAME}":
                 continue
             if files.exists(path):
-                decoded = decode_partition_metadata(read_identity(files, path), path).value
+                decoded = read_identity(files, path, decode_partition_metadata).value
                 if decoded is not None:
                     return decoded.topic_id, path
     return None, ""
@@ -92,7 +92,7 @@ def settle_topic_id(
     """
     path = f"{place.path}/{_NAME}"
     if files.exists(path):
-        there = decode_partition_metadata(read_identity(files, path), path).value
+        there = read_identity(files, path, decode_partition_metadata).value
         if wanted is not None and (there is None or there.topic_id != wanted):
             what = f"{path}: holds {'no id' if there is None else there.topic_id}, not {wanted}"
             raise UsageError(what, do="remove --topic-id; kafkalog recover repairs the file if it is damaged")
@@ -196,7 +196,7 @@ def _remove(files: Files, path: str) -> None:
 def _mend_checkpoint(files: Files, trouble: Trouble) -> tuple[Action, str]:
     """Lines that make sense are kept; recovery points are not: a log is rather recovered once too often."""
     if trouble.kind is not FileKind.RECOVERY_POINT_CHECKPOINT:
-        entries = decode_offset_checkpoint(files.read(trouble.path, MAX_CHECKPOINT_SIZE), trouble.path).entries
+        entries = read_offset_checkpoint(files, trouble.path).entries
         sound = [entry for entry in entries
                  if entry.partition >= 0 and entry.offset >= 0
                  and files.exists(f"{trouble.log_dir}/{entry.topic}-{entry.partition}")]
@@ -204,7 +204,7 @@ def _mend_checkpoint(files: Files, trouble: Trouble) -> tuple[Action, str]:
             replace(files, trouble.path, [encode_offset_checkpoint(sound)])
             return Action.REBUILT, f"{len(sound)} valid lines are kept"
     _remove(files, trouble.path)
-    return Action.REMOVED, "none of its lines is valid"
+    return Action.REMOVED, "no valid line was read"
 
 
 def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
@@ -222,9 +222,9 @@ def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Ac
 def _before_zeros(files: Files, path: str) -> str | None:
     """The topic's id in the partition.metadata at `path`, whose write may have been cut off after it."""
     info = look(files, path)
-    if info is None or not info.is_file or info.size > MAX_IDENTITY_SIZE:
+    if info is None or not info.is_file:
         return None
-    decoded = decode_partition_metadata(read_identity(files, path).rstrip(b"\0"), path).value
+    decoded = read_identity(files, path, lambda data, _: decode_partition_metadata(data.rstrip(b"\0"), path)).value
     return None if decoded is None else decoded.topic_id
 
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, parent_of
 from engine.discovery.paths import is_brokers_log_dir
-from engine.errors import KafkalogError, UnwritableFile, UsageError, argument, too_little_memory
+from engine.errors import KafkalogError, OversizedFile, UnwritableFile, UsageError, argument, too_little_memory
 from engine.files import is_full, nameless_file, replace
 from engine.log.continuity.missing_segments import note_end, start_beyond_end
 from engine.log.errors import LogDamaged, SegmentTooLarge
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_manager import Listing, MetadataLogRefused, NoLogOfBrokers, Standing, refuse_metadata_log
-from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.operations.opening import UnchangedFiles, WouldChange, delete_oldest_segments, work_on
 from engine.log.report import Action, Report, loses_records
 from engine.log.verify.losses import Opened, read_evidence
@@ -198,7 +197,12 @@ def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
     if not files.exists(path):
         return None
     found = files.info(path)
-    marker = Marker(files.read(path, _MARKER_SIZE), found.mode, found.modified_ns)
+    try:
+        content = files.read(path, _MARKER_SIZE)
+    except OversizedFile as error:
+        error.do = f"truncate -s 0 {argument(path)}    # an empty marker means the same; brokers create a new one"
+        raise
+    marker = Marker(content, found.mode, found.modified_ns)
     files.remove(path)
     files.sync_directory(log_dir.path)
     return marker
@@ -246,6 +250,8 @@ class _One(NamedTuple):
 
     def _done_07(self, place: Place, operation: AnyLogOperation) -> Report:
         """The same for a log of 0.7, which leaves nothing for checkpoints."""
+        from engine.log.logdir.logs_07 import refuse_offsets_07  # few log dirs have such logs
+
         options = self.options
         refuse_offsets_07(place, options.recovery_point, options.log_start_offset, options.high_watermark)
         rehearsal, report = Report(place.path, self.operation.name), Report(place.path, self.operation.name)

@@ -12,6 +12,9 @@ _TABLE = {
     "verify": ("kafkalog_cli.commands.remote.verify", "Compare the objects of a store with the metadata of remote segments."),
     "offsets": ("kafkalog_cli.commands.remote.offsets", "Show where logs begin and end, and what is not copied yet, and why."),
     "download": ("kafkalog_cli.commands.remote.download", "Write whole logs, with their remote segments, into a directory."),
+    "repair-metadata": (
+        "kafkalog_cli.commands.remote.repair_metadata", "Make segments of the store known again that no record names.",
+    ),
     "upload": ("kafkalog_cli.commands.remote.upload", "Copy closed segments of a stopped broker into the store."),
     "orphans": ("kafkalog_cli.commands.remote.orphans", "List objects that no broker is going to delete, and delete them."),
     "restore": ("kafkalog_cli.commands.remote.restore", "Make partitions again of which only the store is left."),

@@ -1,0 +1,75 @@
+"""kafkalog remote repair-metadata."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli.commands.remote.restore import UNASKED
+from kafkalog_cli.engine_options import quarantine_options
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
+from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option
+from kafkalog_cli.remote_output import WHICH
+from kafkalog_cli.remote_store import STORE, store_from, store_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.log.report import Report
+    from engine.log.session import Session
+    from kafkalog_cli.progress import Progress
+
+_SECTIONS = (
+    WHICH._replace(options=(*WHICH.options, "--log-dir", "--metadata-partitions")), STORE,
+    Section("Output and work", ("--dry-run", "--quarantine", "--no-quarantine", "--quiet", "--verbose", "--format")),
+)  # fmt: skip
+_EXAMPLES = (
+    Example("Which segments are in the store, and no record names them?",
+            "kafkalog remote repair-metadata -n --store s3://kafka-tiered /var/lib/kafka/data"),
+)  # fmt: skip
+
+
+@click.command("remote-repair-metadata", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True,
+               main_options=("--store", "--topic", "--dry-run"))
+@click.argument("paths", nargs=-1, type=PATH, required=True)
+@click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
+              help="Only this topic, or those that a quoted pattern names; may be repeated.")
+@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
+              help="A broker's server.properties: settings of topics.")
+@click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
+              help="A log dir of another broker with logs of __remote_log_metadata, which are only read; may be repeated.")
+@click.option("--metadata-partitions", "metadata_count", type=Whole(1, 1_000_000), metavar="N",
+              help="Partitions of __remote_log_metadata, where no log dir has the cluster's metadata.")
+@store_options
+@click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be appended.")
+@quarantine_options
+@format_option
+@quiet_option
+@verbose_option
+@version_option
+def command(
+    topics: tuple[str, ...], log_dirs: tuple[str, ...], metadata_count: int | None, **values: Any
+) -> int:
+    """Make segments known again that are in the store and that no record of __remote_log_metadata names.
+
+    PATHS are all log dirs of a stopped broker. For its partitions the store is asked for whole segments of their history, by
+    the leader epochs and the log start on its disk. What no record names, and none calls deleted, gets the records of a
+    complete copy, appended to the logs of __remote_log_metadata of this broker. Do this before a broker starts without these
+    records: it would move log starts up to the first local segments.
+    """
+    options = store_from(values)
+    if options is None:
+        raise click.UsageError("--store is needed")
+    from kafkalog_cli.partitions import run
+
+    def work(session: Session, progress: Progress) -> Iterator[Report]:
+        from engine.remote.access import open_layout, open_store
+        from engine.remote.repair import RepairMetadata
+
+        store = open_store(session.dirs.disk, options.store)
+        layout = open_layout(store, options.layout, options.prefix, dict(options.private_keys))
+        report = progress.say
+        return RepairMetadata(layout, topics, log_dirs, metadata_count, lambda one: report(str(one))).work(session)
+
+    return run("remote-repair-metadata", {**UNASKED, **values}, work, makes_partitions=True)

@@ -1,0 +1,1 @@
+"""Commands on a real S3 server: versitygw, built by `make object-server` (Go)."""

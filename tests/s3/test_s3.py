@@ -1,0 +1,93 @@
+"""list, verify, fetch, restore, upload and orphans on a real S3 server."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.remote.corpus import SETS, TOP, brokers_log_dirs, log_dirs, private_keys, stores
+from tests.remote.test_restore import lost
+from tests.remote.test_upload import never_copied
+from tests.s3.server import PROGRAM, Server
+from tests.support.run import kafkalog
+
+if not PROGRAM.exists():
+    pytest.skip("no S3 server: `make object-server` builds one (Go)", allow_module_level=True)
+obstore = pytest.importorskip("obstore")
+pytestmark = pytest.mark.skipif(not {"clean", "resumed", "aiven"} <= set(SETS), reason="names topics of these sets")
+BUCKETS = ("clean", "resumed", "aiven", "empty")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server with the stores of some sets."""
+    from obstore.store import S3Store
+
+    running = Server(tmp_path_factory.mktemp("s3"))
+    for name in BUCKETS:
+        running.make_bucket(name)
+    with running, pytest.MonkeyPatch.context() as patch:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        for name in BUCKETS[:3]:
+            bucket, top = S3Store(name), Path(stores(name))
+            for path in sorted(top.rglob("*")):
+                if path.is_file():
+                    obstore.put(bucket, str(path.relative_to(top)), path.read_bytes())
+        yield running
+
+
+def keys_of(tmp_path):
+    return [word for item in private_keys(tmp_path).items() for word in ("--private-key", "=".join(item))]
+
+
+@pytest.mark.parametrize("name", ["clean", "aiven"])
+def test_a_bucket_is_sound(name, server, tmp_path):
+    more = keys_of(tmp_path) if name == "aiven" else []
+    done = kafkalog("remote", "verify", "--deep", "--store", f"s3://{name}", *more, *log_dirs(name))
+    assert (done.status, "all segments were read" in done.out.decode()) == (0, True), done.err
+
+
+@pytest.mark.parametrize("name", ["clean", "aiven"])
+def test_the_same_is_read_from_a_bucket_as_from_a_folder(name, server, tmp_path):
+    more = keys_of(tmp_path) if name == "aiven" else []
+    for path in sorted(path for top in brokers_log_dirs(name) for path in Path(top).glob("[a-z]*-0")):
+        dirs = [word for top in log_dirs(name) for word in ("--log-dir", top)]
+        one, other = (kafkalog("fetch", "--raw", "--store", store, *dirs, *more, str(path)) for store in (f"s3://{name}", stores(name)))
+        assert (one.status, one.out) == (other.status, other.out)
+
+
+def test_partitions_are_restored_from_a_bucket(server, tmp_path):
+    trees = []
+    for number, store in enumerate(("s3://aiven", stores("aiven"))):
+        left = lost("aiven", tmp_path / str(number))
+        done = kafkalog("remote", "restore", "*", "--into", left[0], "--log-dir", left[1], "--store", store, "--no-quarantine", *keys_of(tmp_path))
+        assert done.status == 1, done.err  # a transaction whose end was not copied
+        trees.append({str(path.relative_to(left[0])): path.read_bytes() for path in Path(left[0]).rglob("*")
+                      if path.is_file() and not path.parent.name.startswith("__") and path.name != ".lock"})  # fmt: skip
+    assert trees[0] == trees[1]
+    assert len(trees[0]) > 10
+
+
+def test_segments_are_uploaded_into_a_bucket(server, tmp_path):
+    top, _ = never_copied("clean", tmp_path)
+    dirs = sorted(str(path) for path in top.glob("d?"))
+    store = ("--store", "s3://empty", "--layout", "local", "--key-prefix", "kafka-tiered-storage/")
+    assert kafkalog("remote", "upload", *store, *dirs).status == 0
+    done = kafkalog("remote", "verify", "--deep", *store, *dirs)
+    assert (done.status, "all segments were read" in done.out.decode()) == (0, True), done.err
+
+
+def test_orphans_of_a_bucket_are_deleted_and_put_back(server, tmp_path):
+    top = tmp_path / "top"
+    shutil.copytree(TOP / "resumed", top, ignore=lambda _top, names: {"remote"} & set(names))
+    words = ("remote", "orphans", "--store", "s3://resumed", str(top / "d0"), str(top / "d1"))
+    before = kafkalog(*words).out
+    assert b"2 orphans" in before
+    done = kafkalog(*words, "--delete", "--older-than", "0s", "--quarantine", str(tmp_path / "kept"))
+    assert done.status == 0, done.err
+    assert b"0 orphans" in kafkalog(*words).out
+    assert kafkalog("restore", str(tmp_path / "kept")).status == 0
+    assert kafkalog(*words).out == before
