@@ -21,8 +21,6 @@ from kafkalog_cli.options import shown_size
 from kafkalog_cli.streams import colour_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from engine.dump.json_stream import JsonStream
     from engine.errors import KafkalogError
     from engine.files import FileInfo
@@ -219,15 +217,18 @@ class Total:
         self._counts: Counter[tuple[Severity, str]] = Counter()
         self._size = 0
 
-    def add(self, verdict: str, severity: Severity, size: int) -> None:
+    def add(self, verdict: str, severity: Severity, size: int = 0) -> None:
         """Take one partition, of `size` bytes."""
         self._counts[severity, verdict] += 1
         self._size += size
 
-    def say(self, next_command: Iterable[str] = (), *, quiet: bool = False) -> None:
-        """Print it where there were several partitions; `quiet`: and something is wrong with one."""
-        count = self._counts.total()
-        if count < 2 or (quiet and all(severity is Severity.INFO for severity, _ in self._counts)):  # several
+    def is_due(self, *, quiet: bool) -> bool:
+        """Were there several partitions? `quiet`: with a problem in one of them."""
+        return self._counts.total() > 1 and not (quiet and all(severity is Severity.INFO for severity, _ in self._counts))
+
+    def say(self, amount: str | None = None, *, quiet: bool = False, err: bool = False) -> None:
+        """Print it if it is due. `amount`: what was done, instead of the size of the partitions; `err`: to stderr."""
+        if not self.is_due(quiet=quiet):
             return
         ranks = list(Severity)
         parts = ", ".join(
@@ -235,8 +236,12 @@ class Total:
             for (severity, verdict), number in sorted(self._counts.items(), key=lambda one: (ranks.index(one[0][0]), one[0][1]))
         )
         took = duration_text(round((perf_counter() - self._begun) * 1000))
-        click.echo(f"{count_of(count, 'partition')}: {parts}; {shown_size(self._size)} in {took}", color=colour_choice())
-        words = list(next_command)
-        if words:
+        partitions = count_of(self._counts.total(), "partition")
+        amount = shown_size(self._size) if amount is None else amount
+        click.echo(f"{partitions}: {parts}; {amount} in {took}", err=err, color=colour_choice())
+
+    def say_next(self, words: list[str], *, quiet: bool = False) -> None:
+        """Print the next command, if the total is due: the last line of a command."""
+        if words and self.is_due(quiet=quiet):
             click.echo(f"next: {printable(shlex.join(words))}")
 

@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
+from engine.amounts import count_of
 from engine.discovery.names import partition_of
 from engine.dump.json_stream import bytes_field
 from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
+from engine.findings import Severity
 from engine.formats import Status
 from engine.kernels import templates
 from engine.kernels.decoded import Decoded
 from engine.kernels.escapes import terminal_safe
 from engine.kernels.tables import PIECE_FIELDS, Piece, Shown
 from engine.record.columns import Table
-from kafkalog_cli.app import Outcome
+from kafkalog_cli.app import Outcome, Total
 from kafkalog_cli.output import json_stream
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from engine.dump.json_stream import JsonStream
     from engine.dump.text_buffer import TextBuffer
     from engine.files import OpenFile
+    from engine.findings import Finding
     from engine.kafka07.reader import Message
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
@@ -90,6 +93,7 @@ class Limit:
 
     def __init__(self, skip: int, left: int | None) -> None:
         self._skip, self.left = skip, left
+        self.shown = 0
 
     def is_done(self) -> bool:
         """Is nothing more to be shown?"""
@@ -112,8 +116,39 @@ class Limit:
             self._count(1)
 
     def _count(self, shown: int) -> None:
-        """So many more were shown."""
+        """Count records that were shown."""
+        self.shown += shown
         self.left = None if self.left is None else self.left - shown
+
+
+class ReadTally:
+    """Counts the partitions that were read, by what came of it."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome, self._total = outcome, Total()
+        self._verdicts: dict[str, tuple[str, Severity]] = {}
+
+    def reporter(self, path: str) -> Callable[[Finding], None]:
+        """What takes the findings of the partition at `path`, which is read now."""
+        self._verdicts[path] = ("read", Severity.INFO)
+
+        def report(finding: Finding) -> None:
+            if finding.severity is not Severity.INFO:
+                self._verdicts[path] = ("with problems", Severity.ERROR)
+            self._outcome.finding(finding)
+
+        return report
+
+    def failed(self, path: str) -> None:
+        """The partition at `path` could not be read, or not to its end."""
+        self._verdicts[path] = ("failed", Severity.ERROR)
+
+    def say(self, records: int) -> None:
+        """Print the total to stderr: stdout has the records."""
+        for verdict in self._verdicts.values():
+            self._total.add(*verdict)
+        if self._outcome.is_text:
+            self._total.say(count_of(records, "record"), quiet=self._outcome.is_quiet, err=True)
 
 
 class Output:

@@ -79,6 +79,8 @@ def run(
             say_kept(quarantines, values["form"], dry_run=values["dry_run"])
     if values["dry_run"] and values["form"] == "text" and not values["quiet"]:
         click.echo("dry run: nothing was changed")
+    if values["form"] == "text":
+        tally.say_next(quiet=values["quiet"])
     return status
 
 
@@ -229,10 +231,14 @@ class Tally:
         self._housekeeping += housekeeping(report)
 
     def say_total(self, *, quiet: bool, verbose: bool) -> None:
-        """Print how many small files were brought up to date, the total, and after a dry run the command that does it."""
+        """Print how many small files were brought up to date, and the total."""
         if self._housekeeping and not (quiet or verbose):
             click.echo(housekeeping_line(self._housekeeping, dry_run=self._dry_run))
-        self._total.say(_without_dry_run() if self._is_due else (), quiet=quiet)
+        self._total.say(quiet=quiet)
+
+    def say_next(self, *, quiet: bool) -> None:
+        """Print, after a dry run, the command that does it."""
+        self._total.say_next(_without_dry_run() if self._is_due else [], quiet=quiet)
 
     def _all(self) -> list[str]:
         """The logs that operations on log dirs work on, and those that were named; none where nothing is counted."""

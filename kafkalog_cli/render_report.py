@@ -24,7 +24,7 @@ _CHANGES = (Action.TRUNCATED, Action.REMOVED, Action.MARKED, Action.COMPACTED, A
 _UNCHANGED = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED, Action.REFUSED, Action.MISSING)  # the files stay as they are
 QUIET = (Action.KEPT, Action.RECOVERED)  # nothing that a reader must know, unless something was wrong
 _HOUSEKEEPING = (Action.REMOVED, Action.REBUILT, Action.RENAMED, Action.CREATED)
-_CACHES = (".snapshot", ".index", ".timeindex", ".txnindex", "leader-epoch-checkpoint")  # a broker rebuilds them from the log
+_CACHES = (".snapshot", ".index", ".timeindex", ".txnindex")  # a broker rebuilds them from the log
 _COLOURS = {Severity.WARNING: "yellow", Severity.ERROR: "red"}
 _PAST = {action: action.value for action in Action} | {Action.EXPLAINED: "note:"}
 _FUTURE = _PAST | {
@@ -81,7 +81,7 @@ def housekeeping_line(count: int, *, dry_run: bool) -> str:
 
 
 def _is_housekeeping(event: Event) -> bool:
-    is_cache = event.path.endswith(_CACHES) or event.action is Action.REBUILT  # of a .log: its indexes
+    is_cache = event.path.endswith(_CACHES) or (event.action is Action.REBUILT and event.path.endswith(FileKind.LOG.value))
     return event.severity is Severity.INFO and event.action in _HOUSEKEEPING and is_cache
 
 
@@ -95,6 +95,8 @@ def _rank(event: Event) -> int:
 
 def _event_text(event: Event) -> str:
     place, reason = f"{event.path} " if event.path else "", event.reason
+    if _is_housekeeping(event):
+        reason += " (a cache; no records)"
     if event.action is Action.REBUILT and event.path.endswith(FileKind.LOG.value):
         place = f"indexes of {place}"
     elif event.action is Action.MOVED and not place:  # "log start offset: records were deleted"

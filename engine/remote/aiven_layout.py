@@ -164,28 +164,28 @@ class AivenParts:
             return b""
         if not manifest.is_compressed and manifest.key is None:
             return self._store.read(found, start, end)
-        first = chunks[0].at
-        stored = memoryview(self._store.read(found, first, chunks[-1].behind)) if self._lacks(chunks) else memoryview(b"")
-        data = b"".join(self._decoded(chunk, stored[chunk.at - first : chunk.behind - first]) for chunk in chunks)
+        first, last = chunks[0].at, self._last
+        is_last = last is not None and chunks == [last[0]]
+        stored = memoryview(b"" if is_last else self._store.read(found, first, chunks[-1].behind))
+        data = b"".join(self._decoded(chunk, stored[chunk.at - first : chunk.behind - first], last) for chunk in chunks)
         return data[start - chunks[0].start : end - chunks[0].start]
 
-    def _lacks(self, chunks: list[Chunk]) -> bool:
-        return self._last is None or chunks != [self._last[0]]
-
-    def _decoded(self, chunk: Chunk, stored: memoryview) -> bytes:
-        if self._last is None or self._last[0] != chunk:
-            try:
-                data = self._opened(bytes(stored))
-                if self.manifest.is_compressed:
-                    data = unpack_zstd(data, chunk.end - chunk.start)
-            except ValueError as error:
-                what = f"{self.path(None)}: the chunk at byte {chunk.at} is damaged: {error}"
-                raise CorruptObject(what, path=self.path(None)) from error
-            if len(data) != chunk.end - chunk.start:
-                what = f"{self.path(None)}: the chunk at byte {chunk.at} has {len(data)} bytes of {chunk.end - chunk.start}"
-                raise CorruptObject(what, path=self.path(None))
-            self._last = chunk, data
-        return self._last[1]
+    def _decoded(self, chunk: Chunk, stored: memoryview, last: tuple[Chunk, bytes] | None) -> bytes:
+        """The bytes of a chunk; `last`: the one that was decoded last, which another thread may change meanwhile."""
+        if last is not None and last[0] == chunk:
+            return last[1]
+        try:
+            data = self._opened(bytes(stored))
+            if self.manifest.is_compressed:
+                data = unpack_zstd(data, chunk.end - chunk.start)
+        except ValueError as error:
+            what = f"{self.path(None)}: the chunk at byte {chunk.at} is damaged: {error}"
+            raise CorruptObject(what, path=self.path(None)) from error
+        if len(data) != chunk.end - chunk.start:
+            what = f"{self.path(None)}: the chunk at byte {chunk.at} has {len(data)} bytes of {chunk.end - chunk.start}"
+            raise CorruptObject(what, path=self.path(None))
+        self._last = chunk, data
+        return data
 
     def _opened(self, data: bytes) -> bytes:
         """Decrypted, if the segment is encrypted. Raises ValueError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile
@@ -12,25 +13,65 @@ if TYPE_CHECKING:
 
 _FIRST = 64 << 10  # bytes that are read at least, as far as there are more
 _LARGEST = 8 << 20  # bytes of a piece, unless more are asked for at once
+_GROWTH = 16  # how many times as large as the last piece one is that follows it
+
+
+class _Coming(Thread):
+    """Bytes [start, end), fetched while others are worked on. What went wrong is said to who takes them."""
+
+    def __init__(self, start: int, end: int, fetch: Callable[[int, int], bytes]) -> None:
+        super().__init__(daemon=True)  # nobody waits for what is not read any more
+        self.start_at, self.end_at, self._fetch = start, end, fetch
+        self._data = b""
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        """See Thread."""
+        try:
+            self._data = self._fetch(self.start_at, self.end_at)
+        except BaseException as error:  # noqa: BLE001  # raised where they are taken
+            self._error = error
+
+    def take(self) -> bytes:
+        """The bytes, as soon as they are there."""
+        self.join()
+        if self._error is not None:
+            raise self._error
+        return self._data
 
 
 class RangedFile(OpenFile):
-    """`size` bytes, of which `fetch(start, end)` gives a range. Holds one piece, at most of 8 MiB or of the largest read."""
+    """`size` bytes, of which `fetch(start, end)` gives a range; it is called by one other thread as well.
 
-    __slots__ = ("_ahead", "_at", "_fetch", "_piece", "_size")
+    Holds one piece, and while all is read in order the next one: each at most 8 MiB, or as long as the largest read.
+    """
+
+    __slots__ = ("_ahead", "_at", "_coming", "_fetch", "_piece", "_sent", "_size")
 
     def __init__(self, path: str, size: int, fetch: Callable[[int, int], bytes]) -> None:
         super().__init__(path, -1)
         self._size, self._fetch = size, fetch
         self._at, self._piece, self._ahead = 0, memoryview(b""), _FIRST
+        self._coming: _Coming | None = None
+        self._sent = 0  # up to here all is going to be read, in order
 
     def close(self) -> None:
         """Let go of what was read."""
-        self._piece = memoryview(b"")
+        self._piece, self._coming = memoryview(b""), None
 
     def size(self) -> int:
         """Bytes in the file."""
         return self._size
+
+    def send(self, descriptor: int, position: int, size: int) -> None:
+        """See OpenFile. Nothing behind the range is read, and nothing of it is kept."""
+        self._sent = position + size
+        try:
+            super().send(descriptor, position, size)
+        finally:
+            self._sent = 0
+            self.close()
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Fill `buffer` from byte `position`; returns how many bytes came, fewer only at the end of the file."""
@@ -48,11 +89,22 @@ class RangedFile(OpenFile):
         return done
 
     def _load(self, position: int, size: int) -> None:
-        """Have the piece from `position` on; one that follows the last is twice as large."""
+        """Have the piece from `position` on."""
         is_next = len(self._piece) > 0 and position == self._at + len(self._piece)
-        self._ahead = min(2 * self._ahead, _LARGEST) if is_next else _FIRST
-        end = min(self._size, position + max(size, self._ahead))
-        self._piece = memoryview(self._fetch(position, end))
-        self._at = position
-        if len(self._piece) != end - position:
-            raise UnreadableFile(f"{self.path}: {len(self._piece)} bytes came of {end - position}", path=self.path)
+        self._piece = memoryview(b"")
+        if self._sent:
+            self._ahead = _LARGEST
+        else:
+            self._ahead = min(_GROWTH * self._ahead, _LARGEST) if is_next else _FIRST
+        limit = self._sent or self._size
+        coming, self._coming = self._coming, None
+        if coming is not None and coming.start_at == position:
+            end, data = coming.end_at, coming.take()
+        else:
+            end = min(self._size, position + max(size, min(self._ahead, limit - position)))
+            data = self._fetch(position, end)
+        if len(data) != end - position:
+            raise UnreadableFile(f"{self.path}: {len(data)} bytes came of {end - position}", path=self.path)
+        self._at, self._piece = position, memoryview(data)
+        if self._ahead == _LARGEST and end < limit:
+            self._coming = _Coming(end, min(limit, end + _LARGEST), self._fetch)

@@ -26,20 +26,27 @@ if TYPE_CHECKING:
     from engine.remote.tiered_log import TieredLog
 
 
+_HELD = 2  # remote segments of which something is kept in memory
+
+
 class TieredSegments:
     """Remote and local segments. See ReadableSegments."""
 
     def __init__(self, log: TieredLog, layout: Layout, report: Callable[[Finding], None]) -> None:
         self._log, self._layout, self._report = log, layout, report
-        self._views: dict[int, RemoteSegmentView] = {}  # by base offset, of those that were asked for
+        self._known: dict[int, RemoteSegment] = {}  # by base offset, those that were asked for
+        self._views: dict[bytes, RemoteSegmentView] = {}  # by id, those that were asked for last
 
     def view(self, segment: RemoteSegment) -> RemoteSegmentView:
         """A remote segment, open for reading."""
-        view = self._views.get(segment.start_offset)
-        if view is None or view.metadata.id != segment.id:
+        self._known[segment.start_offset] = segment
+        view = self._views.pop(segment.id, None)
+        if view is None:
             assert self._log.remote is not None  # it has this segment
             view = RemoteSegmentView(self._layout.parts(self._log.remote, segment), segment, self._report)
-            self._views[segment.start_offset] = view
+        self._views[segment.id] = view
+        while len(self._views) > _HELD:
+            self._views.pop(next(iter(self._views))).close_handlers()
         return view
 
     def floor_segment(self, offset: int) -> ReadableSegment | None:
@@ -52,10 +59,10 @@ class TieredSegments:
 
     def higher_segment(self, base_offset: int) -> ReadableSegment | None:
         """The segment that is read after the one that begins at `base_offset`."""
-        view = self._views.get(base_offset)
-        if view is None:
+        found = self._known.get(base_offset)
+        if found is None:
             return self._log.view.segments.higher_segment(base_offset)
-        return self.floor_segment(max(view.metadata.end_offset + 1, self._log.log_start_offset))
+        return self.floor_segment(max(found.end_offset + 1, self._log.log_start_offset))
 
     def __iter__(self) -> Iterator[ReadableSegment]:
         """From the oldest to the newest."""
@@ -69,6 +76,7 @@ class TieredSegments:
         for view in self._views.values():
             view.close_handlers()
         self._views.clear()
+        self._known.clear()
 
 
 class TieredView:

@@ -24,7 +24,7 @@ from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
 from engine.log.logdir.topics import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
-from kafkalog_cli.fetch_output import Limit, Output, Wanted, send
+from kafkalog_cli.fetch_output import Limit, Output, ReadTally, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Size, Whole, format_option, jobs_option, quiet_option, verbose_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
@@ -208,7 +208,7 @@ class _Log:
         self, path: str, wanted: Wanted, report: Callable[[Finding], None], remote: RemoteAccess | None = None,
         start: int | None = None,
     ) -> None:  # fmt: skip
-        self.path, self._report = path, report
+        self.path, self.report = path, report
         self.view = _view(path, wanted, report)
         self.log: PartitionView | TieredView = self.view
         try:
@@ -231,17 +231,17 @@ class _Log:
         self._wanted, self._waited, self._tail = wanted, 0.0, self.view.tail
         self._reported: Finding | None = None
 
-    def show(self, renderer: Renderer, shown: Limit, outcome: Outcome) -> None:
+    def show(self, renderer: Renderer, shown: Limit) -> None:
         """Show what is wanted, and say what open transactions hold back."""
         for run in self.fetcher.runs():
             shown.show(renderer, run)
             if shown.is_done():
                 break
-        _report_held_back(self, self.fetcher.offset, self._wanted, outcome)
+        _report_held_back(self, self.fetcher.offset, self._wanted)
 
-    def copy(self, outcome: Outcome) -> None:
+    def copy(self) -> None:
         """Whole batches to stdout, as they are; and say what open transactions hold back."""
-        _report_held_back(self, _raw(self, self._wanted), self._wanted, outcome)
+        _report_held_back(self, _raw(self, self._wanted), self._wanted)
 
     def last_matches(self, count: int) -> tuple[int, int]:
         """See engine.log.fetch.records.last_matches."""
@@ -258,15 +258,16 @@ class _Log:
 
         held = held_back(self.view)
         if held is not None and wanted.open_transactions == "abort":
-            states = TransactionStates(files, _log_dirs(files, self.view, wanted), self._report)
+            states = TransactionStates(files, _log_dirs(files, self.view, wanted), self.report)
             end_as_coordinator(self.view, held, states)
         return held
 
-    def runs(self, output: Output) -> Iterator[Run]:
+    def runs(self, output: Output, tally: ReadTally) -> Iterator[Run]:
         """The records from where reading stands. An error ends those of this log, not of the others."""
         try:
             yield from self.fetcher.runs()
         except KafkalogError as error:
+            tally.failed(self.path)
             output.flush()
             output.outcome.error(error)
 
@@ -281,7 +282,7 @@ class _Log:
             return is_longer
         tail, self._waited = self._tail, self._waited + _WAIT
         if tail is not None and tail.code in BEING_WRITTEN and self._waited >= _PATIENCE and tail != self._reported:
-            self._report(tail._replace(what=f"{tail.what}, unchanged for {_PATIENCE} s: not read"))
+            self.report(tail._replace(what=f"{tail.what}, unchanged for {_PATIENCE} s: not read"))
             self._reported = tail
         return False
 
@@ -324,7 +325,7 @@ class _Log07:
             self._unlimited.check_offset(offset)
         return offset
 
-    def show(self, renderer: Renderer, shown: Limit, _outcome: Outcome) -> None:
+    def show(self, renderer: Renderer, shown: Limit) -> None:
         """Show what is wanted."""
         for message in islice(self._reader.messages(self.start), self._skip, None):
             if message.offset >= self._wanted.selection.end_offset:
@@ -333,7 +334,7 @@ class _Log07:
             if shown.is_done():
                 break
 
-    def copy(self, _outcome: Outcome) -> None:
+    def copy(self) -> None:
         """Whole entries to stdout, as they are."""
         sys.stdout.flush()
         self._reader.copy(self.start, send)
@@ -378,20 +379,23 @@ def _one_by_one(directories: list[str], wanted: Wanted, output: Output, remote: 
     skip = 0
     if wanted.selection.tail is not None:
         starts, skip = _tails(directories, wanted, remote)
-    shown = Limit(skip, wanted.selection.limit)
+    shown, tally = Limit(skip, wanted.selection.limit), ReadTally(output.outcome)
     for path, start in starts.items():
         if shown.is_done():
             break
         try:
             renderer = None if wanted.raw else output.renderer(path)
-            with closing(_opened(path, wanted, output.outcome.finding, remote, start)) as log:
+            with closing(_opened(path, wanted, tally.reporter(path), remote, start)) as log:
                 if renderer is None:
-                    log.copy(output.outcome)
+                    log.copy()
                 else:
-                    log.show(renderer, shown, output.outcome)
+                    log.show(renderer, shown)
         except KafkalogError as error:
+            tally.failed(path)
             output.flush()
             output.outcome.error(error)
+    output.flush()
+    tally.say(shown.shown)
 
 
 def _together(directories: list[str], wanted: Wanted, output: Output, remote: RemoteAccess | None) -> None:
@@ -400,19 +404,22 @@ def _together(directories: list[str], wanted: Wanted, output: Output, remote: Re
     skip = 0
     if wanted.selection.tail is not None:
         starts, skip = _tails(directories, wanted, remote)
-    shown = Limit(skip, wanted.selection.limit)
+    shown, tally = Limit(skip, wanted.selection.limit), ReadTally(output.outcome)
     with ExitStack() as opened:
+        if not wanted.follow:
+            opened.callback(lambda: tally.say(shown.shown))
         logs, renderers = [], []
         for path, start in starts.items():
             try:
-                log = opened.enter_context(closing(_opened(path, wanted, output.outcome.finding, remote, start)))
+                log = opened.enter_context(closing(_opened(path, wanted, tally.reporter(path), remote, start)))
                 assert isinstance(log, _Log)  # a log of 0.7 refuses --merge and --follow
                 logs.append(log)
                 renderers.append(output.renderer(path))
             except KafkalogError as error:
+                tally.failed(path)
                 output.outcome.error(error)
         for _ in _rounds(logs, wanted):
-            runs = [log.runs(output) for log in logs]
+            runs = [log.runs(output, tally) for log in logs]
             for number, run in by_time(runs) if wanted.merge else ((n, run) for n, one in enumerate(runs) for run in one):
                 shown.show(renderers[number], run)
                 if shown.is_done():
@@ -420,7 +427,7 @@ def _together(directories: list[str], wanted: Wanted, output: Output, remote: Re
             if wanted.follow:
                 output.flush()
         for log in logs:
-            _report_held_back(log, log.fetcher.offset, wanted, output.outcome)
+            _report_held_back(log, log.fetcher.offset, wanted)
 
 
 def _rounds(logs: list[_Log], wanted: Wanted) -> Iterator[None]:
@@ -474,7 +481,7 @@ def _view(path: str, wanted: Wanted, report: Callable[[Finding], None]) -> Parti
         raise
 
 
-def _report_held_back(log: _Log, reached: int, wanted: Wanted, outcome: Outcome) -> None:
+def _report_held_back(log: _Log, reached: int, wanted: Wanted) -> None:
     """Report open transactions at which reading ended, if it came so far."""
     if log.held is None or reached < log.held.offset:
         return
@@ -482,7 +489,7 @@ def _report_held_back(log: _Log, reached: int, wanted: Wanted, outcome: Outcome)
 
     is_ended = wanted.open_transactions == "abort"
     for finding in findings_of_ends(log.path, log.held) if is_ended else findings_of_wait(ReadOnlyFiles(), log.path, log.held):
-        outcome.finding(finding)
+        log.report(finding)
 
 
 def _log_dirs(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted) -> list[str]:

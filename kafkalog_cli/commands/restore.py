@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from engine.amounts import count_of
-from engine.discovery.names import file_name, parent_of
+from engine.discovery.names import file_name, parent_of, partition_of
 from engine.discovery.paths import MANIFEST, STAGING
 from engine.dump.json_stream import sentence, text_field
 from engine.errors import KafkalogError, UnreadableFile, argument
+from engine.findings import Severity
 from engine.log.quarantine.places import time_text
 from engine.log.quarantine.restore import ChangedSince, Restored, Undone
-from kafkalog_cli.app import UNREADABLE, Outcome, kept_in, printable
+from kafkalog_cli.app import UNREADABLE, Outcome, Total, kept_in, printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
@@ -113,6 +115,7 @@ def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool,
     """Undo the changes in each of the quarantines, and stopped commits in log dirs."""
     files = _files(dry_run=dry_run)
     directories = [path.rstrip("/") or path for path in paths]
+    tally = _Tally(dry_run=dry_run)
     try:
         from engine.log.quarantine.kept import log_dirs_of
 
@@ -130,14 +133,44 @@ def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool,
             elif file_name(directory) == MANIFEST or _is_half_committed(files, directory):
                 code = undo(files, directory, outcome, dry_run=dry_run)
             else:
-                code = _restore(files, directory, outcome, force=force, salvage=salvage, dry_run=dry_run)
+                code = _restore(files, directory, outcome, tally, force=force, salvage=salvage, dry_run=dry_run)
             if INTERRUPTION.status:
                 return
             if code >= KafkalogError.exit_status:
                 failed |= dict.fromkeys(log_dirs, directory)
             outcome.at_least(code)
+        if outcome.is_text:
+            tally.say(quiet=outcome.is_quiet)
     except KafkalogError as error:
         outcome.error(error)
+
+
+class _Tally:
+    """Counts the partitions that quarantines hold changes of."""
+
+    def __init__(self, *, dry_run: bool) -> None:
+        self._dry_run, self._total = dry_run, Total()
+        self._sizes: Counter[str] = Counter()  # bytes that were put back, by partition
+        self._different: set[str] = set()
+
+    def add(self, restored: Restored) -> None:
+        """Count the partitions of one quarantine; a partition that several quarantines hold counts once."""
+        for step in restored.steps:
+            if partition_of(step.path) is not None:
+                self._sizes[parent_of(step.path)] += step.size
+        different = {parent_of(one.path) for one in restored.differences if partition_of(one.path) is not None}
+        self._sizes.update(dict.fromkeys(different, 0))
+        self._different |= different
+
+    def say(self, *, quiet: bool) -> None:
+        """Print the total."""
+        would = "would be " if self._dry_run else ""
+        for path, size in self._sizes.items():
+            if path in self._different:
+                self._total.add(f"{would}not as before", Severity.ERROR, size)
+            else:
+                self._total.add(f"{would}as before", Severity.INFO, size)
+        self._total.say(quiet=quiet)
 
 
 def _newest_first(files: Files, paths: list[str]) -> list[str]:
@@ -313,7 +346,9 @@ def _say_undone(
     _put_undone_commit(outcome, log_dir, last, aside, f"{printable(log_dir)}: {text}", dry_run=dry_run)
 
 
-def _restore(files: Files, directory: str, outcome: Outcome, *, force: bool, salvage: bool, dry_run: bool) -> int:
+def _restore(
+    files: Files, directory: str, outcome: Outcome, tally: _Tally, *, force: bool, salvage: bool, dry_run: bool
+) -> int:
     """Undo the changes in the quarantine `directory`, under the locks of its log dirs → exit status."""
     from engine.files import acting_as_root, now_ms
     from engine.log.logdir.log_dirs import locked
@@ -346,6 +381,7 @@ def _restore(files: Files, directory: str, outcome: Outcome, *, force: bool, sal
     except Interrupted:
         say_interrupted(_half_way(done))
         return INTERRUPTION.status
+    tally.add(restored)
     if outcome.is_text:
         for line in _text_lines(restored, outcome, dry_run=dry_run):
             click.echo(line)

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
+from engine.discovery.names import file_name, parse_partition_dir
 from engine.dump.json_stream import bytes_field, error_fields, sentence, text_field
 from engine.errors import KafkalogError
 from engine.findings import Finding, Severity, Where
-from kafkalog_cli.app import UNREADABLE, Outcome, printable
+from kafkalog_cli.app import UNREADABLE, Outcome, Total, printable
 from kafkalog_cli.commands.restore import undo as undo_commit
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
@@ -370,10 +371,21 @@ def _compact(spark: SparkSession, given: Given) -> int:
 def _events(frame: DataFrame, given: Given) -> int:
     """Show what was done → exit status: that of the command for the same events and failures."""
     status = 0
+    total = Total()
     rows = frame.toLocalIterator()  # the driver has made it: no task works for that
     for directory, of_one in groupby(rows, key=lambda row: row["directory"]):
-        status = max(status, _show_events(directory, of_one, given.outcome))
+        of_this = _show_events(directory, of_one, given.outcome)
+        status = max(status, of_this)
+        if parse_partition_dir(file_name(directory)) is not None:  # else a log dir
+            total.add(*_VERDICTS.get(of_this, ("failed", Severity.ERROR)))
+    if given.outcome.is_text:
+        total.say("done", quiet=given.outcome.is_quiet)
     return status
+
+
+_VERDICTS = {  # by exit status
+    0: ("without problems", Severity.INFO), 1: ("repaired", Severity.WARNING), 4: ("with problems left", Severity.ERROR),
+}  # fmt: skip
 
 
 def _show_events(directory: str, rows: Iterable[Row], outcome: Outcome) -> int:

@@ -253,9 +253,10 @@ class _Tally:
             words = ["kafkalog", "verify", "--rebuild", *_few(self._broken)]
         else:
             words = []
-        self.total.say(words, quiet=quiet)
+        self.total.say(quiet=quiet)
         if is_dry_run and not quiet:
             click.echo("dry run: nothing was changed")
+        self.total.say_next(words, quiet=quiet)
 
     def text(self) -> str:
         """One line."""

@@ -9,6 +9,8 @@ import shutil
 import pytest
 
 from engine.amounts import count_of, duration_text, exact_duration, size_text
+from engine.log.report import Action, Report
+from kafkalog_cli.render_report import text_lines
 from tests.support.run import kafkalog
 
 END = r"; \d+(\.\d)? (bytes|KiB|MiB) in (\d+ ms|\d+\.\d s)"
@@ -78,6 +80,8 @@ def test_a_dry_run_ends_with_the_command_that_does_it(logs):
     damage(logs)
     done = kafkalog("recover", "--full", "-n", str(logs))
     assert "1 would change with loss of records" in total(done)[0]
+    assert [line.partition(":")[0] for line in done.out.decode().splitlines()[-3:]] == [
+        "would keep in quarantine", "dry run", "next"]  # fmt: skip
     words = next_command(done)
     assert words == ["recover", "--full", str(logs)]
     assert "1 repaired with loss of records" in total(kafkalog(*words))[0]
@@ -146,6 +150,60 @@ def test_harmless_housekeeping_is_one_line(own_corpus, tmp_path):
     assert "brought up to date" not in listed
     assert listed.count("(a cache; no records)") > 0
     assert "brought up to date" not in kafkalog(*words, "-q").out.decode()
+
+
+def test_rebuilt_leader_epochs_are_no_cache(logs):
+    checkpoint = max(logs.glob("[a-z]*-*/leader-epoch-checkpoint"), key=lambda path: path.stat().st_size)
+    checkpoint.write_bytes(b"garbage")
+    assert f"{checkpoint.name} - " in kafkalog("recover", "-n", "--full", str(checkpoint.parent)).out.decode()
+    report = Report(str(logs), "recover")
+    report.add(Action.REBUILT, checkpoint.name, "from the batches")
+    shown = list(text_lines(report))
+    assert shown[0] == "  rebuilt leader-epoch-checkpoint - from the batches"
+
+
+def test_restore_counts_partitions(logs, tmp_path):
+    partitions = [damage(logs)]
+    log = min(logs.glob("[a-z]*-*/*.log"), key=lambda path: path.stat().st_size)
+    for index in log.parent.glob("*.index"):
+        index.write_bytes(b"x" * 7)
+    partitions.append(log.parent)
+    saved = tmp_path / "saved"
+    kafkalog("recover", "--full", "--quarantine", str(saved), *map(str, partitions))
+    assert re.fullmatch(rf"2 partitions: 2 would be as before{END}", total(kafkalog("restore", "-n", str(saved)))[0])
+    assert total(kafkalog("restore", "-n", "-q", str(saved))) == []
+    assert re.fullmatch(rf"2 partitions: 2 as before{END}", total(kafkalog("restore", str(saved)))[0])
+
+
+def test_fetch_counts_partitions_on_stderr(logs):
+    partition = damage(logs)
+    other = next(path for path in sorted(logs.glob("[a-z]*-*")) if path.is_dir() and path != partition)
+    missing = str(logs / "missing-0")
+    for words in ((), ("--merge",)):
+        done = kafkalog("fetch", "-f", "x\\n", *words, str(other), str(partition), missing)
+        count = done.out.count(b"\n")
+        [line] = [line for line in done.err.splitlines() if line.startswith("3 partitions: ")]
+        assert re.fullmatch(r"3 partitions: 1 read, 1 (with problems, 1 failed|failed, 1 with problems); \d+ records in .*", line)
+        assert f" {count} records in " in line
+        assert total(done) == []
+
+
+def test_quiet_fetch_prints_problems_only(logs):
+    partitions = [str(path) for path in sorted(logs.glob("[a-z]*-*")) if path.is_dir()][:2]
+    plain = kafkalog("fetch", *partitions)
+    assert plain.err.startswith("2 partitions: 2 read; ")
+    quiet = kafkalog("fetch", "-q", *partitions)
+    assert (quiet.out, quiet.err) == (plain.out, "")
+    damaged = str(damage(logs))
+    quiet = kafkalog("fetch", "-q", partitions[0], damaged)
+    assert "[crc-mismatch]" in quiet.err or "error[" in quiet.err
+    assert "2 partitions: " in quiet.err
+
+
+def test_verbose_fetch_explains_its_findings(logs):
+    damaged = str(damage(logs))
+    assert "\n  why  " not in kafkalog("fetch", damaged).err
+    assert "\n  why  " in kafkalog("fetch", "-v", damaged).err
 
 
 def test_bytes_are_exact_when_asked_for(logs):

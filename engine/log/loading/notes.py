@@ -30,7 +30,7 @@ def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], belie
     gone = [name for name in names if name.endswith(_SNAPSHOT) and log.path(name) not in left]
     for name in gone:
         if name not in corrupt and not log.files.exists(log.path(name)):
-            log.report.add(Action.REMOVED, name, "outdated producer snapshot (a cache; no records)")
+            log.report.add(Action.REMOVED, name, "outdated producer snapshot")
     if log.epochs.in_file != epochs:
         before, after = (", ".join(f"{epoch}@{start}" for epoch, start in entries) or "none"
                          for entries in (epochs, log.epochs.entries))

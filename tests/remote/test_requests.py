@@ -1,0 +1,152 @@
+"""How many requests reading through takes, and how much memory: a partition of large segments in a store that counts."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tracemalloc
+from contextlib import redirect_stdout
+
+import pytest
+
+from engine.errors import UnreadableFile
+from engine.remote import access
+from engine.remote.ranged_file import RangedFile
+from engine.remote.storage import WritableFolderStore
+from kafkalog_cli.main import main
+from tests.support.corpus import tiered_directory
+from tests.support.run import kafkalog
+
+TOPIC_ID = "hYl3mU2kSAyXwS3rSSr8NA"
+SEGMENTS, SEGMENT = 3, 24 << 20  # remote segments, nearly so many bytes each
+PART = 4 << 20  # bytes that a request brings at least, of all that reading through makes
+LARGEST = 8 << 20  # bytes of a request
+
+
+class CountingStore(WritableFolderStore):
+    """See WritableStore. `ranges`: those of logs, (key, start, end); `requests`: all calls."""
+
+    requests = 0
+    ranges: list[tuple[str, int, int]] = []  # noqa: RUF012  # replaced by each test
+
+    def list(self, prefix=""):
+        CountingStore.requests += 1
+        return super().list(prefix)
+
+    def find(self, key):
+        CountingStore.requests += 1
+        return super().find(key)
+
+    def read(self, found, start, end):
+        CountingStore.requests += 1
+        if found.key.endswith(".log"):
+            self.ranges.append((found.key, start, end))
+        return WritableFolderStore(self._changing, self.name).read(found, start, end)
+
+
+def value(number):
+    return b"%09d" % number * 1000
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory):
+    """(store, directory of a partition all of whose records are in it, bytes of its logs in the store)."""
+    top = tmp_path_factory.mktemp("large")
+    lines = b"".join(b"k:%s\n" % value(number) for number in range(9000))
+    (top / "lines").write_bytes(lines)
+    local = top / "local/big-0"
+    local.parent.mkdir()
+    done = kafkalog("append", "--create", "--input", str(top / "lines"), "--input-format", "text", "--config",
+                    f"segment.bytes={SEGMENT}", str(local))  # fmt: skip
+    assert done.status == 0, done.err
+    folder = top / f"store/kafka-tiered-storage/big-0-{TOPIC_ID}"
+    folder.mkdir(parents=True)
+    logs = sorted(local.glob("*.log"))
+    assert len(logs) == SEGMENTS + 1
+    for number, path in enumerate(logs[:-1]):
+        name = f"{path.stem}-AAAAAAAAAAAAAAAAAAAA{number}A"
+        for suffix in ("log", "index", "timeindex"):
+            shutil.copy(path.with_suffix(f".{suffix}"), folder / f"{name}.{suffix}")
+        shutil.copy(logs[number + 1].with_suffix(".snapshot"), folder / f"{name}.snapshot")
+        (folder / f"{name}.leader_epoch_checkpoint").write_text("0\n1\n0 0\n")
+    into = top / "new"
+    into.mkdir()
+    for name in ("meta.properties", "bootstrap.checkpoint"):
+        shutil.copy(tiered_directory() / "clean/d0" / name, into)
+    done = kafkalog("remote", "restore", "big", "--into", str(into), "--store", str(top / "store"))
+    assert done.status == 0, done.err
+    return top / "store", into / "big-0", b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    monkeypatch.setattr(access, "FolderStore", CountingStore)
+    monkeypatch.setattr(CountingStore, "requests", 0)
+    monkeypatch.setattr(CountingStore, "ranges", [])
+    return CountingStore
+
+
+def fetched(tmp_path, *words):
+    """What `kafkalog fetch WORDS…` writes into a file, to which bytes go piece by piece."""
+    out = tmp_path / "out"
+    with out.open("w") as file, redirect_stdout(file), pytest.raises(SystemExit) as ended:
+        main(["fetch", *words])
+    assert ended.value.code == 0
+    return out
+
+
+@pytest.mark.parametrize("words", [("--raw",), ("-f", "%s")])
+def test_a_whole_partition_comes_in_few_large_requests(remote, counted, tmp_path, words):
+    store, directory, logs = remote
+    end = int(next(directory.glob("*.log")).stem)
+    found = fetched(tmp_path, "--store", str(store), *words, str(directory)).read_bytes()
+    assert found == (logs if words == ("--raw",) else b"".join(map(value, range(end))))
+    assert len(counted.ranges) <= len(logs) / PART
+    assert counted.requests <= len(counted.ranges) + 4 * SEGMENTS
+    assert max(end - start for _, start, end in counted.ranges) <= LARGEST
+
+
+@pytest.mark.parametrize("words", [("--raw",), ("-f", "%s")])
+def test_memory_does_not_grow_with_the_number_of_segments(remote, tmp_path, words):
+    store, directory, logs = remote
+    tracemalloc.start()
+    try:
+        fetched(tmp_path, *words, "--store", str(store), str(directory))
+        assert tracemalloc.get_traced_memory()[1] < 6 * LARGEST < len(logs)
+    finally:
+        tracemalloc.stop()
+
+
+DATA = random.Random(5).randbytes(40 << 20)
+
+
+def test_reads_of_any_order_and_size_give_the_bytes():
+    rng, position = random.Random(7), 0
+    file = RangedFile("f", len(DATA), lambda start, end: DATA[start:end])
+    for _ in range(300):
+        if rng.random() < 0.1:
+            position = rng.randrange(len(DATA))
+        size = rng.choice((1, 500, 70_000, 3 << 20, 9 << 20))
+        assert file.read(position, size) == DATA[position : position + size]
+        position += size
+        if rng.random() < 0.05:
+            file.close()
+
+
+@pytest.mark.parametrize("broken", [0, 1, 2, 3])
+def test_an_error_comes_to_the_reader_whichever_request_has_it(broken):
+    calls = []
+
+    def fetch(start, end):
+        calls.append(start)
+        if len(calls) == broken + 1:
+            raise UnreadableFile("f: 503 Slow Down")
+        return DATA[start:end]
+
+    file, position = RangedFile("f", len(DATA), fetch), 0
+    with pytest.raises(UnreadableFile, match="Slow Down"):
+        while position < len(DATA):
+            assert file.read(position, 1 << 20) == DATA[position : position + (1 << 20)]
+            position += 1 << 20
+    assert position <= calls[broken]
+    assert file.read(position, 100) == DATA[position : position + 100]
