@@ -100,11 +100,13 @@ class Leftovers:
             if name not in kept:
                 reason = f"part of a split that was not finished: {found.lowest}{CLEANED} was still being written"
                 self._remove(name, reason, doomed.get(name))
+        for name in sorted(kept):
+            self._keep(doomed[name])
+        if found.invalid:
+            self._sync()  # without its `.cleaned` such a `.swap` would be whole, and replace segments
         for name in found.cleaned:
             if name not in kept:
                 self._remove(name, "a compaction or split that was not finished", doomed.get(name))
-        for name in sorted(kept):
-            self._keep(doomed[name])
         return found
 
     def _note_only_copy(self, name: str, offsets: Offsets) -> None:

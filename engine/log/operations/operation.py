@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import closing
 from dataclasses import replace as replace_in
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, parent_of
@@ -16,7 +17,7 @@ from engine.log.continuity.missing_segments import note_end, start_beyond_end
 from engine.log.errors import LogDamaged, SegmentTooLarge
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_manager import CheckpointOffsets, Listing, MetadataLogRefused, NoLogOfBrokers, refuse_metadata_log
-from engine.log.operations.opening import UnchangedFiles, WouldChange, delete_oldest_segments, work_on
+from engine.log.operations.opening import UnchangedFiles, WatchedFiles, WouldChange, delete_oldest_segments, work_on
 from engine.log.report import Action, Report, loses_records
 from engine.log.verify.losses import Opened, read_evidence
 from engine.overlay import OverlayFiles
@@ -89,8 +90,8 @@ class AnyLogOperation(Operation):
 def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> Iterator[Report]:
     """Do `operation` on every log of the manager's log dirs; reports in their order, also of what failed.
 
-    A clean shutdown marker counts as a clean start. It is removed while we work and restored afterwards, unless
-    something failed in the middle: a broker must not trust such a directory. A log is opened in memory first:
+    A clean shutdown marker counts as a clean start. It is removed before the first change and restored afterwards, unless
+    a log failed after it was changed: a broker must not trust such a directory. A log is opened in memory first:
     one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine. So is one that has lost
     its end already: opening it removes the files that prove it. The cluster's metadata log is MetadataLogRefused.
 
@@ -102,22 +103,26 @@ def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> 
         raise UsageError(f"{whole[0]}: a log dir; {operation.name} needs partitions, named one by one", do=do)
     for log_dir in manager.cluster.log_dirs:
         places = sorted(places_of(log_dir), key=lambda place: place.path not in (operation.first or ()))
-        failed_in_the_middle = False
-        marker = take_marker(manager, log_dir)
+        taken = _TakenMarker(manager, log_dir)
         offsets_left: dict[PartitionPath, CheckpointOffsets] = {}
-        one = _One(manager, options if marker is None else replace_in(options, clean_start=True), operation, offsets_left)
+        one = _One(manager, options if taken.marker is None else replace_in(options, clean_start=True), operation, offsets_left)
+
+        def tried(place: PartitionPath, one: _One = one, taken: _TakenMarker = taken) -> Report:
+            watched = WatchedFiles(manager.files_of(place.log_dir), taken.remove)
+            report = one._replace(manager=manager.over(lambda _log_dir: watched)).tried(place)
+            taken.is_withheld |= report.failure is not None and watched.is_changed
+            return report
 
         pool = _threads(options.jobs) if options.jobs > 1 and len(places) > 1 else None
         try:
-            for report in (map if pool is None else pool.map)(one.tried, places):
-                failed_in_the_middle |= report.failure is not None and not isinstance(report.failure, LEFT_ALONE)
-                yield report
+            yield from (map if pool is None else pool.map)(tried, places)
         finally:  # also after Ctrl-C: what is reported as done is noted as well
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
+            if offsets_left:
+                taken.remove()
             note(manager, log_dir, offsets_left)
-        if marker is not None and not failed_in_the_middle:
-            put_marker(manager, log_dir, marker)
+        taken.restore()
 
 
 def _keeps_log_starts(files: Files, log_dir: str) -> bool:
@@ -185,6 +190,31 @@ class Marker(NamedTuple):
     modified_ns: int | None = None
 
 
+class _TakenMarker:
+    """The clean shutdown marker of a log dir; `marker` is None where there is none. Raises UnreadableFile.
+
+    is_withheld  it is not restored
+    """
+
+    def __init__(self, manager: LogManager, log_dir: LogDir) -> None:
+        self._manager, self._log_dir, self._lock = manager, log_dir, Lock()
+        self.marker = _read_marker(manager, log_dir)
+        self._is_removed = self.marker is None
+        self.is_withheld = False
+
+    def remove(self) -> None:
+        """Remove it, once."""
+        with self._lock:
+            if not self._is_removed:
+                take_marker(self._manager, self._log_dir)
+                self._is_removed = True
+
+    def restore(self) -> None:
+        """Write it again if it was removed, and may be."""
+        if self.marker is not None and self._is_removed and not self.is_withheld:
+            put_marker(self._manager, self._log_dir, self.marker)
+
+
 def put_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
     """Write the clean shutdown marker again, as it was."""
     files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
@@ -195,6 +225,16 @@ def put_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
 
 def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
     """Remove the clean shutdown marker; None where there is none."""
+    marker = _read_marker(manager, log_dir)
+    if marker is not None:
+        files = manager.files_of(log_dir.path)
+        files.remove(f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}")
+        files.sync_directory(log_dir.path)
+    return marker
+
+
+def _read_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
+    """The clean shutdown marker; None where there is none."""
     files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
     if not files.exists(path):
         return None
@@ -204,10 +244,7 @@ def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
     except OversizedFile as error:
         error.do = f"truncate -s 0 {argument(path)}    # an empty marker means the same; brokers create a new one"
         raise
-    marker = Marker(content, found.mode, found.modified_ns)
-    files.remove(path)
-    files.sync_directory(log_dir.path)
-    return marker
+    return Marker(content, found.mode, found.modified_ns)
 
 
 class _One(NamedTuple):

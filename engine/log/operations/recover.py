@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from engine.amounts import count_of
 from engine.checkpoint.checkpoints import lower_checkpoints
 from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind
-from engine.errors import KafkalogError, UsageError, too_little_memory
+from engine.errors import KafkalogError, UnreadableFile, UsageError, too_little_memory
 from engine.files import nameless_file
 from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
@@ -241,7 +241,7 @@ def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> 
 
 def _is_left_alone(report: Report) -> bool:
     """Was the partition refused before anything of it was changed?"""
-    return isinstance(report.failure, (*LEFT_ALONE, StartBeyondEnd)) and not report.events
+    return isinstance(report.failure, (*LEFT_ALONE, StartBeyondEnd, UnreadableFile)) and not report.events
 
 
 def _problems_in(place: PartitionPath, problems: Iterable[StartProblem]) -> list[StartProblem]:
