@@ -203,7 +203,7 @@ def epochs_in_logs(files: Files, directory: str) -> list[EpochEntry]:
                     break
             before += file.size()
     runs.finish(last + 1)
-    return [EpochEntry(run.epoch, run.first_offset) for run in runs.believed if run.first_offset >= 0]
+    return [EpochEntry(run.epoch, run.first_offset) for run in runs.trusted if run.first_offset >= 0]
 
 
 def note_doubts(log: Loading) -> None:
@@ -255,7 +255,7 @@ def _contradictions(log: Loading, end: int) -> Iterator[str]:
         if runs is None:
             continue
         bound = end if following is None else following.base_offset
-        for run, behind in pairwise([*runs.believed, None]):
+        for run, behind in pairwise([*runs.trusted, None]):
             assert run is not None
             below = bound if behind is None else behind.first_offset
             first = max(run.first_offset, start)

@@ -217,7 +217,7 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
                           policy=log.policy)
     log.names = names = leftovers.resolve(log.names)
     log.listed = names
-    epochs, believed = log.epochs.in_file, log.epochs.entries
+    epochs, trusted = log.epochs.in_file, log.epochs.entries
     log.retry_on_overflow(partial(load_segment_files, log))
     if log.directory.rstrip("/").endswith(_DELETE_DIR):
         if not len(log.segments):
@@ -239,8 +239,8 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
     rebuild_producer_state(log.producers, log.segments, log_start_offset, next_offset, now=log.now,
                            reload_from_clean_shutdown=log.clean_shutdown)
     note_doubts(log)
-    note_changes(log, names, epochs, believed)
-    note_epochs(log, next_offset, is_contradictory=epochs != believed)
+    note_changes(log, names, epochs, trusted)
+    note_epochs(log, next_offset, is_contradictory=epochs != trusted)
     if tiered:
         note_lost_remote_epochs(log, log_start_offset, first)
     log.names = _without_written(log, names)

@@ -20,7 +20,7 @@ ALONE = "an index with entries but without a log"  # why it was removed
 NO_INDEX = "its offset index is missing"  # why a segment is recovered while it is loaded
 
 
-def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], believed: list[EpochEntry]) -> None:
+def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], trusted: list[EpochEntry]) -> None:
     """Report what became of the snapshots that were there as `names`, and of the `epochs` in the file.
 
     believed  of the `epochs` those that others in the file do not contradict
@@ -34,7 +34,7 @@ def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], belie
     if log.epochs.in_file != epochs:
         before, after = (", ".join(f"{epoch}@{start}" for epoch, start in entries) or "none"
                          for entries in (epochs, log.epochs.entries))
-        but = "" if epochs == believed else ("; both epochs and offsets must grow: of two entries that do not, the later one "
+        but = "" if epochs == trusted else ("; both epochs and offsets must grow: of two entries that do not, the later one "
                                              "is kept")
         log.report.add(Action.REBUILT, _EPOCHS, f"epochs were {before}, are {after}{but}",
                        severity=Severity.WARNING if but else Severity.INFO)
