@@ -77,8 +77,8 @@ class _KeyPass:
             table, stats, passed_over = window.batches.table, self._stats, self._passed_over
             self.position = window.base + table[BatchField.POSITION, window.rows - 1] + table[BatchField.SIZE, window.rows - 1]
             goes = transactions.on_window_read(window, walk.control_kind)
-            if transactions.untold >= self._start:
-                walk.refuse_untold(window, transactions.untold)
+            if transactions.unlisted_abort >= self._start:
+                walk.refuse_unlisted_abort(window, transactions.unlisted_abort)
             if not pass_over(table, window.rows, goes, passed_over):
                 raise AssertionError("batches and flags do not match")
             for chunk in walk.chunks(window, self._ordinary(walk, window)):
@@ -122,8 +122,8 @@ def _see_to_their_ends(
         windows = walk.windows()
         while undecided and (window := next(windows, None)) is not None:
             transactions.on_window_read(window, walk.control_kind)
-            if transactions.untold >= start:
-                walk.refuse_untold(window, transactions.untold)
+            if transactions.unlisted_abort >= start:
+                walk.refuse_unlisted_abort(window, transactions.unlisted_abort)
             undecided &= transactions.undecided()
         position = 0
 
