@@ -267,9 +267,9 @@ def cut(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
         is_whole = following is not None or end >= view.log_end_offset
         last = segment.size if is_whole else _position(segment, end)
         cuts = [(start, first), *_cuts(segment, start, end, step), (end, last)]
-        for (first, at), (behind, stop) in pairwise(cuts):
-            if first < behind:
-                yield Piece(source.directory, source.topic, source.partition, first, behind, max(0, stop - at), wanted.left_out)
+        for (first, at), (after, stop) in pairwise(cuts):
+            if first < after:
+                yield Piece(source.directory, source.topic, source.partition, first, after, max(0, stop - at), wanted.left_out)
         start = max(start, end)
 
 

@@ -193,8 +193,8 @@ class FilterPass:
                 out.note(filled, batches.table[BatchField.LAST_OFFSET, last_row])
             if row < end:
                 first = bisect_left(batch_of, row, first, chunk.end)
-                behind = bisect_left(batch_of, row + 1, first, chunk.end)
-                mine = Marked(chunk, first, behind, keep[first - chunk.first :])
+                after = bisect_left(batch_of, row + 1, first, chunk.end)
+                mine = Marked(chunk, first, after, keep[first - chunk.first :])
                 self._write_alone(window, row, (mine,), whole=mine)
                 row += 1
 

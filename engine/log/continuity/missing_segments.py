@@ -195,12 +195,12 @@ class _Named:
 
     def without(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """What of offsets [first, end) no event names."""
-        for begin, behind in self._ranges:
+        for begin, after in self._ranges:
             if begin >= end:
                 break
             if first < begin:
                 yield first, begin
-            first = max(first, behind)
+            first = max(first, after)
         if first < end:
             yield first, end
 

@@ -255,9 +255,9 @@ def _contradictions(log: Loading, end: int) -> Iterator[str]:
         if runs is None:
             continue
         bound = end if following is None else following.base_offset
-        for run, behind in pairwise([*runs.trusted, None]):
+        for run, after in pairwise([*runs.trusted, None]):
             assert run is not None
-            below = bound if behind is None else behind.first_offset
+            below = bound if after is None else after.first_offset
             first = max(run.first_offset, start)
             if not _reaches(segment, run, first, below):
                 continue

@@ -88,10 +88,10 @@ def _recover_unflushed(log: Loading) -> bool:
         mark = partial(_mark, log, unflushed, number + 1, lost)
         if recover_segment(log, segment, scan, damage_ends_it=True, before_cut=mark):
             log.scans.close()
-            behind = unflushed[number + 1 :]
-            _remove_segments(log, behind, f"after the damage in {log_file_name(segment.base_offset)}", Severity.ERROR, lost)
+            after = unflushed[number + 1 :]
+            _remove_segments(log, after, f"after the damage in {log_file_name(segment.base_offset)}", Severity.ERROR, lost)
             log.remove_set_aside()
-            delete_producer_snapshots(behind, log.producers, log.deferred)
+            delete_producer_snapshots(after, log.producers, log.deferred)
             return True
     return bool(unflushed)
 

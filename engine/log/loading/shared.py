@@ -154,10 +154,10 @@ class Loading:
 
         Reads no further than to the first batch of another epoch.
         """
-        behind = [one.base_offset for one in self.segments if one.base_offset > segment.base_offset]
+        after = [one.base_offset for one in self.segments if one.base_offset > segment.base_offset]
         listed = (offset_of(name) for name in self.unloaded if name.endswith(FileKind.LOG.value))
-        behind += [base for base in listed if base is not None and base > segment.base_offset]
-        for base in sorted(set(behind)):
+        after += [base for base in listed if base is not None and base > segment.base_offset]
+        for base in sorted(set(after)):
             with self.files.open(self.path(log_file_name(base))) as file:
                 for head in sound_heads(file):
                     if head.leader_epoch != epoch:
@@ -170,8 +170,8 @@ class Loading:
         above = self.segments.higher_segment(segment.base_offset)
         if above is not None:
             return above.base_offset
-        behind = range(bisect_right(self.unloaded, log_file_name(segment.base_offset)), len(self.unloaded))
-        bases = (offset_of(self.unloaded[at]) for at in behind if self.unloaded[at].endswith(FileKind.LOG.value))
+        after = range(bisect_right(self.unloaded, log_file_name(segment.base_offset)), len(self.unloaded))
+        bases = (offset_of(self.unloaded[at]) for at in after if self.unloaded[at].endswith(FileKind.LOG.value))
         return next((base for base in bases if base is not None), None)
 
     def epoch_after(self, segment: LogSegment) -> int:

@@ -290,7 +290,7 @@ def locked(
     user = ROOT if owner is None else owner.user
     roots = {one for one in directories if owner is None or files.info(one).owner == ROOT}  # nobody else can exchange these
     reach = [one for one in (*links, *kept) if files.info(one).owner == user]
-    behind = [one for one in directories if one not in named]
+    after = [one for one in directories if one not in named]
     with ExitStack() as stack:  # those held so far must be released
         def hold(log_dir: str) -> None:
             _hold(files, log_dir, stack, is_named=log_dir in named)
@@ -308,7 +308,7 @@ def locked(
         if acting_owner() is not None:
             around = [one for one in named if one not in roots or is_brokers_log_dir(files, one)]
             _refuse_faults(files, (*changed, *kept, *around), links)
-        for log_dir in behind:  # only now: a link may lead anywhere, and root makes nothing there that its owner could not
+        for log_dir in after:  # only now: a link may lead anywhere, and root makes nothing there that its owner could not
             with acting_as_root():
                 is_there = log_dir in roots and files.exists(f"{log_dir}/{FileKind.LOCK.value}")
             with acting_as_root() if is_there else nullcontext():

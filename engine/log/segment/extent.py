@@ -39,8 +39,8 @@ class Extent(NamedTuple):
         """Has a sound batch offsets outside of [base, end)? A compressed set of format 0 or 1 may claim any first offset."""
         if self.sound is None:
             return False
-        first, behind = self.sound
-        return (first < base and self.records is not None) or behind <= base or behind > end
+        first, after = self.sound
+        return (first < base and self.records is not None) or after <= base or after > end
 
     def note(
         self, report: Report, action: Action, name: str, reason: str, *, severity: Severity = Severity.INFO,

@@ -150,11 +150,11 @@ class Evidence(NamedTuple):
         deleted = sorted(self.deleted)
         if deleted and deleted[0][0] < end and policy().compacted:
             return end, end
-        for begin, behind in deleted:
+        for begin, after in deleted:
             if begin <= first:
-                first = max(first, behind)
-        for begin, behind in reversed(deleted):
-            if begin < end <= behind:
+                first = max(first, after)
+        for begin, after in reversed(deleted):
+            if begin < end <= after:
                 end = begin
         return first, end
 
