@@ -184,6 +184,25 @@ def test_what_only_a_file_holds_that_a_start_deletes_is_kept_or_reported(rolls, 
     assert kafkalog("verify", *words, str(rolls)).status == 0
 
 
+@pytest.mark.parametrize("suffix", [".cleaned", ".deleted"])
+def test_where_no_segment_is_left_the_only_copy_is_kept_or_reported(rolls, tmp_path, suffix):
+    whole = b"".join(path.read_bytes() for path in sorted(rolls.glob("*.log")))
+    for path in rolls.glob("0*"):
+        path.unlink()
+    left = log(rolls, 0, suffix)
+    left.write_bytes(whole)
+    verified = kafkalog("verify", str(rolls))
+    assert verified.status == 4
+    assert "leftover-only-copy" in verified.err + verified.out.decode()
+    other = shutil.copytree(rolls, tmp_path / "other/u-rolls-0")
+    done = run("recover", "--no-quarantine", other)
+    told = [line for line in done.out.decode().splitlines() if line.strip().startswith("missing") and left.name in line]
+    assert (done.status, len(told)) == (4, 1), done
+    assert "offset 0 to 338" in told[0]
+    assert run("recover", "--salvage", "--no-quarantine", rolls).status == 1
+    assert b"".join(path.read_bytes() for path in sorted(rolls.glob("*.log*"))) == whole
+
+
 @pytest.mark.parametrize("words", [(), ("--salvage",)])
 @pytest.mark.parametrize("how", ["copy", "torn copy", "below the start", "without sound batches"])
 def test_a_cleaned_file_that_holds_nothing_of_its_own_is_counted_and_deleted(rolls, how, words):

@@ -41,9 +41,9 @@ def read_doomed(
 
     is_compacted  is the topic compacted? None: nobody says it. Asked only where it matters
 
-    Brokers delete the oldest segments, the newest, and those that another one replaces. So a `.log.deleted` is a loss between
-    two segments only, and not where the cleaner may have taken its records. Of what others write nothing is deleted before
-    they are whole: offsets that only they hold were lost elsewhere.
+    Brokers delete the oldest segments, the newest, and those that another one replaces, and keep one. So a `.log.deleted` is a
+    loss between two segments, but not where the cleaner may have taken its records, and where no segment is left. Of what
+    others write nothing is deleted before they are whole: offsets that only they hold were lost elsewhere.
     """
     found = {name: base for name in names if _is_doomed(name, unfinished) and (base := offset_of(name)) is not None
              and files.info(f"{directory}/{name}").size}
@@ -51,7 +51,7 @@ def read_doomed(
         return {}
     kept = {name: base for name in names if (is_log_file_name(name) or name in unfinished.log_swaps)
             and (base := offset_of(name)) is not None}
-    of_log: list[Offsets] = [(max(log_start_offset, min(kept.values(), default=0)), max(kept.values(), default=0))]
+    of_log: list[Offsets] = [(max(log_start_offset, min(kept.values(), default=0)), max(kept.values(), default=LONG_MAX))]
     read: dict[str, list[Offsets]] = {}
     taken: list[Offsets] | None = None
     doomed: dict[str, Doomed] = {}
@@ -79,7 +79,7 @@ def _is_doomed(name: str, unfinished: Unfinished) -> bool:
 def _that_may_hold(kept: dict[str, int], offsets: list[Offsets]) -> set[str]:
     """The names in `kept` of the files that may hold some of `offsets`, as their names say."""
     bases = sorted({*kept.values()})
-    ends = dict(zip(bases, (*bases[1:], LONG_MAX), strict=True))
+    ends = dict(zip(bases, (*bases, LONG_MAX)[1:], strict=True))  # also where no segment is left
     swaps = {name for name in kept if not is_log_file_name(name)}  # each ends where it ends
     near = {name for name, base in kept.items() for first, end in offsets if base < end and first < ends[base]}
     return near | {name for name in swaps if kept[name] < offsets[-1][1]}
