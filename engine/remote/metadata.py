@@ -284,7 +284,7 @@ class PartitionMetadata:
         table = self._table
         found = sorted([(_START.unpack_from(table, row * _ROW.size + _START_AT)[0], row) for row in rows])
         if any(one[0] == following[0] for one, following in pairwise(found)):
-            found.sort(key=lambda one: (one[0], uuid_text(table[one[1] * _ROW.size : one[1] * _ROW.size + _START_AT])))
+            found.sort(key=lambda one: (one[0], uuid_text(_ROW.unpack_from(table, one[1] * _ROW.size)[0])))
         for _, row in found:
             yield self._segment(row)
 
