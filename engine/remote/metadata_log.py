@@ -17,7 +17,7 @@ from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from engine.log.fetch.replicas import read_best_replica
 from engine.log.fetch.view import PartitionView
-from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
+from engine.log.logdir.log_dirs import LogDir, PartitionPath, find_log_dirs
 from engine.log.logdir.log_manager import LogManager
 from engine.log.operations.operation import Operation, operate
 from engine.log.report import Action
@@ -160,7 +160,7 @@ def append_records(session: Session, command: str, values: Mapping[str, Sequence
     for log_dir in session.log_dirs:
         own = [path for path in values if parent_of(path) == log_dir.path.rstrip("/")]
         names = [(path, parse_partition_dir(file_name(path))) for path in own]
-        places = tuple(Place(path, log_dir.path, name) for path, name in names if name is not None)
+        places = tuple(PartitionPath(path, log_dir.path, name) for path, name in names if name is not None)
         if places:
             cluster = replace_in(session.manager.cluster, log_dirs=(LogDir(log_dir.path, False, places, (), ()),))
             manager = LogManager(session.manager.files_of, cluster, session.options.settings, session.options.now)

@@ -31,7 +31,7 @@ from kafkalog_cli.options import (
     version_option,
     yes_option,
 )
-from kafkalog_cli.output import Lines, json_stream, outlive_output, say_at_any_rate
+from kafkalog_cli.output import Lines, json_stream, outlive_output, say_always
 from kafkalog_cli.quarantining import DECLINED, agreed, would_keep
 
 if TYPE_CHECKING:
@@ -387,7 +387,7 @@ def _restore(
     else:
         _put_objects(directory, restored, outcome, dry_run=dry_run)
     if restored.aside is not None:
-        say_at_any_rate(kept_in(restored.aside), err=not outcome.is_text)
+        say_always(kept_in(restored.aside), err=not outcome.is_text)
     return 0 if restored.is_as_before else 4
 
 

@@ -79,7 +79,7 @@ def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
                 if held is not None and wanted.end >= held.offset:
                     _report_held(options, view, held)
                 if wanted.end >= view.log_end_offset:
-                    tell_tail(options, view)
+                    report_tail(options, view)
                 pieces += cut(wanted, view, options.split_bytes)
     return into_splits(options, pieces)
 
@@ -122,7 +122,7 @@ def opened(source: Source) -> Iterator[PartitionView]:
         view.close()
 
 
-def tell_tail(options: ReadOptions, view: PartitionView) -> None:
+def report_tail(options: ReadOptions, view: PartitionView) -> None:
     """Bytes after the last batch that are no batch: damage, which no task will read. Raises LogDirError, see onCorruption.
 
     A batch that is cut off and zeros are where a running broker writes just now: the log ends before them.

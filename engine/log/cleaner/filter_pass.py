@@ -233,8 +233,8 @@ class FilterPass:
                 horizon = table[BatchField.BASE_TIMESTAMP, row] if has_horizon else NO_TIMESTAMP
                 if needs_horizon:
                     horizon = self._new_horizon
-                anew = None if whole is None else self._rewriter.rewrite_whole(window, row, whole, horizon)
-                what = self._rewriter.rewrite(batches, row, marked, horizon) if anew is None else anew
+                rewritten = None if whole is None else self._rewriter.rewrite_whole(window, row, whole, horizon)
+                what = self._rewriter.rewrite(batches, row, marked, horizon) if rewritten is None else rewritten
         self._out.add(what, table[BatchField.LAST_OFFSET, row])
 
 

@@ -12,7 +12,7 @@ from engine.findings import Finding, Where
 from engine.formats import LONG_MAX, MAGIC_V2, NO_PARTITION_LEADER_EPOCH, BatchField, can_be_followed
 from engine.kernels.verify import next_turn
 from engine.log.epochs.runs import DecidedRuns, EpochDoubt, EpochRun
-from engine.log.finding_limits import Dam, FileFindings
+from engine.log.finding_limits import FileFindings, FindingLimiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,7 +130,7 @@ class EpochCheck:
         self._lasts.clear()
         self._believed = None
         self._held: list[Finding] = []  # of the checkpoint
-        self._dam = Dam(self._held.append)
+        self._dam = FindingLimiter(self._held.append)
         self._findings = FileFindings(self._path, self._dam)
         self._is_start_told = False
 

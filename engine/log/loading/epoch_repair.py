@@ -78,7 +78,7 @@ def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tier
     report.add(Action.REBUILT, _NAME, f"rebuilt from the batches: {what}", severity=Severity.WARNING)
 
 
-def settle_epochs(log: Loading, end_offset: int) -> None:
+def repair_epochs(log: Loading, end_offset: int) -> None:
     """Change the epochs of `log`, which ends at `end_offset`, until one more start would leave them.
 
     Kafka takes epochs from batches before it truncates the log, and the log ends before entries that came in their way. Of a

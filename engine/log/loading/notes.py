@@ -46,9 +46,9 @@ def note_missing(log: Loading) -> None:
     for event in log.report.find(Action.REMOVED):
         if event.reason == ALONE:
             alone.setdefault(offset_of(event.path), event.path)
-    told = {event.path for event in log.report.find(Action.MISSING)}
+    reported = {event.path for event in log.report.find(Action.MISSING)}
     for offset, name in alone.items():
-        if offset is None or log_file_name(offset) in told:
+        if offset is None or log_file_name(offset) in reported:
             continue
         floor, higher = log.segments.floor_segment(offset), log.segments.higher_segment(offset)
         first = offset if floor is None else floor.read_next_offset()

@@ -274,7 +274,7 @@ def _state_before(log: Loading, segment: LogSegment) -> ProducerStateManager:
         max_transaction_timeout_ms=log.producers.max_transaction_timeout_ms, snapshots=log.known_snapshots(),
         for_snapshots=True,
     )
-    state.on_corrupt_snapshot = log.producers.on_corrupt_snapshot
+    state.on_lost_snapshot = log.producers.on_lost_snapshot
     rebuild_producer_state(state, log.segments, log.log_start_offset, segment.base_offset, now=log.now,
                            reload_from_clean_shutdown=False)
     return state
