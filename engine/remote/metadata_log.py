@@ -83,18 +83,20 @@ class MetadataLogs:
         """What all records say. Raises UnreadableFile, FileChangedWhileReading."""
         metadata = RemoteLogMetadata()
         of = metadata.of
-        for number, _, record in self._records():
-            of(record, number).apply(record)
+        for number, records in self._logs():
+            for _, record in records:
+                of(record, number).apply(record)
         return metadata
 
     def events(self, metadata: RemoteLogMetadata) -> Iterator[Event]:
         """The same record by record; `metadata` takes them."""
-        for number, offset, record in self._records():
-            partition = metadata.of(record, number)
-            yield Event(number, offset, record, partition, partition.apply(record))
+        for number, records in self._logs():
+            for offset, record in records:
+                partition = metadata.of(record, number)
+                yield Event(number, offset, record, partition, partition.apply(record))
 
-    def _records(self) -> Iterator[tuple[int, int, Record]]:
-        """(partition of the topic, offset, record), partition by partition."""
+    def _logs(self) -> Iterator[tuple[int, Iterator[tuple[int, Record]]]]:
+        """(partition of the topic, offsets and records), one piece of a log after the other."""
         columns = FetchColumns()
         for number, directory in self.directories.items():
             view = PartitionView(self._files, directory, self._report)
@@ -104,8 +106,7 @@ class MetadataLogs:
                     FetchLimits(only_sound=True), columns=columns,
                 )
                 for run in fetcher.runs():
-                    for offset, record in self._decoded(run):
-                        yield number, offset, record
+                    yield number, self._decoded(run)
             finally:
                 view.close()
 
@@ -113,15 +114,16 @@ class MetadataLogs:
         data, records = run.chunk.data, run.chunk.records
         offsets, sizes = records.field(RecordField.OFFSET), records.field(RecordField.VALUE_SIZE)
         positions = records.field(RecordField.VALUE_POSITION)
-        for column in range(run.first, run.end):
-            at, size = positions[column], sizes[column]
+        columns = slice(run.first, run.end)
+        places = zip(range(run.first, run.end), offsets[columns], positions[columns], sizes[columns], strict=True)
+        for column, offset, at, size in places:
             try:
                 record = decode_record(None if size < 0 else bytes(data[at : at + size]))
             except SchemaError as error:
                 where = run.chunk.where(column, run.path, run.base)
                 self._report(Finding("remote-metadata-undecodable", where, f"the record cannot be decoded: {error}"))
             else:
-                yield offsets[column], record
+                yield offset, record
 
 
 _BATCH = 16384  # bytes, as a producer's batch.size

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from kafkalog_spark.sink.undoing import LastCommit
 
 
-OBJECTS = "objects.jsonl"  # in a directory with objects of a store: see engine.remote.orphans
 _SECTIONS = (
     Section("Action", ("--list", "--prune", "--older-than", "--force", "--salvage", "--dry-run", "--yes")),
     Section("Output", ("--quiet", "--verbose", "--bytes", "--format")),
@@ -117,7 +116,7 @@ def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool,
     directories = [path.rstrip("/") or path for path in paths]
     tally = _Tally(dry_run=dry_run)
     try:
-        from engine.log.quarantine.kept import log_dirs_of
+        from engine.log.quarantine.kept import OBJECTS, log_dirs_of
 
         if len(directories) > 1 and not (dry_run or yes) and not agreed(_summary(files, directories)):
             outcome.at_least(DECLINED)
