@@ -73,9 +73,9 @@ class FilesAbove(Files):
             yield
 
     @contextmanager
-    def held_to_go(self, directory: str) -> Iterator[None]:
+    def held_for_deletion(self, directory: str) -> Iterator[None]:
         """As Files does."""
-        with self._below.held_to_go(directory):
+        with self._below.held_for_deletion(directory):
             yield
 
     # ---- changing

@@ -322,7 +322,7 @@ class Files(ReadOnlyFiles):
             yield
 
     @contextmanager
-    def held_to_go(self, directory: str) -> Iterator[None]:
+    def held_for_deletion(self, directory: str) -> Iterator[None]:
         """As `held_open`, and `remove_directory` removes the directory from the one that is around it now.
 
         The counterpart of `make_own_directory`: `directory`, absolute and without links, is not a log dir's. If root has the

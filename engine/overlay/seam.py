@@ -218,7 +218,7 @@ class OverlayFiles(Files):
         """Nothing to do: what is in `directory` stays what it is."""
         yield
 
-    held_to_go = held_open
+    held_for_deletion = held_open
 
     def remove_directory(self, path: str) -> None:
         """Remove the empty directory at `path`."""

@@ -60,7 +60,7 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
     A missing partition keeps its offset in both: it continues there if it comes back.
     """
     sources = {(source.topic, source.partition): source for source in find_sources(options)}
-    _check_gone(options, start, sources)
+    _check_deleted(options, start, sources)
     begins: Offsets = {key: offset for key, offset in start.items() if key not in sources}
     ends = dict(begins)
     for key, source in sources.items():
@@ -79,7 +79,7 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
     return ends, begins
 
 
-def _check_gone(options: ReadOptions, known: Iterable[TopicPartition], there: Container[TopicPartition]) -> None:
+def _check_deleted(options: ReadOptions, known: Iterable[TopicPartition], there: Container[TopicPartition]) -> None:
     gone = sorted(f"{topic}-{partition}" for topic, partition in known if (topic, partition) not in there)
     if gone and options.fail_on_data_loss:
         raise DataLossError(f"no longer in the log dirs: {', '.join(gone)}.")
@@ -127,7 +127,7 @@ def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[lis
     """
     pieces: list[Piece] = []
     sources = find_sources(options)
-    _check_gone(options, {*start, *end}, {(source.topic, source.partition) for source in sources})
+    _check_deleted(options, {*start, *end}, {(source.topic, source.partition) for source in sources})
     for source in sources:
         key = (source.topic, source.partition)
         if key not in end:

@@ -9,7 +9,7 @@ import pytest
 from engine.files import Files, ReadOnlyFiles
 from engine.log.operations.opening import UnchangedFiles, WouldChange
 
-LOOKING = {name for name, _ in inspect.getmembers(ReadOnlyFiles, inspect.isfunction)} | {"held_open", "held_to_go"}
+LOOKING = {name for name, _ in inspect.getmembers(ReadOnlyFiles, inspect.isfunction)} | {"held_open", "held_for_deletion"}
 CHANGING = sorted(name for name, _ in inspect.getmembers(Files, inspect.isfunction) if name not in LOOKING)
 
 

@@ -363,7 +363,7 @@ class CrashFiles(Files):
         self._node(directory, unwritable)
         yield
 
-    held_to_go = held_open
+    held_for_deletion = held_open
 
     def remove_directory(self, path: str) -> None:
         parent, name = self._place(path)

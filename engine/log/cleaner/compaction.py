@@ -155,11 +155,11 @@ def _part_noted(log: UnifiedLog, cleaner: Cleaner, on_stats: Callable[[CleanerSt
         if cleaner.in_place is not None:
             stats, end_offset = cleaner.in_place
             on_stats(stats)
-            what = (f"the round did not finish: below offset {end_offset}, {stats.messages_gone} of "
+            what = (f"the round did not finish: below offset {end_offset}, {stats.messages_deleted} of "
                     f"{count_of(stats.messages_met, 'record')} deleted, {_kinds([stats])}; the rest of the log is unchanged")
             log.report.add(
                 Action.COMPACTED, "", what, offsets=(log.segments.base_offsets[0], end_offset),
-                records=stats.messages_gone, size=stats.bytes_read - stats.bytes_written,
+                records=stats.messages_deleted, size=stats.bytes_read - stats.bytes_written,
             )  # fmt: skip
         raise
 
@@ -172,12 +172,12 @@ def _not_compacted(log: UnifiedLog, target: LogToClean, why: str, do: str, actio
 def _note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offset: int) -> None:
     """Note in the log's report what a round did."""
     what = (
-        f"deletes {stats.messages_gone} of {count_of(stats.messages_met, 'record')}, {_kinds([stats])}; "
+        f"deletes {stats.messages_deleted} of {count_of(stats.messages_met, 'record')}, {_kinds([stats])}; "
         f"{count_of(stats.map_entries, 'key')}, {count_of(stats.segments_before, 'segment')} -> {stats.segments_after}"
     )
     log.report.add(
         Action.COMPACTED, "", what, offsets=(first_dirty, end_offset),
-        records=stats.messages_gone, size=stats.bytes_read - stats.bytes_written, keys=stats.map_entries,
+        records=stats.messages_deleted, size=stats.bytes_read - stats.bytes_written, keys=stats.map_entries,
         tombstones=stats.tombstones_removed,
     )  # fmt: skip
     if stats.invalid_messages_read:
@@ -204,7 +204,7 @@ def without_key(stats: CleanerStats, become: str) -> str:
 
 
 def _note_all(log: UnifiedLog, rounds: list[CleanerStats], first_dirty: int, end_offset: int | None) -> None:
-    gone = sum(stats.messages_gone for stats in rounds)
+    gone = sum(stats.messages_deleted for stats in rounds)
     what = f"all {len(rounds)} rounds: {count_of(gone, 'record')}, {_kinds(rounds)}"
     log.report.add(
         Action.EXPLAINED, "", what, offsets=(first_dirty, end_offset),

@@ -115,7 +115,7 @@ def explain_compaction(
     if stats.invalid_messages_read:
         what = without_key(stats, "would be dropped")
         log.report.add(Action.EXPLAINED, "", what, records=stats.invalid_messages_read)
-    gone = stats.messages_gone
+    gone = stats.messages_deleted
     log.report.add(
         Action.EXPLAINED, "", f"would delete {gone} of {count_of(stats.messages_met, 'record')} and leave "
         f"{stats.bytes_written} of {count_of(stats.bytes_read, 'byte')}; {count_of(stats.segments_before, 'segment')} would "

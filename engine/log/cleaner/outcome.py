@@ -36,7 +36,7 @@ class CleanerStats:
         return self.messages_read + self.messages_discarded
 
     @property
-    def messages_gone(self) -> int:
+    def messages_deleted(self) -> int:
         """Those of them that are left out."""
         return self.messages_met - self.messages_written
 

@@ -102,7 +102,7 @@ def _mark(log: Loading, segments: list[LogSegment], first: int, lost: dict[int, 
     lost  takes, by base offset, what those held that are not there any more then: pieces of a segment that was split
     """
     for segment in segments[first:]:
-        if log.deferred.goes_at_once(segment):
+        if log.deferred.is_deleted_at_once(segment):
             lost[segment.base_offset] = segment.extent()
     log.deferred.mark_segments(segments[first:], newest_first=True)
 
@@ -269,7 +269,7 @@ def load_segment_files(log: Loading) -> None:
     last = max((name for name in names if name.endswith(_LOG)), default="")  # after a clean stop only its indexes are opened
     for name in names:
         is_index = name.endswith(_INDEXES)
-        if _stands_beside_its_log(name, there) if is_index else not name.endswith((_LOG, _SNAPSHOT)):
+        if _is_beside_its_log(name, there) if is_index else not name.endswith((_LOG, _SNAPSHOT)):
             continue
         offset = offset_of(name)
         if offset is None:
@@ -342,7 +342,7 @@ def _recover_while_loading(log: Loading, segment: LogSegment, reason: str, sever
     log.scans.keep(segment, scan)
 
 
-def _stands_beside_its_log(name: str, there: set[str]) -> bool:
+def _is_beside_its_log(name: str, there: set[str]) -> bool:
     """Does an index with the usual 20 digits have its log among the files that are there? It is nearly always so."""
     digits = name[:20]
     return name[20:21] == "." and digits.isascii() and digits.isdigit() and digits + _LOG in there

@@ -319,7 +319,7 @@ def prune(files: Files, directory: str, before_ms: int) -> int:
     stored = f"{directory}/{STORED}"
     with ExitStack() as held:  # from here on others may exchange any of the directories for a link
         held.enter_context(acting_as(owner, [directory, *log_dirs]))
-        held.enter_context(files.held_to_go(directory))
+        held.enter_context(files.held_for_deletion(directory))
         _refuse_foreign(directory, _foreign(files, directory))
         keeps = files.exists(stored)
         if keeps:

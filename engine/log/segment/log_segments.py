@@ -182,7 +182,7 @@ class DeferredDeletion:
         self._segments += [segment for segment in marked if segment.suffix == DELETED]
         self._waiting.update(marked)
 
-    def goes_at_once(self, segment: LogSegment) -> bool:
+    def is_deleted_at_once(self, segment: LogSegment) -> bool:
         """Would marking `segment` remove it, as one of the same name waits already?"""
         return segment.suffix != DELETED and any(one.base_offset == segment.base_offset for one in self._segments)
 
