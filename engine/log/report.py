@@ -144,7 +144,7 @@ class Report:
         """Note one event."""
         self._events.append(Event(action, path, reason, *offsets, records, size, severity, **details))
 
-    def stand_as(self, other: Report) -> None:
+    def copy_log_state(self, other: Report) -> None:
         """The log stands as `other` says, whose events are not taken."""
         self.log_start_offset, self.log_end_offset, self.next_end_offset = (
             other.log_start_offset, other.log_end_offset, other.next_end_offset)

@@ -248,7 +248,7 @@ def _dump(
     if selection is not None:
         from engine.dump.selection import Selector
 
-        targets, skip = _behind_tail(files, _wanted(files, targets, selection, outcome), options, selection)
+        targets, skip = _start_of_tail(files, _wanted(files, targets, selection, outcome), options, selection)
         selector = Selector(selection._replace(limit=selection.limit if selection.tail is None else selection.tail), skip)
     dump = Dump(files, options, renderer, outcome.finding, selector)
     for target in targets:
@@ -358,7 +358,7 @@ def _count(
     return reports
 
 
-def _behind_tail(
+def _start_of_tail(
     files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection
 ) -> tuple[list[Target], int]:
     """Where --tail begins: (targets from the one on that holds the first of the last N, matches to skip there)."""

@@ -29,10 +29,10 @@ def stop_before(segment: ReadableSegment, end: int) -> int | None:
     if head is None or head.base_offset >= end:
         return None
     after = head.position + head.size
-    return after if _goes_on_above(segment, after, head.last_offset) else None
+    return after if _continues_above(segment, after, head.last_offset) else None
 
 
-def _goes_on_above(segment: ReadableSegment, position: int, last_offset: int) -> bool:
+def _continues_above(segment: ReadableSegment, position: int, last_offset: int) -> bool:
     """Does the batch at byte `position` begin above that offset, if there is one?"""
     try:
         head = next(heads(segment.log_file, position, segment.size), None)
@@ -72,7 +72,7 @@ class OffsetOrder:
         if self._bases[1] >= end:
             return end < self._end and self._bases[0] >= end
         claimed = self._claimed
-        return claimed is not None and claimed + 1 >= end and _goes_on_above(self._segment, self._position, claimed)
+        return claimed is not None and claimed + 1 >= end and _continues_above(self._segment, self._position, claimed)
 
     def _follow(self, window: Window, row: int) -> int | None:
         """One batch → the last offset that is claimed after it; None: not known."""

@@ -171,7 +171,7 @@ class RecordFetcher:
                 self._check(window, file.path)
                 order.check(window)
                 yield from self._window(window, reader, filtering, file.path)
-                after = max(after, self._move_behind(window))
+                after = max(after, self._move_after(window))
                 if self.offset >= self._end and order.is_past(self._end):
                     return
             if walk.stop is Stop.TORN and is_cut:
@@ -188,7 +188,7 @@ class RecordFetcher:
             if walk.position < start + data.size:
                 self._left = 0  # the next batch does not fit
 
-    def _move_behind(self, window: Window) -> int:
+    def _move_after(self, window: Window) -> int:
         """The batches of the window are read → the offset after them. What a wrong checksum says of its may be as wrong."""
         table, row = window.batches.table, window.rows - 1
         while self._only_sound and row >= 0 and not table[BatchField.VALID, row]:

@@ -131,7 +131,7 @@ def _recover(files: Files, log: Log07, report: Report) -> None:
     with files.open(newest.path) as file:
         part, size = valid_size(file), file.size()
         ends: list[int] = []
-        lost = 0 if part.problem is None else _sound_behind(file, part.size, size, ends.append)
+        lost = 0 if part.problem is None else _valid_after(file, part.size, size, ends.append)
     if part.problem is None:
         report.add(Action.RECOVERED, newest.name, "every checksum is right",
                    offsets=(newest.start, newest.start + size), size=size)
@@ -147,7 +147,7 @@ def _recover(files: Files, log: Log07, report: Report) -> None:
                is_torn=part.problem.code == "torn-tail")
 
 
-def _sound_behind(file: OpenFile, start: int, end: int, gave_up: Callable[[int], None]) -> int:
+def _valid_after(file: OpenFile, start: int, end: int, gave_up: Callable[[int], None]) -> int:
     """Sound entries between `start` and `end`, as far as they can be found; `gave_up` takes where a search ended early."""
     count = 0
     at = find_entry(file, start, end, gave_up=gave_up)

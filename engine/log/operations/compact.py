@@ -265,11 +265,11 @@ def cleanable_ratio_at_most(files: ReadOnlyFiles, place: PartitionPath, first_di
         first_dirty_offset = 0  # no cleaner comes after the active segment's start: the line is stale, as a broker finds too
     bases = sorted(sizes)[:-1]
     clean_bases = [base for base in bases if base < first_dirty_offset]
-    if clean_bases and _ends_behind(sorted(sizes), clean_bases[-1], first_dirty_offset):
+    if clean_bases and _ends_after(sorted(sizes), clean_bases[-1], first_dirty_offset):
         clean_bases.pop()  # it is dirty from its middle on
     total = sum(sizes[base] for base in bases)
     return 1 - sum(sizes[base] for base in clean_bases) / total if total else 0.0
 
 
-def _ends_behind(bases: list[int], base: int, offset: int) -> bool:
+def _ends_after(bases: list[int], base: int, offset: int) -> bool:
     return bases[bases.index(base) + 1] > offset

@@ -170,10 +170,10 @@ def note(manager: LogManager, log_dir: LogDir, offsets_left: Mapping[PartitionPa
         elif offsets_left and _keeps_log_starts(files, log_dir.path):
             manager.checkpoint_log_starts(log_dir, offsets_left)
 
-    at_any_rate(write)
+    finish_despite_interrupt(write)
 
 
-def at_any_rate(write: Callable[[], None]) -> None:
+def finish_despite_interrupt(write: Callable[[], None]) -> None:
     """Do `write`; a KeyboardInterrupt that comes meanwhile waits until it is done."""
     try:
         write()
@@ -336,7 +336,7 @@ class _One(NamedTuple):
             log.close()
         self._refuse_losses(place, rehearsal)
         _refuse_lost_end(place, None, evidence, log, report)
-        report.stand_as(rehearsal)
+        report.copy_log_state(rehearsal)
         why = f"nothing to truncate: the log ends at offset {log.log_end_offset}; no file was changed"
         report.add(Action.EXPLAINED, "", why)
         return True

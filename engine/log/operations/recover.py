@@ -29,8 +29,8 @@ from engine.log.operations.mending import mend
 from engine.log.operations.operation import (
     LEFT_ALONE,
     Marker,
-    at_any_rate,
     closed,
+    finish_despite_interrupt,
     open_without_change,
     put_marker,
     take_marker,
@@ -223,7 +223,7 @@ def recover_partitions(
     try:
         yield from _side_by_side(work, places, options.jobs)
     finally:  # also after Ctrl-C: what is reported as done is noted as well
-        at_any_rate(lambda: _note(manager, offsets_left, truncated))
+        finish_despite_interrupt(lambda: _note(manager, offsets_left, truncated))
 
 
 def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> Iterator[Report]:
