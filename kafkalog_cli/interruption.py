@@ -41,13 +41,13 @@ class Interruption:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self._is_told = False
+        self._is_announced = False
         self._is_waiting = False
         self._held = 0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        self.number, self._is_told, self._is_waiting, self._held = None, False, False, 0
+        self.number, self._is_announced, self._is_waiting, self._held = None, False, False, 0
         if current_thread() is main_thread():
             for number in _SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup`, or `&` in a script
@@ -74,9 +74,9 @@ class Interruption:
         if self.number is None or self._held:
             return
         if current_thread() is main_thread():
-            if self._is_told:
+            if self._is_announced:
                 return
-            self._is_told = True
+            self._is_announced = True
         raise Interrupted(self.number)
 
     def pardon(self) -> None:

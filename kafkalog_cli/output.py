@@ -84,7 +84,7 @@ def output_failure() -> OSError | None:
     return getattr(sys.stdout, "failure", None)
 
 
-def say_at_any_rate(text: str, *, err: bool = False) -> None:
+def say_always(text: str, *, err: bool = False) -> None:
     """Print on stdout; where that fails or is a pipe, which its reader may leave, on stderr too if that leads elsewhere.
 
     err  print only there

@@ -195,7 +195,7 @@ def _say_how_far(tally: Tally, *, is_unchanged: bool) -> None:
     """What became of an operation that failed."""
     if is_unchanged:
         click.echo("nothing was changed", err=True)
-    if INTERRUPTION.number is None and tally.is_worth_telling:
+    if INTERRUPTION.number is None and tally.has_unfinished:
         click.echo(printable(tally.text()), err=True)
 
 
@@ -256,7 +256,7 @@ class Tally:
         return bool(self._all()) or not self._counts
 
     @property
-    def is_worth_telling(self) -> bool:
+    def has_unfinished(self) -> bool:
         """Is there anything to report that the errors do not say?"""
         paths = self._all()
         return len(paths) > 1 and not self._done.issuperset(paths)

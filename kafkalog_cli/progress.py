@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
     from engine.files import Files
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
 
 _WORTH_SHOWING = 64 << 20  # bytes: less is read before anyone could look
 _WORTH_WAITING = 2  # seconds, where the work is held back
@@ -132,7 +132,7 @@ class Progress:
                 self._left -= size
             self._bar.advance(self._task, size)
 
-    def done(self, place: Place) -> None:
+    def done(self, place: PartitionPath) -> None:
         """The work on a partition is finished."""
         self.done_with(place.path)
 

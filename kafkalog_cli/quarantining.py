@@ -12,7 +12,7 @@ from engine.errors import KafkalogError, argument
 from kafkalog_cli.app import kept_fields, kept_in, printable
 from kafkalog_cli.interruption import INTERRUPTION
 from kafkalog_cli.options import shown_size
-from kafkalog_cli.output import say_at_any_rate
+from kafkalog_cli.output import say_always
 from kafkalog_cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def say_kept(quarantines: Quarantines, form: str, *, dry_run: bool) -> None:
     """Print where it is kept, whatever happened to the work and to the output, whose form is `form`."""
     for made in quarantines.made:
         if made.is_used:
-            say_at_any_rate(would_keep(made) if dry_run else kept_in(made), err=form != "text" or sys.exc_info()[0] is not None)
+            say_always(would_keep(made) if dry_run else kept_in(made), err=form != "text" or sys.exc_info()[0] is not None)
     for made in quarantines.made:
         _say_unfinished(made)
 
@@ -83,7 +83,7 @@ def _say_unfinished(quarantine: QuarantiningFiles) -> None:
             paths = " ".join(argument(path) for path in (*own, *earlier))
             what = "a command that was stopped changed this log dir before" if len(earlier) == 1 else (
                 f"{len(earlier)} commands that were stopped changed this log dir before")
-            say_at_any_rate(f"{what}; undo everything with: kafkalog restore --salvage {paths}", err=True)
+            say_always(f"{what}; undo everything with: kafkalog restore --salvage {paths}", err=True)
 
 
 def _elsewhere() -> str:

@@ -57,10 +57,10 @@ class Output:
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], words: Container[str]) -> None:
         """Rows below their headings, indented; columns with these headings are words, the others numbers."""
         widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+        sides = ("<" if heading in words else ">" for heading in headings)
+        text = "  " + "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
         for row in (headings, *rows):
-            cells = [cell.ljust(width) if heading in words else cell.rjust(width)
-                     for heading, cell, width in zip(headings, row, widths, strict=True)]  # fmt: skip
-            self.line("  " + "  ".join(cells).rstrip())
+            self.line(text.format(*row).rstrip())
 
     def flush(self) -> None:
         """Hand out what was written."""

@@ -67,7 +67,7 @@ def text_lines(report: Report, *, verbose: bool = False, dry_run: bool = False) 
     elif report.segments is None:  # a log dir: its small files
         yield printable(f"{report.directory}: {_verdict(report, dry_run=dry_run)}")
     else:
-        yield printable(f"{report.directory}: {_standing(report, dry_run=dry_run)}")
+        yield printable(f"{report.directory}: {_log_state(report, dry_run=dry_run)}")
 
 
 def housekeeping(report: Report) -> int:
@@ -118,7 +118,7 @@ def _amounts(event: Event) -> Iterator[str]:
         yield shown_size(event.size)
 
 
-def _standing(report: Report, *, dry_run: bool) -> str:
+def _log_state(report: Report, *, dry_run: bool) -> str:
     kept = [event for event in report.events if event.action in QUIET and event.records is not None]
     records = f", {count_of(sum(event.records or 0 for event in kept), 'record')} read" if kept else ""
     end = report.log_end_offset if report.next_end_offset is None else report.next_end_offset

@@ -50,9 +50,9 @@ def packed(value: object) -> bytes:
     return zlib.compress(pickle.dumps(value), 1)
 
 
-def unpacked(told: bytes) -> Any:
+def unpacked(packed: bytes) -> Any:
     """What `packed` was given, by the driver of the same job."""
-    return pickle.loads(zlib.decompress(told))  # noqa: S301  # no file or user has a say in it
+    return pickle.loads(zlib.decompress(packed))  # noqa: S301  # no file or user has a say in it
 
 
 def rows_of(frame: DataFrame) -> Iterator[Row]:

@@ -13,7 +13,7 @@ from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, Unwritabl
 from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile, remove_tree, replace
 from engine.log.operations.opening import UnchangedFiles
 from engine.overlay import OverlayFiles
-from tests.support.crash_files import CrashFiles, PowerCut, Trouble, WritableCrashFile, cut, run
+from tests.support.crash_files import CrashFiles, PowerCut, StartProblem, WritableCrashFile, cut, run
 from tests.support.disk_model import Disk, Keep
 from tests.support.shifted_files import ShiftedFiles
 
@@ -437,7 +437,7 @@ def test_after_a_power_cut_nothing_works():
 
 
 def test_a_failed_sync_is_no_sync_ever_after():
-    files = CrashFiles(Disk({"t/a": b"1"}), trouble=Trouble(2))
+    files = CrashFiles(Disk({"t/a": b"1"}), problem=StartProblem(2))
     with files.open_writable("/t/a") as file:
         file.write_at(0, b"2")
         with pytest.raises(UnwritableFile, match="Input/output error"):
@@ -447,7 +447,7 @@ def test_a_failed_sync_is_no_sync_ever_after():
 
 
 def test_a_write_may_be_done_in_part():
-    files = CrashFiles(Disk({"t/a": b"----"}), trouble=Trouble(1, errno.ENOSPC, part=0.5))
+    files = CrashFiles(Disk({"t/a": b"----"}), problem=StartProblem(1, errno.ENOSPC, part=0.5))
     with files.open_writable("/t/a") as file, pytest.raises(UnwritableFile, match="No space left"):
         file.write_at(0, b"1234")
     assert files.disk().contents == {"t/a": b"12--"}
@@ -506,7 +506,7 @@ def test_replace_needs_each_of_its_syncs(kind):
 def test_replace_tells_every_failure_and_leaves_the_old_file(error):
     disk = Disk({"t/a": OLD})
     for number in range(len(run(replaces, disk).operations)):
-        files = CrashFiles(disk, trouble=Trouble(number, error, part=0.5))
+        files = CrashFiles(disk, problem=StartProblem(number, error, part=0.5))
         with pytest.raises(UnwritableFile, match=os.strerror(error)):
             replaces(files)
         assert files.disk().contents["t/a"] in (OLD, NEW)

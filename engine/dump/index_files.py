@@ -249,7 +249,7 @@ class _Passage(NamedTuple):
     """What the batches in a block come to: largest last offset, and where the next block is entered; None: nowhere."""
 
     largest: int
-    behind: int | None
+    after: int | None
 
 
 class OffsetSearch:
@@ -286,25 +286,25 @@ class OffsetSearch:
                 return None
             if batch.last_offset >= offset:
                 return batch
-            behind = position + batch.size
-            passed, enters = passed + 1, self._block(0, behind) != self._block(0, position)
-            position = behind
+            after = position + batch.size
+            passed, enters = passed + 1, self._block(0, after) != self._block(0, position)
+            position = after
         return self._over_blocks(position, offset)
 
     def _over_blocks(self, position: int, offset: int) -> BatchAt | None:
         """As `first`, from where a block is entered."""
         level = 0
         while True:
-            largest, behind = self._passage(level, position)
+            largest, after = self._passage(level, position)
             if largest >= offset:
                 if level == 0:
                     return self._in_block(position, offset)
                 level -= 1
-            elif behind is None:
+            elif after is None:
                 return None
             else:
-                level += self._block(level + 1, behind) != self._block(level + 1, position)
-                position = behind
+                level += self._block(level + 1, after) != self._block(level + 1, position)
+                position = after
 
     def _in_block(self, position: int, offset: int) -> BatchAt | None:
         while not isinstance(batch := self._heads.at(position), str):
@@ -319,13 +319,13 @@ class OffsetSearch:
         if known is not None:
             return known
         largest, block = LONG_MIN, self._block(level, position)
-        behind: int | None = position
-        while behind is not None and self._block(level, behind) == block:
-            reached, behind = self._passage(level - 1, behind) if level else self._one(behind)
+        after: int | None = position
+        while after is not None and self._block(level, after) == block:
+            reached, after = self._passage(level - 1, after) if level else self._one(after)
             largest = max(largest, reached)
         if len(self._passages) >= _PASSAGES_KEPT:
             self._passages.clear()
-        self._passages[level, position] = passage = _Passage(largest, behind)
+        self._passages[level, position] = passage = _Passage(largest, after)
         return passage
 
     def _one(self, position: int) -> _Passage:

@@ -38,7 +38,7 @@ class Part(NamedTuple):
         rows = [min(max(self.row, table[RecordField.BATCH, cut - 1] + 1), self.last_row) for cut in cuts]
         begins = zip([self.row, *rows], [self.record, *cuts], strict=True)
         ends = zip([*rows, self.last_row], [*cuts, self.last_record], strict=True)
-        return [Part(row, end, record, behind) for (row, record), (end, behind) in zip(begins, ends, strict=True)]
+        return [Part(row, end, record, after) for (row, record), (end, after) in zip(begins, ends, strict=True)]
 
 
 class Shown(NamedTuple):
@@ -243,9 +243,9 @@ class KernelRenderer:
         """Records whose lines the kernel cannot end. Problems are printed before the record, after its batch."""
         row, table, shown = chunk.first_row, chunk.records.table, self._shown(chunk, base, flags)
         for record in range(chunk.first, chunk.end):
-            behind = max(row, table[RecordField.BATCH, record] + 1)
-            put_records(self._out, shown, Part(row, behind, record, record))
-            row, end = behind, ending(chunk, record, base)
+            after = max(row, table[RecordField.BATCH, record] + 1)
+            put_records(self._out, shown, Part(row, after, record, record))
+            row, end = after, ending(chunk, record, base)
             put_records(self._out, shown, Part(row, row, record, record + 1))
             self._out.put(end + b"\n")
         put_records(self._out, shown, Part(row, chunk.last_row, chunk.end, chunk.end))

@@ -109,12 +109,12 @@ class Selector:
         self._left -= end - first
         while first < end:
             row = batch_of[first]
-            behind = bisect_right(batch_of, row, first, end)
+            after = bisect_right(batch_of, row, first, end)
             position = base + chunk.batches.table[BatchField.POSITION, row]
             due = row + 1 if self._shown == position else row
             self._shown = position
-            yield chunk._replace(first_row=due, last_row=row + 1, first=first, end=behind)
-            first = behind
+            yield chunk._replace(first_row=due, last_row=row + 1, first=first, end=after)
+            first = after
 
 
 def may_hold_matches(files: ReadOnlyFiles, path: str, name: FileName, selection: Selection) -> bool:

@@ -33,7 +33,7 @@ class Backing:
         self.length = files.info(path).size if self.exists else 0
         self._on_disk = self.length  # bytes that the file has
         self._changed = False  # since the last sync
-        self._is_anew = False  # does another file take the place of this one once it is written?
+        self._is_rewritten = False  # does another file take the place of this one once it is written?
         self.is_replaced = False
 
     @property
@@ -56,16 +56,16 @@ class Backing:
         self.exists, self.length, self._on_disk, self._changed = True, length, length, True
 
     @property
-    def is_anew(self) -> bool:
+    def is_rewritten(self) -> bool:
         """Is the rewrite of the file not complete yet?"""
-        return self._is_anew
+        return self._is_rewritten
 
-    def begin_anew(self, length: int) -> None:
+    def begin_rewrite(self, length: int) -> None:
         """The next `write`, from byte 0 on, rewrites the whole file; readers see `length` bytes of it.
 
         Until then it stays what it was, and it is never half of each, whenever a process ends.
         """
-        self._is_anew, self.length = True, length
+        self._is_rewritten, self.length = True, length
 
     def _replace(self, data: memoryview | bytes) -> None:
         """Write `data` aside, sync, rename. Where the file says the same already it stays.
@@ -73,7 +73,7 @@ class Backing:
         A disk that has no room for both gets the new one over the old one, as a broker writes it: there must be a way on.
         """
         if self.exists and self._on_disk == len(data) and self.read(0, len(data)) == data:
-            self._is_anew, self._changed = False, True  # who wrote it may not have synced it
+            self._is_rewritten, self._changed = False, True  # who wrote it may not have synced it
             return
         aside = self.path + ASIDE
         try:
@@ -89,13 +89,13 @@ class Backing:
             return
         self._files.rename(aside, self.path, replaces=True)
         self.is_replaced |= self.exists
-        self._is_anew, self.exists, self._on_disk, self._changed = False, True, len(data), False
+        self._is_rewritten, self.exists, self._on_disk, self._changed = False, True, len(data), False
 
     def _overwrite(self, data: memoryview | bytes) -> None:
         with self._files.open_writable(self.path) as file:
             file.write_at(0, data)
             file.truncate(len(data))
-        self._is_anew, self._on_disk, self._changed = False, len(data), True
+        self._is_rewritten, self._on_disk, self._changed = False, len(data), True
 
     def read(self, position: int, size: int) -> bytes:
         """`size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading where there are fewer."""
@@ -106,7 +106,7 @@ class Backing:
 
     def write(self, position: int, data: memoryview) -> None:
         """Write all of `data` from byte `position` on."""
-        if self._is_anew:
+        if self._is_rewritten:
             self._replace(data)
             self.length = max(self.length, self._on_disk)
             return
@@ -118,9 +118,9 @@ class Backing:
 
     def set_length(self, length: int) -> None:
         """Cut the file, or lengthen it with zeros."""
-        if self._is_anew and not length:
+        if self._is_rewritten and not length:
             self._replace(b"")
-        elif length < self._on_disk and not self._is_anew:
+        elif length < self._on_disk and not self._is_rewritten:
             self._truncate(length)
         self.length = length
 
@@ -131,7 +131,7 @@ class Backing:
 
     def sync(self) -> None:
         """Wait until the file is on the disk; that there is none is no error."""
-        if self._is_anew:
+        if self._is_rewritten:
             self._replace(b"")
         if self.exists:
             with self._files.open_writable(self.path) as file:
@@ -140,12 +140,12 @@ class Backing:
 
     def sync_changes(self) -> None:
         """As `sync`, if anything was changed here since the last time."""
-        if self._changed or self._is_anew:
+        if self._changed or self._is_rewritten:
             self.sync()
 
     def rename(self, path: str) -> None:
         """Give the file, if it exists, another name; an index of that name is replaced, which its log can rebuild."""
-        if self._is_anew:
+        if self._is_rewritten:
             self._replace(b"")
         if self.exists:
             if self._on_disk < self.length:
@@ -157,4 +157,4 @@ class Backing:
         """Remove the file if it exists."""
         if self.exists:
             self._files.remove(self.path)
-        self.exists, self.length, self._on_disk, self._changed, self._is_anew = False, 0, 0, False, False
+        self.exists, self.length, self._on_disk, self._changed, self._is_rewritten = False, 0, 0, False, False

@@ -114,9 +114,9 @@ class IndexFile:
         return self._backing is not None
 
     @property
-    def is_anew(self) -> bool:
+    def is_rewritten(self) -> bool:
         """Is the file still another one, whose place this index is going to take?"""
-        return self._file.is_anew
+        return self._file.is_rewritten
 
     @property
     def is_replaced(self) -> bool:

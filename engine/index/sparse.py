@@ -45,7 +45,7 @@ class SparseIndex(IndexFile, Generic[_E]):
     @classmethod
     def open(
         cls, files: ReadOnlyFiles, path: str, base_offset: int, max_index_size: int = -1, *, writable: bool = True,
-        anew: bool = False,
+        rewrite: bool = False,
     ) -> Self:
         """Open the file at `path`, believing that it is full of entries; where there is none, make one of zeros.
 
@@ -58,11 +58,11 @@ class SparseIndex(IndexFile, Generic[_E]):
         backing = Backing(files, path, writable=writable)
         index.max_index_size = max_index_size
         size = backing.length - backing.length % cls.entry_size
-        if anew or (writable and not backing.exists):
+        if rewrite or (writable and not backing.exists):
             if max_index_size < cls.entry_size:
                 raise InvalidIndexSize(f"{path}: Invalid max index size: {max_index_size}", do="set segment.index.bytes")
-            (backing.begin_anew if anew else backing.create)(max_index_size - max_index_size % cls.entry_size)
-        index._attach(backing, 0 if anew else size)
+            (backing.begin_rewrite if rewrite else backing.create)(max_index_size - max_index_size % cls.entry_size)
+        index._attach(backing, 0 if rewrite else size)
         index.max_entries = backing.length // cls.entry_size
         return index
 

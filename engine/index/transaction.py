@@ -97,7 +97,7 @@ class TransactionIndex(IndexFile):
         self._cut(0)
         self._last_offset = None
         if self._file.exists and self._file.length:
-            self._file.begin_anew(0)
+            self._file.begin_rewrite(0)
 
     def close(self) -> None:
         """Write back. The index may be used again."""

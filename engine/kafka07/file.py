@@ -186,9 +186,9 @@ def valid_size(file: OpenFile, *, window: int = WINDOW) -> ValidPart:
         if problem:
             return ValidPart(position, problem)
         header, _, stored = head_at(data, at)
-        behind = at + SIZE_FIELD + size
-        if behind <= len(data):
-            computed = crc32(data[behind - size + header : behind])
+        after = at + SIZE_FIELD + size
+        if after <= len(data):
+            computed = crc32(data[after - size + header : after])
         else:
             computed = checksum_of(file, position + SIZE_FIELD + header, position + SIZE_FIELD + size, crc32)
         if computed != stored:

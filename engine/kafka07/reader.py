@@ -90,9 +90,9 @@ class Reader07:
                 continue
             with self._files.open(segment.path) as file:
                 begin = max(0, start - segment.start)
-                behind = begin
+                after = begin
                 for entry in self._within(iterate_file(file, segment.start, begin=begin, end=segment.size)):
-                    behind = entry.offset - segment.start + SIZE_FIELD + entry.size
+                    after = entry.offset - segment.start + SIZE_FIELD + entry.size
                     for message in open_sets(iter([entry])):
                         problem = message.error
                         if problem is None and isinstance(message, MessageAndOffset) and message.valid is False:
@@ -102,7 +102,7 @@ class Reader07:
                             return
                         assert isinstance(message, MessageAndOffset)  # the other one has an error
                         yield Message(message.offset, None if message.payload is None else bytes(message.payload))
-                if self._ends(file, segment, behind):
+                if self._ends(file, segment, after):
                     return
 
     def copy(self, start: int, send: Callable[[OpenFile, int, int], None]) -> None:

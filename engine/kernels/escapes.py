@@ -32,6 +32,8 @@ def terminal_safe_json(text: str) -> str:
 
 def printable(text: str) -> str:
     r"""A text that may name files, made safe; bytes of names that are not UTF-8 as \xff."""
+    if text.isascii() and text.isprintable():  # most are: no need to look at each character
+        return text
     return terminal_safe(text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
 
 

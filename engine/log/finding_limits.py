@@ -16,7 +16,7 @@ MAX_FINDINGS = 1000  # of one code about one file that are reported one by one
 MAX_OF_A_CODE = 10_000  # about all files of a partition; then only the first about each file
 
 
-class Dam:
+class FindingLimiter:
     """Takes the findings about one partition; `report` gets no more of a code than the limits say, and how many more there are.
 
     What is said of a file as a whole always comes through. Memory is bounded by the number of files.

@@ -77,14 +77,14 @@ class Content:
         if position > self.size:
             self.truncate(position)
         end = position + extent.size
-        first, behind = self._boundary(position), self._boundary(min(end, self.size))
+        first, after = self._boundary(position), self._boundary(min(end, self.size))
         before = self._extents[first - 1] if first else None
         if before is not None and before.data is not None and extent.data is not None:
             before.data += extent.data
             before.size += extent.size
-            del self._extents[first:behind], self._starts[first:behind]
+            del self._extents[first:after], self._starts[first:after]
         else:
-            self._extents[first:behind], self._starts[first:behind] = [extent], [position]
+            self._extents[first:after], self._starts[first:after] = [extent], [position]
         self.size = max(self.size, end)
 
     def _boundary(self, position: int) -> int:

@@ -82,14 +82,14 @@ class HeadWalk:
     def _hop(self) -> memoryview:
         """The next headers, one after the other, as many as the buffer takes; the last of them may be none."""
         buffer, read_into, position, end = self._buffer, self.file.read_into, self.position, self.end
-        behind, room = 0, min(len(buffer) // _SIZE, self._batches.capacity) * _SIZE
-        while behind < room and position < end:
-            slot = buffer[behind : behind + _SIZE]
+        after, room = 0, min(len(buffer) // _SIZE, self._batches.capacity) * _SIZE
+        while after < room and position < end:
+            slot = buffer[after : after + _SIZE]
             if read_into(slot, position) < _SIZE and position + _SIZE <= end:
                 raise became_shorter(self.file.path, end)
             (length,) = _length(slot, _LENGTH_AT)
-            behind += _SIZE
+            after += _SIZE
             if length < MIN_RECORD_SIZE:
                 break
             position += LOG_OVERHEAD + length
-        return buffer[:behind]
+        return buffer[:after]

@@ -220,7 +220,7 @@ class ChunkReader:
 
     def _wrapper(self, window: Window, row: int) -> Iterator[Chunk]:
         """One compressed v0/v1 entry, a wrapper around an inner set."""
-        self._let_go()
+        self._release()
         entry = decode_entry(window.data, window.batches, row, self._records, self._limit)
         self._large = entry.data if len(entry.data) > _ARENA else None
         due = row
@@ -251,13 +251,13 @@ class ChunkReader:
             self._room = memoryview(bytearray(_ARENA))
         arenas = _Arenas(window, row, end, self._limit, self._room)
         while not arenas.exhausted:
-            self._let_go()
+            self._release()
             arena = arenas.fill()
             self._large = arena.data if len(arena.data) > len(self._room) else None
             yield from self._decode(window, arena.data, arena.row, arena.end, control, arena.problems)
             del arena
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Free what a large batch became: it must not be there beside the next, though the caller still has the chunk."""
         if self._large is not None:
             with suppress(BufferError):  # somebody needs it for longer

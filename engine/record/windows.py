@@ -150,12 +150,12 @@ class LogWalk:
         """
         at = self._suspect + 1
         buffer = bytearray(_CHUNK)
-        data, start, behind = memoryview(b""), at, at
+        data, start, after = memoryview(b""), at, at
         while at < self.end:
             if self._budget <= 0:
                 self.gave_up = at
                 return None
-            if at >= behind:
+            if at >= after:
                 data_at = self.file.next_data(at, self.end)
                 if data_at == self.end:
                     return None
@@ -163,16 +163,16 @@ class LogWalk:
                 count = self.file.read_into(memoryview(buffer)[: self.end - at], at)
                 data, start = memoryview(buffer)[:count], at
                 is_last = start + len(data) >= self.end
-                behind = start + len(data) - (0 if is_last else BATCH_HEADER.size - 1)  # what begins there is in sight
-                if behind <= at:
+                after = start + len(data) - (0 if is_last else BATCH_HEADER.size - 1)  # what begins there is in sight
+                if after <= at:
                     return None
                 if is_zero(buffer, count):  # no header is; a preallocated file may hold a lot of that
-                    at = behind
+                    at = after
                     continue
             largest = min(self._max_batch_bytes, self.end - at)
-            found: int = find_candidate(data, at - start, behind - start, len(data), largest)
+            found: int = find_candidate(data, at - start, after - start, len(data), largest)
             if found < 0:
-                at = behind
+                at = after
                 continue
             at = start + found
             size = BATCH_HEADER.field("batch_length", data, found) + LOG_OVERHEAD

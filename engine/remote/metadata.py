@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,8 +24,10 @@ Epochs = tuple[tuple[int, int], ...]  # (leader epoch, its first offset), ascend
 
 # a segment: id, start and end offset, largest timestamp, size, first leader epoch, is the transaction index empty; and what
 # changes: state, time of the event, broker
-_HEAD, _ROW, _CHANGES = Struct("<16sq"), Struct("<16sqqqii?bqi"), Struct("<bqi")
+_ROW, _CHANGES, _START = Struct("<16sqqqii?bqi"), Struct("<bqi"), Struct("<q")
+_START_AT = 16  # behind the id
 _STATE = _ROW.size - _CHANGES.size
+_STATES = tuple(State)
 _STARTED, _FINISHED, _DELETING, _DELETED = map(int, State)
 # by state, what may follow. Mirrors RemoteLogSegmentState.isValidTransition
 _FOLLOWING = ((_FINISHED, _DELETING), (_FINISHED, _DELETING), (_DELETING, _DELETED), ())
@@ -178,9 +181,9 @@ class PartitionMetadata:
 
     def apply(self, record: Record) -> bool:
         """Take the next record of the partition; False: a broker drops it."""
-        if isinstance(record, SegmentRecord):
+        if type(record) is SegmentRecord:
             is_taken = self._begin_copy(record)
-        elif isinstance(record, UpdateRecord):
+        elif type(record) is UpdateRecord:
             is_taken = self._update(record)
         else:
             self.deletion, is_taken = record.state, True
@@ -271,14 +274,18 @@ class PartitionMetadata:
             _ROW.unpack_from(self._table, row * _ROW.size)
         )
         epochs = self._several.get(row) or ((epoch, start),)
-        return RemoteSegment(
-            segment_id, State(state), start, end, size, max_timestamp, broker, event, is_txn_index_empty, epochs,
+        fields = (
+            segment_id, _STATES[state], start, end, size, max_timestamp, broker, event, is_txn_index_empty, epochs,
             self._custom.get(row),
         )  # fmt: skip
+        return tuple.__new__(RemoteSegment, fields)
 
     def _in_order(self, rows: Iterable[int]) -> Iterator[RemoteSegment]:
-        ids_and_starts = ((row, *_HEAD.unpack_from(self._table, row * _ROW.size)) for row in rows)
-        for _, _, row in sorted((start, uuid_text(segment_id), row) for row, segment_id, start in ids_and_starts):
+        table = self._table
+        found = sorted([(_START.unpack_from(table, row * _ROW.size + _START_AT)[0], row) for row in rows])
+        if any(one[0] == following[0] for one, following in pairwise(found)):
+            found.sort(key=lambda one: (one[0], uuid_text(_ROW.unpack_from(table, one[1] * _ROW.size)[0])))
+        for _, row in found:
             yield self._segment(row)
 
     def segments(self) -> Iterator[RemoteSegment]:

@@ -17,7 +17,7 @@ from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from engine.log.fetch.replicas import read_best_replica
 from engine.log.fetch.view import PartitionView
-from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
+from engine.log.logdir.log_dirs import LogDir, PartitionPath, find_log_dirs
 from engine.log.logdir.log_manager import LogManager
 from engine.log.operations.operation import Operation, operate
 from engine.log.report import Action
@@ -83,18 +83,20 @@ class MetadataLogs:
         """What all records say. Raises UnreadableFile, FileChangedWhileReading."""
         metadata = RemoteLogMetadata()
         of = metadata.of
-        for number, _, record in self._records():
-            of(record, number).apply(record)
+        for number, records in self._logs():
+            for _, record in records:
+                of(record, number).apply(record)
         return metadata
 
     def events(self, metadata: RemoteLogMetadata) -> Iterator[Event]:
         """The same record by record; `metadata` takes them."""
-        for number, offset, record in self._records():
-            partition = metadata.of(record, number)
-            yield Event(number, offset, record, partition, partition.apply(record))
+        for number, records in self._logs():
+            for offset, record in records:
+                partition = metadata.of(record, number)
+                yield Event(number, offset, record, partition, partition.apply(record))
 
-    def _records(self) -> Iterator[tuple[int, int, Record]]:
-        """(partition of the topic, offset, record), partition by partition."""
+    def _logs(self) -> Iterator[tuple[int, Iterator[tuple[int, Record]]]]:
+        """(partition of the topic, offsets and records), one piece of a log after the other."""
         columns = FetchColumns()
         for number, directory in self.directories.items():
             view = PartitionView(self._files, directory, self._report)
@@ -104,8 +106,7 @@ class MetadataLogs:
                     FetchLimits(only_sound=True), columns=columns,
                 )
                 for run in fetcher.runs():
-                    for offset, record in self._decoded(run):
-                        yield number, offset, record
+                    yield number, self._decoded(run)
             finally:
                 view.close()
 
@@ -113,15 +114,16 @@ class MetadataLogs:
         data, records = run.chunk.data, run.chunk.records
         offsets, sizes = records.field(RecordField.OFFSET), records.field(RecordField.VALUE_SIZE)
         positions = records.field(RecordField.VALUE_POSITION)
-        for column in range(run.first, run.end):
-            at, size = positions[column], sizes[column]
+        columns = slice(run.first, run.end)
+        places = zip(range(run.first, run.end), offsets[columns], positions[columns], sizes[columns], strict=True)
+        for column, offset, at, size in places:
             try:
                 record = decode_record(None if size < 0 else bytes(data[at : at + size]))
             except SchemaError as error:
                 where = run.chunk.where(column, run.path, run.base)
                 self._report(Finding("remote-metadata-undecodable", where, f"the record cannot be decoded: {error}"))
             else:
-                yield offsets[column], record
+                yield offset, record
 
 
 _BATCH = 16384  # bytes, as a producer's batch.size
@@ -158,7 +160,7 @@ def append_records(session: Session, command: str, values: Mapping[str, Sequence
     for log_dir in session.log_dirs:
         own = [path for path in values if parent_of(path) == log_dir.path.rstrip("/")]
         names = [(path, parse_partition_dir(file_name(path))) for path in own]
-        places = tuple(Place(path, log_dir.path, name) for path, name in names if name is not None)
+        places = tuple(PartitionPath(path, log_dir.path, name) for path, name in names if name is not None)
         if places:
             cluster = replace_in(session.manager.cluster, log_dirs=(LogDir(log_dir.path, False, places, (), ()),))
             manager = LogManager(session.manager.files_of, cluster, session.options.settings, session.options.now)

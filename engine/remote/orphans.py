@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
+from engine.log.quarantine.kept import OBJECTS
 from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
 from engine.remote.aiven_manifest import CorruptObject
 from engine.remote.inventory import describe, lacking_parts, list_store
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from engine.remote.metadata_log import MetadataLogs
     from engine.remote.storage import Object, Store, WritableStore
 
-MANIFEST = "objects.jsonl"  # in a directory that keeps deleted objects
 _VERSION = 1
 _SHOWN = 8  # numbers of partitions
 _PIECE = 8 << 20  # bytes of an object that are copied at once
@@ -216,7 +216,7 @@ class KeptObjects:
 
     def _put(self, fields: dict[str, object]) -> None:
         line = json.dumps(fields).encode() + b"\n"
-        with self._files.open_writable(f"{self.directory}/{MANIFEST}", create=True) as file:
+        with self._files.open_writable(f"{self.directory}/{OBJECTS}", create=True) as file:
             file.write_at(sum(map(len, self._lines)), line)
             file.sync()
         self._lines.append(line)
@@ -234,7 +234,7 @@ class Kept(NamedTuple):
 
 def read_kept(files: ReadOnlyFiles, directory: str) -> tuple[str, list[Kept]]:
     """(name of the store, its objects) of a directory that keeps some. Raises UnreadableFile where it cannot be understood."""
-    path = f"{directory}/{MANIFEST}"
+    path = f"{directory}/{OBJECTS}"
     try:
         lines = [json.loads(line) for line in files.read(path, _MAX_MANIFEST).splitlines(keepends=True) if line.endswith(b"\n")]
         if lines[0]["version"] != _VERSION:

@@ -7,7 +7,8 @@ they are decoded in straight code; what is unusual goes to the reader of all sch
 from __future__ import annotations
 
 from array import array
-from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64decode
+from binascii import b2a_base64
 from enum import IntEnum
 from struct import Struct, error
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,6 +35,7 @@ _INT_LONG = Struct(">iq")
 _NO_TAGS, _TXN_INDEX_EMPTY, _TXN_INDEX_NOT_EMPTY = b"\0", b"\1\0\1\1", b"\1\0\1\0"
 _ENDS = (_NO_TAGS, _TXN_INDEX_EMPTY, _TXN_INDEX_NOT_EMPTY)
 _LAST_STATE = 3
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class State(IntEnum):
@@ -132,7 +134,7 @@ def metadata_partition_of(key: bytes, count: int) -> int:
 
 def uuid_text(data: bytes) -> str:
     """16 bytes as Kafka writes an id: 22 characters of URL-safe base64."""
-    return urlsafe_b64encode(data).decode()[:22]
+    return b2a_base64(data)[:22].translate(_URL_SAFE).decode()
 
 
 def partition_number(key: bytes) -> int:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.session import Session
     from engine.remote.layouts import Layout, SegmentParts
     from engine.remote.storage import WritableStore
@@ -182,7 +182,7 @@ class Upload:
                     view.close()
 
     def _upload(
-        self, session: Session, log: TieredLog, place: Place, logs: MetadataLogs, count: int, report: Report
+        self, session: Session, log: TieredLog, place: PartitionPath, logs: MetadataLogs, count: int, report: Report
     ) -> Iterator[Report]:
         node_id, mark = session.manager.cluster.node_id, session.manager.high_watermark(place)
         due = candidates(session.dirs.disk, log, mark, -1 if node_id is None else node_id, session.options.now)

@@ -31,7 +31,7 @@ from kafkalog_cli.options import (
     version_option,
     yes_option,
 )
-from kafkalog_cli.output import Lines, json_stream, outlive_output, say_at_any_rate
+from kafkalog_cli.output import Lines, json_stream, outlive_output, say_always
 from kafkalog_cli.quarantining import DECLINED, agreed, would_keep
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from kafkalog_spark.sink.undoing import LastCommit
 
 
-OBJECTS = "objects.jsonl"  # in a directory with objects of a store: see engine.remote.orphans
 _SECTIONS = (
     Section("Action", ("--list", "--prune", "--older-than", "--force", "--salvage", "--dry-run", "--yes")),
     Section("Output", ("--quiet", "--verbose", "--bytes", "--format")),
@@ -117,7 +116,7 @@ def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool,
     directories = [path.rstrip("/") or path for path in paths]
     tally = _Tally(dry_run=dry_run)
     try:
-        from engine.log.quarantine.kept import log_dirs_of
+        from engine.log.quarantine.kept import OBJECTS, log_dirs_of
 
         if len(directories) > 1 and not (dry_run or yes) and not agreed(_summary(files, directories)):
             outcome.at_least(DECLINED)
@@ -388,7 +387,7 @@ def _restore(
     else:
         _put_objects(directory, restored, outcome, dry_run=dry_run)
     if restored.aside is not None:
-        say_at_any_rate(kept_in(restored.aside), err=not outcome.is_text)
+        say_always(kept_in(restored.aside), err=not outcome.is_text)
     return 0 if restored.is_as_before else 4
 
 

@@ -21,7 +21,7 @@ from engine.dump.json_stream import text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.findings import Finding, Severity
-from engine.log.logdir.log_dirs import KINDS as NAMELESS
+from engine.log.logdir.log_dirs import KINDS as WITHOUT_OFFSET
 from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
@@ -329,7 +329,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
                     if _is_lost_segment(files, finding.where.file):
                         holds_any = True
                         found[parent_of(finding.where.file)] = None  # reported there, with the other findings of the partition
-                    elif not _is_told_with_its_partition(finding):
+                    elif not _is_reported_with_its_partition(finding):
                         outcome.finding(finding)
                 here = [parent_of(one) if "/" in one else "." for one in discovery.paths if _counts(one)]
                 holds_any |= bool(here)
@@ -368,10 +368,10 @@ def _counts(path: str) -> bool:
     return name is not None and name.kind in _OF_A_PARTITION and name.remote_id is None
 
 
-def _is_told_with_its_partition(finding: Finding) -> bool:
+def _is_reported_with_its_partition(finding: Finding) -> bool:
     """Is it about a name that verifying the partition reports too?"""
     name = parse_file_name(file_name(finding.where.file))
-    return finding.code == "name-invalid" and name is not None and not name.suffix and name.kind in NAMELESS
+    return finding.code == "name-invalid" and name is not None and not name.suffix and name.kind in WITHOUT_OFFSET
 
 
 def _is_lost_segment(files: ReadOnlyFiles, path: str) -> bool:

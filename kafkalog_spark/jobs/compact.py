@@ -62,14 +62,14 @@ def compact(
     how = OpenOptions(settings=Settings(ServerConfig(), tuple((config or {}).items())), now=moment)
     with opened(paths, how, topics) as job:
         chooser = Compact(asked, explain=False, on_bytes=_unsaid, clock=time.perf_counter)
-        told = [*_metadata_logs(job), *chooser.choose(job.manager, 1)]
+        reported = [*_metadata_logs(job), *chooser.choose(job.manager, 1)]
         places = [
             place for log_dir in job.manager.cluster.log_dirs for place in log_dir.places if place.name.topic != METADATA_TOPIC
         ]
         markers = {log_dir: take_marker(job.manager, log_dir) for log_dir in job.log_dirs}
         clean = {log_dir.path for log_dir, marker in markers.items() if clean_start or marker is not None}
         work = Assignment(how, partial(_compact, asked, how, clean))
-        rows = [dict.fromkeys(EVENT_TYPES) | row for report in told for row in event_rows(report)]
+        rows = [dict.fromkeys(EVENT_TYPES) | row for report in reported for row in event_rows(report)]
         rows += run_tasks(spark, job, places, work, _TASK_BYTES)
         for log_dir, marker in markers.items():
             if marker is not None and log_dir.path not in job.half_done:

@@ -44,7 +44,7 @@ class StillAtWork(KafkalogError):
     code = "still-at-work"
 
 
-class Hold(NamedTuple):
+class JobLock(NamedTuple):
     """What a task knows of the job: its name, and the process that holds its files."""
 
     job: str
@@ -64,12 +64,12 @@ def _this_process() -> tuple[str, int]:
 
 
 @contextmanager
-def held(files: Files, log_dirs: list[str]) -> Iterator[Hold]:
+def held(files: Files, log_dirs: list[str]) -> Iterator[JobLock]:
     """Hold the log dirs, whose `.lock` is ours, for tasks. In the end tasks that still work are waited for.
 
     Raises StillAtWork where they go on, unless something was raised before: then it is a warning.
     """
-    hold = Hold(uuid4().hex, _this_process())
+    hold = JobLock(uuid4().hex, _this_process())
     mine = []
     try:
         for log_dir in dict.fromkeys(log_dirs):
@@ -80,15 +80,15 @@ def held(files: Files, log_dirs: list[str]) -> Iterator[Hold]:
         yield hold
     except BaseException:
         try:
-            _let_go(files, log_dirs, mine)
+            _release(files, log_dirs, mine)
         except StillAtWork as error:
             _LOG.warning("%s", error)
         raise
     else:
-        _let_go(files, log_dirs, mine)
+        _release(files, log_dirs, mine)
 
 
-def _let_go(files: Files, log_dirs: list[str], mine: list[Lock]) -> None:
+def _release(files: Files, log_dirs: list[str], mine: list[Lock]) -> None:
     with ExitStack() as stack:  # each step is taken, whichever fails
         for lock in mine:
             stack.callback(lock.release)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.config.server import ServerConfig, Settings
 from engine.files import now_ms
-from engine.log.logdir.startup import foresee
-from engine.log.operations.recover import RecoverOptions, Recovery, finish, prepare, recover_places
+from engine.log.logdir.startup import find_start_problems
+from engine.log.operations.recover import RecoverOptions, Recovery, finish, prepare, recover_partitions
 from engine.log.session import Quarantines
 from kafkalog_spark.jobs.upkeep import (
     FAILED,
@@ -72,6 +72,6 @@ def _note(recovery: Recovery, rows: list[dict[str, Any]]) -> None:
 def _recover(asked: RecoverOptions, manager: TaskLogManager) -> Iterator[Report]:
     """The partitions of a task, all in one log dir."""
     [log_dir] = manager.cluster.log_dirs
-    troubles = foresee(manager.files_of(log_dir.path), manager.cluster)
-    for _place, report in recover_places(manager, asked, list(log_dir.places), troubles):
+    problems = find_start_problems(manager.files_of(log_dir.path), manager.cluster)
+    for _place, report in recover_partitions(manager, asked, list(log_dir.places), problems):
         yield report

@@ -19,15 +19,15 @@ from engine.discovery.patterns import expand
 from engine.errors import KafkalogError
 from engine.files import Files
 from engine.findings import Severity
-from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs, refuse_other_owner
-from engine.log.logdir.log_manager import LogManager, Standing
+from engine.log.logdir.log_dirs import LogDir, PartitionPath, find_log_dirs, refuse_other_owner
+from engine.log.logdir.log_manager import CheckpointOffsets, LogManager
 from engine.log.operations.operation import LEFT_ALONE, note
 from engine.log.report import Action
 from engine.log.session import Quarantines, session
 from kafkalog_spark.errors import LogDirError, OptionError
-from kafkalog_spark.jobs.holds import Hold, held, own_lock
+from kafkalog_spark.jobs.holds import JobLock, held, own_lock
 from kafkalog_spark.table.columns import rows_as_batches
-from kafkalog_spark.table.partitions import log_size, speakable
+from kafkalog_spark.table.partitions import check_utf8, log_size
 from kafkalog_spark.table.planning import Piece, pack
 from kafkalog_spark.tasks import run
 
@@ -56,7 +56,7 @@ _SCHEMA = pa.schema(list(_NOTE_TYPES.items()))
 FAILED = "failed"  # why a log was not worked on to the end
 FOUND = "found"  # a finding besides: no event of the command either
 _OF_A_KIND = 1000  # rows of a log with the same action and severity
-STANDING = "standing"  # how a log was left: for the driver, not for the user
+OFFSETS_LEFT = "offsets_left"  # how a log was left: for the driver, not for the user
 
 
 class TaskLogManager(LogManager):
@@ -64,12 +64,12 @@ class TaskLogManager(LogManager):
 
     def __init__(self, *values: Any) -> None:
         super().__init__(*values)
-        self.noted: dict[Place, Standing] = {}
+        self.noted: dict[PartitionPath, CheckpointOffsets] = {}
         self.clean_until: dict[str, int] = {}  # partition directory → offset
 
-    def checkpoint(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:  # noqa: ARG002  # one was given to us
+    def checkpoint(self, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:  # noqa: ARG002  # one was given to us
         """Keep what the driver will write."""
-        self.noted.update(standing)
+        self.noted.update(offsets_left)
 
     checkpoint_log_starts = checkpoint
 
@@ -95,7 +95,7 @@ class Job:
 
     log_dirs: list[LogDir]
     manager: LogManager
-    hold: Hold
+    hold: JobLock
     half_done: set[str] = field(default_factory=set)
 
     @property
@@ -116,7 +116,7 @@ def opened(
     """
     files = Files()
     try:
-        found = speakable(find_log_dirs(files, [one for path in paths for one in expand(files, str(path))]))
+        found = check_utf8(find_log_dirs(files, [one for path in paths for one in expand(files, str(path))]))
         found = _narrowed(found, topics) if topics else found
         log_dirs = [log_dir for log_dir in found if log_dir.places or not topics]
         named, places = [log_dir.path for log_dir in log_dirs], [place.path for one in log_dirs for place in one.places]
@@ -146,13 +146,15 @@ def _narrowed(log_dirs: list[LogDir], topics: Collection[str]) -> list[LogDir]:
     return narrowed
 
 
-def pieces_of(places: Iterable[Place]) -> list[Piece]:
+def pieces_of(places: Iterable[PartitionPath]) -> list[Piece]:
     """Partitions as pieces, with the bytes of their logs, as far as those can be read: else the task reports why not."""
     files = Files()
     return [Piece(place.path, place.log_dir, 0, 0, 0, log_size(files, place.path)) for place in places]
 
 
-def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignment, split_bytes: int) -> list[dict[str, Any]]:
+def run_tasks(
+    spark: SparkSession, job: Job, places: list[PartitionPath], work: Assignment, split_bytes: int
+) -> list[dict[str, Any]]:
     """Do the work on all `places`; the events as rows. The checkpoints of their log dirs are written in the end.
 
     Raises LogDirError, and what Spark raises where a task fails for good: then no checkpoint has the others.
@@ -160,7 +162,7 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignme
     by_path = {place.path: place for place in places}
     splits = [[by_path[piece.directory] for piece in split] for split in pack(pieces_of(places), split_bytes)]
 
-    def task(mine: list[Place]) -> Iterator[pa.RecordBatch]:
+    def task(mine: list[PartitionPath]) -> Iterator[pa.RecordBatch]:
         try:
             yield from rows_as_batches(_rows(mine, work, cluster, hold), _SCHEMA)
         except KafkalogError as error:  # what concerns one log is a row; this concerns its log dir
@@ -173,41 +175,43 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignme
     return _taken(job, by_path, (row.asDict() for row in found))
 
 
-def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _taken(job: Job, by_path: dict[str, PartitionPath], found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The events among the rows that tasks found; the state of the logs is written to the checkpoints."""
     rows: list[dict[str, Any]] = []
-    standing: dict[str, dict[Place, Standing]] = {}
+    offsets_left: dict[str, dict[PartitionPath, CheckpointOffsets]] = {}
     clean: dict[str, dict[str, int]] = {}
     try:
         for row in found:
-            if row["action"] != STANDING:
+            if row["action"] != OFFSETS_LEFT:
                 rows.append({name: row.get(name) for name in EVENT_TYPES})
                 if row["action"] == FAILED and not row["leftAlone"]:
                     job.half_done.add(by_path[row["directory"]].log_dir)
                 continue
             place = by_path[row["directory"]]
             if row.get("recoveryPoint") is not None:
-                left = Standing(row["firstBaseOffset"], row["logStartOffset"], row["recoveryPoint"])
-                standing.setdefault(place.log_dir, {})[place] = left
+                left = CheckpointOffsets(row["firstBaseOffset"], row["logStartOffset"], row["recoveryPoint"])
+                offsets_left.setdefault(place.log_dir, {})[place] = left
             if row.get("cleanUntil") is not None:
                 clean.setdefault(place.log_dir, {})[place.path] = row["cleanUntil"]
     finally:
-        _checkpoint(job, standing, clean)
+        _checkpoint(job, offsets_left, clean)
     return rows
 
 
-def _checkpoint(job: Job, standing: dict[str, dict[Place, Standing]], clean: dict[str, dict[str, int]]) -> None:
+def _checkpoint(
+    job: Job, offsets_left: dict[str, dict[PartitionPath, CheckpointOffsets]], clean: dict[str, dict[str, int]]
+) -> None:
     """Write what is known by log dir; a partition may be spelled in another way than the log dir around it."""
     from engine.log.cleaner.checkpoint import write_clean_offsets
 
     for log_dir in job.log_dirs:
         files = job.manager.files_of(log_dir.path)
-        if log_dir.path in standing:
-            note(job.manager, log_dir, standing[log_dir.path])
+        if log_dir.path in offsets_left:
+            note(job.manager, log_dir, offsets_left[log_dir.path])
         write_clean_offsets(files, clean.get(log_dir.path, {}))
 
 
-def _rows(places: list[Place], work: Assignment, cluster: Cluster, hold: Hold) -> Iterator[dict[str, Any]]:
+def _rows(places: list[PartitionPath], work: Assignment, cluster: Cluster, hold: JobLock) -> Iterator[dict[str, Any]]:
     """The work of one task, log dir by log dir."""
     files = Files()
     for log_dir in cluster.log_dirs:
@@ -233,7 +237,7 @@ def _rows(places: list[Place], work: Assignment, cluster: Cluster, hold: Hold) -
             manager = TaskLogManager(files_of, replace(cluster, log_dirs=(part,)), work.options.settings, work.options.now)
             for report in work.operate(manager):
                 yield from _first_of_each(event_rows(report))
-            yield from _standing_rows(manager)
+            yield from _offset_rows(manager)
 
 
 def _finish(quarantines: Quarantines) -> None:
@@ -242,14 +246,14 @@ def _finish(quarantines: Quarantines) -> None:
         raise error
 
 
-def _standing_rows(manager: TaskLogManager) -> Iterator[dict[str, Any]]:
+def _offset_rows(manager: TaskLogManager) -> Iterator[dict[str, Any]]:
     for place, left in manager.noted.items():
         yield {
-            "directory": place.path, "action": STANDING, "firstBaseOffset": left.first_base_offset,
+            "directory": place.path, "action": OFFSETS_LEFT, "firstBaseOffset": left.first_base_offset,
             "logStartOffset": left.log_start_offset, "recoveryPoint": left.recovery_point,
         }  # fmt: skip
     for directory, offset in manager.clean_until.items():
-        yield {"directory": directory, "action": STANDING, "cleanUntil": offset}
+        yield {"directory": directory, "action": OFFSETS_LEFT, "cleanUntil": offset}
 
 
 def event_rows(report: Report) -> Iterator[dict[str, Any]]:

@@ -22,8 +22,8 @@ from engine.files import remove_tree
 from engine.log.append.intake import FollowerIntake
 from engine.log.append.log_end import adopt_segment, damage_at_end, move_batches, move_in_memory
 from engine.log.loading.loader import REPAIRABLE
-from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
-from engine.log.logdir.log_manager import LogManager, Standing
+from engine.log.logdir.log_dirs import LogDir, PartitionPath, list_log_dir
+from engine.log.logdir.log_manager import CheckpointOffsets, LogManager
 from engine.log.logdir.startup import survey
 from engine.log.operations.mending import find_topic_id, write_topic_id
 from engine.log.operations.operation import Marker, Operation, operate, put_marker, take_marker
@@ -140,9 +140,9 @@ class _Commit:
         self._new = [self._place(f"{job.directory}/{staging.NEW}", key) for key in pieces if key not in appended]
         self._is_fresh = not there  # the directory is ours: everything in it was closed as it should be
 
-    def _place(self, directory: str, key: Key) -> Place:
+    def _place(self, directory: str, key: Key) -> PartitionPath:
         name = PartitionDir(*key)
-        return Place(f"{directory}/{name.topic}-{name.partition}", directory, name)
+        return PartitionPath(f"{directory}/{name.topic}-{name.partition}", directory, name)
 
     def run(self, manifest: Manifest, stream: tuple[str, int] | None) -> None:
         """Prepare, publish, and let it hold; undo it where that fails."""
@@ -150,7 +150,7 @@ class _Commit:
         own = staging.own_files(files, job.root)
         is_clean = own[FileKind.CLEAN_SHUTDOWN.value] is not None
         ends = self._ends(clean=is_clean)
-        standing = self._build()
+        offsets_left = self._build()
         name = job.name if stream is None else f"{job.name}/{stream[1]}"
         journal = Journal(
             name, ends, [_name(one) for one in self._new], [_name(one) for one in self._replaced], own,
@@ -162,7 +162,7 @@ class _Commit:
             staging.write_journal(files, job, journal)
         try:
             if changes:
-                self._publish(standing, is_clean=is_clean)
+                self._publish(offsets_left, is_clean=is_clean)
             left = replace(manifest, last=name, streams=dict(manifest.streams))
             if stream is not None:
                 left.streams[stream[0]] = stream[1]
@@ -217,7 +217,7 @@ class _Commit:
                 raise OffsetsOverlap(what)
         return ends
 
-    def _build(self) -> dict[Key, Standing]:
+    def _build(self) -> dict[Key, CheckpointOffsets]:
         """Make the new partitions whole, aside → how they stand."""
         if not self._new:
             return {}
@@ -234,13 +234,13 @@ class _Commit:
         log_dir = LogDir(directory, False, tuple(self._new), (), ())
         reports = self._operate(log_dir, self._append, files, clean=True)  # their names last by the sync after the renames
         return {
-            place.key: Standing(report.log_start_offset or 0, report.log_start_offset or 0, report.recovery_point or 0)
+            place.key: CheckpointOffsets(report.log_start_offset or 0, report.log_start_offset or 0, report.recovery_point or 0)
             for place, report in zip(self._new, reports, strict=True)
         }
 
     # ---- what others see ------------------------------------------------------------------------------
 
-    def _publish(self, standing: Mapping[Key, Standing], *, is_clean: bool) -> None:
+    def _publish(self, offsets_left: Mapping[Key, CheckpointOffsets], *, is_clean: bool) -> None:
         files, job = self._files, self._job
         manager = self._manager(self._root, files)
         taken = take_marker(manager, self._root)
@@ -257,7 +257,7 @@ class _Commit:
         fresh = self._manager(self._root, files)  # the checkpoints as they are by now
         fresh.forget(self._root, {place.key for place in (*self._replaced, *self._new)})
         if self._new and (self._is_fresh or is_brokers_log_dir(files, job.root)):
-            fresh.checkpoint(self._root, {self._place(job.root, key): how for key, how in standing.items()})
+            fresh.checkpoint(self._root, {self._place(job.root, key): how for key, how in offsets_left.items()})
         if taken is not None or (self._is_fresh and self._new):
             put_marker(manager, self._root, _CLEAN if taken is None else taken)
 
@@ -333,7 +333,7 @@ def _refuse_a_damaged_end(log: UnifiedLog) -> None:
         raise NotAppended(what, do=f"kafkalog recover --dry-run {argument(log.directory)}")
 
 
-def _name(place: Place) -> str:
+def _name(place: PartitionPath) -> str:
     return f"{place.name.topic}-{place.name.partition}"
 
 

@@ -18,7 +18,7 @@ from engine.discovery.paths import MANIFEST
 from engine.errors import KafkalogError, argument
 from engine.files import remove_tree
 from engine.log.fetch.view import PartitionView
-from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
+from engine.log.logdir.log_dirs import LogDir, PartitionPath, list_log_dir
 from engine.log.logdir.log_manager import LogManager
 from engine.log.logdir.startup import survey
 from engine.log.operations.at_offset import Truncate
@@ -175,7 +175,7 @@ class _TruncateEach(Operation):
     def __init__(self, ends: dict[str, int]) -> None:
         self._ends = ends
 
-    def truncates_to(self, place: Place) -> int:
+    def truncates_to(self, place: PartitionPath) -> int:
         return self._ends[file_name(place.path)]
 
     def work(self, log: UnifiedLog) -> None:
@@ -188,13 +188,13 @@ class _TruncateEach(Operation):
         return Truncate(self._ends[file_name(log.directory)], fully=False)
 
 
-def _place(root: str, name: str) -> Place:
+def _place(root: str, name: str) -> PartitionPath:
     parsed = parse_partition_dir(name)
     assert parsed is not None  # `last_commit` sees to it
-    return Place(f"{root}/{name}", root, parsed)
+    return PartitionPath(f"{root}/{name}", root, parsed)
 
 
-def _deleted_name(place: Place) -> str:
+def _deleted_name(place: PartitionPath) -> str:
     """What brokers delete when they start. Mirrors LocalLog.logDeleteDirName."""
     suffix = f"-{place.name.partition}.{uuid.uuid4().hex}-delete"
     return place.name.topic[: _MAX_NAME - len(suffix)] + suffix

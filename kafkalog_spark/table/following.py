@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from engine.log.fetch.reading import FetchIsolation
 from kafkalog_spark.errors import DataLossError
 from kafkalog_spark.table.partitions import Around, find_sources
-from kafkalog_spark.table.planning import Range, check_partitions, cut, into_splits, opened, start_of, tell_tail
+from kafkalog_spark.table.planning import Range, check_partitions, cut, into_splits, opened, report_tail, start_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -67,7 +67,7 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
         with opened(source) as view:
             end = _end(options, view)
             if options.on_corruption == "fail":  # other choices are reported by `plan_between`, once for each micro-batch
-                tell_tail(options, view)
+                report_tail(options, view)
             begin = start.get(key, view.log_start_offset)
             if begin < view.log_start_offset or begin > view.log_end_offset:
                 if options.fail_on_data_loss:
@@ -143,7 +143,7 @@ def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[lis
                 begin = max(begin, view.log_start_offset)
             stop = min(end[key], view.log_end_offset)
             if stop == view.log_end_offset:
-                tell_tail(options, view)
+                report_tail(options, view)
             pieces += cut(Range(source, begin, max(begin, stop)), view, options.split_bytes)
     return into_splits(options, pieces)
 

@@ -21,11 +21,11 @@ from engine.files import ReadOnlyFiles
 from engine.formats import LONG_MAX
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
-from engine.log.finding_limits import Dam
+from engine.log.finding_limits import FindingLimiter
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, escaped, on_corruption
 from kafkalog_spark.table.columns import rows_as_batches
-from kafkalog_spark.table.partitions import Around, find_places, log_size, open_view, spoken
+from kafkalog_spark.table.partitions import Around, find_places, log_size, open_view, topic_and_partition
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def with_policies(options: ReadOptions, pieces: list[Piece], config: Mapping[str
 def directories(options: ReadOptions, bounds: Bounds) -> list[Piece]:
     """Every partition directory as a piece, all replicas. Raises OptionError, LogDirError."""
     files = ReadOnlyFiles()
-    asked = [(place.path, key) for place in find_places(options.paths) if options.wants(*(key := spoken(place)))]
+    asked = [(place.path, key) for place in find_places(options.paths) if options.wants(*(key := topic_and_partition(place)))]
     check_names(options, {key for _, key in asked})
     return [Piece(path, *key, 0, LONG_MAX, log_size(files, path)) for path, key in asked if bounds.wants(*key)]
 
@@ -115,9 +115,9 @@ def finding_row(piece: Piece, finding: Finding) -> dict[str, Any]:
 def kept_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], object]) -> Iterator[dict[str, Any]]:
     """Rows of what `work` reports; of many alike the first ones, and how many more."""
     found: list[Finding] = []
-    dam = Dam(found.append)
-    work(dam)
-    dam.finish()
+    limiter = FindingLimiter(found.append)
+    work(limiter)
+    limiter.finish()
     yield from (finding_row(piece, finding) for finding in found)
 
 

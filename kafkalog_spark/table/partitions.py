@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.findings import Finding
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from kafkalog_spark.table.options import ReadOptions
 
 _LOG = logging.getLogger("kafkalog")
@@ -40,7 +40,7 @@ class Source:
     directory: str
 
 
-def find_places(paths: Iterable[str]) -> list[Place]:
+def find_places(paths: Iterable[str]) -> list[PartitionPath]:
     """Every partition directory below `paths`, replicas included, in order. Raises LogDirError.
 
     One that was not named itself, and that a broker has made but not begun to fill, holds nothing yet: it is left out.
@@ -51,9 +51,9 @@ def find_places(paths: Iterable[str]) -> list[Place]:
         for path in named:
             if files.exists(path) and not files.info(path).is_directory:
                 raise LogDirError(f"{path}: a file; name the partition directory around it, or a log dir")
-        found = speakable(find_log_dirs(files, named))
+        found = check_utf8(find_log_dirs(files, named))
         for log_dir in found:
-            _tell_half_commit(files, log_dir.path)
+            _report_half_commit(files, log_dir.path)
         return [
             place for log_dir in found for place in log_dir.partitions()
             if not (log_dir.is_whole and _is_about_to_begin(files, place.path))
@@ -62,14 +62,14 @@ def find_places(paths: Iterable[str]) -> list[Place]:
         raise LogDirError(str(error)) from None
 
 
-def _tell_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
+def _report_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
     """It may be under way, and then is over soon: what is there is read."""
     journal = half_commit(files, log_dir)
     if journal is not None:
         _LOG.warning("%s: %s, or is still running: %s", journal, WHAT, undo_advice(log_dir))
 
 
-def speakable(log_dirs: list[LogDir]) -> list[LogDir]:
+def check_utf8(log_dirs: list[LogDir]) -> list[LogDir]:
     """The same. Raises LogDirError if the path of one of them cannot be passed to Spark and back: its strings are UTF-8."""
     for log_dir in log_dirs:
         try:
@@ -98,7 +98,7 @@ def log_size(files: ReadOnlyFiles, directory: str) -> int:
     return sum(one.size for one in found if one is not None)
 
 
-def spoken(place: Place) -> tuple[str, int]:
+def topic_and_partition(place: PartitionPath) -> tuple[str, int]:
     """Topic and partition as text for Spark; bytes that are not UTF-8 are escaped."""
     return escaped(place.name.topic), place.name.partition
 
@@ -107,7 +107,7 @@ def find_sources(options: ReadOptions) -> list[Source]:
     """The partitions to read, one directory each. Raises LogDirError."""
     files, replicas = ReadOnlyFiles(), dict[tuple[str, int], list[str]]()
     for place in find_places(options.paths):
-        if options.wants(*(key := spoken(place))):
+        if options.wants(*(key := topic_and_partition(place))):
             replicas.setdefault(key, []).append(place.path)
     return [Source(topic, partition, best_replica(files, paths)) for (topic, partition), paths in sorted(replicas.items())]
 

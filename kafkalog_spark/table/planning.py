@@ -79,7 +79,7 @@ def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
                 if held is not None and wanted.end >= held.offset:
                     _report_held(options, view, held)
                 if wanted.end >= view.log_end_offset:
-                    tell_tail(options, view)
+                    report_tail(options, view)
                 pieces += cut(wanted, view, options.split_bytes)
     return into_splits(options, pieces)
 
@@ -122,7 +122,7 @@ def opened(source: Source) -> Iterator[PartitionView]:
         view.close()
 
 
-def tell_tail(options: ReadOptions, view: PartitionView) -> None:
+def report_tail(options: ReadOptions, view: PartitionView) -> None:
     """Bytes after the last batch that are no batch: damage, which no task will read. Raises LogDirError, see onCorruption.
 
     A batch that is cut off and zeros are where a running broker writes just now: the log ends before them.
@@ -267,9 +267,9 @@ def cut(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
         is_whole = following is not None or end >= view.log_end_offset
         last = segment.size if is_whole else _position(segment, end)
         cuts = [(start, first), *_cuts(segment, start, end, step), (end, last)]
-        for (first, at), (behind, stop) in pairwise(cuts):
-            if first < behind:
-                yield Piece(source.directory, source.topic, source.partition, first, behind, max(0, stop - at), wanted.left_out)
+        for (first, at), (after, stop) in pairwise(cuts):
+            if first < after:
+                yield Piece(source.directory, source.topic, source.partition, first, after, max(0, stop - at), wanted.left_out)
         start = max(start, end)
 
 

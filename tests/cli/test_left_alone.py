@@ -129,3 +129,25 @@ def test_recover_that_refuses_one_log_and_finds_the_others_sound_leaves_the_mark
 def test_recover_that_refuses_a_start_beyond_the_end_leaves_the_marker(partition):
     (partition.parent / "log-start-offset-checkpoint").write_text("0\n1\nsmall_segments 0 90\n")
     refused(4, "recover", partition, name="start-beyond-end")
+
+
+def unreadable_start(partition):
+    """A directory in the place of a checkpoint of the log dir."""
+    path = partition.parent / "log-start-offset-checkpoint"
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("words", [
+    ("truncate", "--to", "62"), ("delete-records", "--before", "25"), ("retain",), ("roll",), ("append",), ("recover",),
+    ("compact", "--config", "cleanup.policy=compact", "--force"),
+], ids=" ".join)  # fmt: skip
+def test_what_fails_before_the_first_change_leaves_the_marker(partition, words):
+    unreadable_start(partition)
+    refused(8, *words, partition, name="a directory, not a file")
+
+
+def test_an_append_that_is_refused_leaves_the_marker(partition):
+    other = partition.parent / "multi-1"
+    (other / "leader-epoch-checkpoint").write_text("0\n1\n5 0\n")
+    refused(2, "append", "--leader-epoch", "1", other, name="usage")

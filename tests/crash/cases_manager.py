@@ -6,7 +6,7 @@ from engine.checkpoint.checkpoints import decode_offset_checkpoint
 from engine.config.server import Settings
 from engine.log.logdir.log_dirs import find_log_dirs, locked
 from engine.log.logdir.log_manager import LogManager, purge_deleted_directories
-from engine.log.logdir.startup import Effect, foresee, survey
+from engine.log.logdir.startup import Effect, find_start_problems, survey
 from engine.log.operations.at_offset import Truncate
 from engine.log.operations.operation import operate
 from engine.log.operations.recover import RecoverOptions, recover
@@ -98,7 +98,7 @@ def stops_a_broker(disk):
     """Small files over which a starting broker falls."""
     files = CrashFiles(disk)
     dirs = find_log_dirs(files, ["/d"])
-    return [trouble for trouble in foresee(files, survey(files, dirs)) if trouble.effect is not Effect.WARNS]
+    return [problem for problem in find_start_problems(files, survey(files, dirs)) if problem.effect is not Effect.WARNS]
 
 
 def recover_case(case_name, *, extra=None, clean_before=False, salvage=False, mark_clean=True):

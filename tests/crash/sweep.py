@@ -1,7 +1,7 @@
 """The sweep: an operation is stopped before each of its changes, and failed at each call; what is left must be sound.
 
 A `Case` says what is on the disk before, what is done, and what must hold of any disk that may be left. `cuts` gives
-everything that is wrong, `troubles` the same for errors of the operating system. With a sync left out `cuts` must find
+everything that is wrong, `problems` the same for errors of the operating system. With a sync left out `cuts` must find
 something: that is how the tests prove that they would notice.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.errors import KafkalogError
-from tests.support.crash_files import WRITING, CrashFiles, PowerCut, Trouble
+from tests.support.crash_files import WRITING, CrashFiles, PowerCut, StartProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -155,7 +155,7 @@ def _next(case: Case, number: int) -> str:
     return f" ({changes[number].kind} {changes[number].path})" if number < len(changes) else " (the end)"
 
 
-def troubles(case: Case, error: int, *, step: int = 1) -> list[str]:
+def problems(case: Case, error: int, *, step: int = 1) -> list[str]:
     """What is wrong after an operation has failed with `error`: no KafkalogError, or a disk that does not open.
 
     step  fail every so many operations, each in a run of its own
@@ -167,7 +167,7 @@ def troubles(case: Case, error: int, *, step: int = 1) -> list[str]:
         kind, path = operations[number][:2]
         what = f"{case.name}: {errno.errorcode[error]} at operation {number} ({kind} {path})"
         try:
-            outcome = play(case, trouble=Trouble(number, error, part=0.5))
+            outcome = play(case, problem=StartProblem(number, error, part=0.5))
         except Exception as raised:  # noqa: BLE001 - whatever it is, it is wrong
             wrong.append(f"{what}: {type(raised).__name__}: {raised}")
             continue

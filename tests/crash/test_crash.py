@@ -13,7 +13,7 @@ from tests.crash.cases_compact import CASES_COMPACT
 from tests.crash.cases_log import CASES_LOG
 from tests.crash.cases_manager import CASES_MANAGER
 from tests.crash.cases_salvage import CASES_SALVAGE
-from tests.crash.sweep import ERRORS, cuts, passes, play, sites_in, stops, sync_sites, troubles
+from tests.crash.sweep import ERRORS, cuts, passes, play, problems, sites_in, stops, sync_sites
 
 FULL = os.environ.get("KAFKALOG_CRASH") == "full"
 CASES = [*CASES_07, *CASES_LOG, *CASES_APPEND, *CASES_COMPACT, *CASES_MANAGER, *CASES_SALVAGE]
@@ -66,8 +66,8 @@ NOTICES = {
     "engine/log/quarantine/seam.py:_settle:0": "quarantine-snapshot",
     "engine/log/quarantine/seam.py:_written:0": "quarantine-far",
     "engine/log/quarantine/seam.py:_take_away:0": "quarantine-far",
-    "engine/log/segment/segment_files.py:mark_segments:0": "recover-middle",
-    "engine/log/segment/segment_files.py:run:0": "roll-empty",
+    "engine/log/segment/log_segments.py:mark_segments:0": "recover-middle",
+    "engine/log/segment/log_segments.py:run:0": "roll-empty",
     "engine/log/loading/leftovers.py:_sync:0": "swap",
     "engine/log/segment/log_segment.py:_finish_before_offset_index:0": "recover-below",
     "engine/log/segment/log_segment.py:sync_changes:0": "truncate-tail",
@@ -97,7 +97,7 @@ def test_a_stop_is_a_stop(case):
 @by_case
 @pytest.mark.parametrize("error", ERRORS if FULL else ERRORS[:1], ids=errno.errorcode.get)
 def test_every_failure_is_told_and_the_log_still_opens(case, error):
-    assert troubles(case, error, step=1 if FULL else 23) == []
+    assert problems(case, error, step=1 if FULL else 23) == []
 
 
 def test_every_sync_is_known():

@@ -28,7 +28,7 @@ _EXPIRE_AFTER_MS = 24 * 3600 * 1000  # producer.id.expiration.ms
 Tree = dict[str, bytes | None]
 
 
-class Place(NamedTuple):
+class PartitionPath(NamedTuple):
     """A batch at bytes [start, end) of a .log, with its first and last offset and its checksum."""
 
     start: int
@@ -39,16 +39,16 @@ class Place(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def places_in(data: bytes) -> tuple[Place, ...]:
+def places_in(data: bytes) -> tuple[PartitionPath, ...]:
     """Every batch of format 2 with a right checksum, wherever it begins."""
-    found: list[Place] = []
+    found: list[PartitionPath] = []
     at = 0
     while at + _HEADER <= len(data):
         base, length = struct.unpack_from(">qi", data, at)
         if data[at + 16] == 2 and _HEADER - 12 <= length <= len(data) - at - 12:
             (stored,) = struct.unpack_from(">I", data, at + _CRC_AT)
             if crc32c(data[at + _CHECKED_FROM : at + 12 + length]) == stored:
-                found.append(Place(at, at + 12 + length, base, base + struct.unpack_from(">i", data, at + 23)[0], stored))
+                found.append(PartitionPath(at, at + 12 + length, base, base + struct.unpack_from(">i", data, at + 23)[0], stored))
                 at += 12 + length
                 continue
         at += 1

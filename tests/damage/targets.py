@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from tests.damage.evidence import Place
+    from tests.damage.evidence import PartitionPath
 
 # by suffix: an entry, and which of its fields has an offset; but in the last one this counts from the base offset of the segment
 _ENTRIES = {".index": (struct.Struct(">ii"), 0), ".timeindex": (struct.Struct(">qi"), 1), ".txnindex": (struct.Struct(">hqqqq"), 3)}
@@ -32,17 +32,17 @@ class Log:
         return self.path.read_bytes()
 
     @property
-    def batches(self) -> tuple[Place, ...]:
+    def batches(self) -> tuple[PartitionPath, ...]:
         return places_in(self.data)
 
-    def any(self) -> Place:
+    def any(self) -> PartitionPath:
         return self.random.choice(self.batches)
 
-    def inner(self) -> Place:
+    def inner(self) -> PartitionPath:
         """A batch that is neither the first nor the last, if there is one."""
         return self.random.choice(self.batches[1:-1] or self.batches)
 
-    def bytes_of(self, place: Place) -> bytes:
+    def bytes_of(self, place: PartitionPath) -> bytes:
         return self.data[place.start : place.end]
 
     def write(self, *parts: bytes) -> None:
@@ -129,7 +129,7 @@ class Target:
         return [path for path in sorted(self.directory.glob(pattern)) if path.stat().st_size or not filled]
 
 
-def cut_out(log: Log, gone: Iterable[Place]) -> None:
+def cut_out(log: Log, gone: Iterable[PartitionPath]) -> None:
     """Take batches out of a log, and shift its indexes, so that only offsets are missing."""
     gone, places, base = set(gone), log.batches, int(log.path.stem)
     moved, at = {}, 0

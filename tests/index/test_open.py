@@ -144,7 +144,7 @@ def test_resizing_never_cuts_entries(path):
 
 def test_an_index_made_anew_takes_the_place_of_the_old_one_in_one_step(path, tmp_path):
     (tmp_path / "x.index").write_bytes(pairs((3, 10), (9, 20), (11, 30)))
-    index = offset_index(path, 800, anew=True)
+    index = offset_index(path, 800, rewrite=True)
     assert (len(index), index.length, index.max_entries, index.last_offset) == (0, 800, 100, BASE)
     before = (tmp_path / "x.index").open("rb")
     index.extend(pairs((4, 7)))
@@ -166,7 +166,7 @@ def test_an_index_made_anew_that_is_as_it_was_stays(path, tmp_path, old, new):
     if old is not None:
         (tmp_path / "x.index").write_bytes(old)
         node = os.stat(path).st_ino
-    index = offset_index(path, 800, anew=True)
+    index = offset_index(path, 800, rewrite=True)
     index.extend(new)
     index.close()
     assert content(path) == new
@@ -192,7 +192,7 @@ class Refusing(Files):
 def test_a_disk_without_room_for_both_gets_the_new_one_over_the_old_one(path, tmp_path):
     """The disk is full, and that is why somebody wants to delete segments."""
     (tmp_path / "x.index").write_bytes(pairs((3, 10), (9, 20), (11, 30)))
-    index = OffsetIndex.open(Refusing(errno.ENOSPC), path, BASE, 800, anew=True)
+    index = OffsetIndex.open(Refusing(errno.ENOSPC), path, BASE, 800, rewrite=True)
     index.extend(pairs((4, 7)))
     index.close()
     assert content(path) == pairs((4, 7))
@@ -202,13 +202,13 @@ def test_a_disk_without_room_for_both_gets_the_new_one_over_the_old_one(path, tm
 def test_an_index_that_could_not_be_made_anew_is_as_it_was(path, tmp_path):
     old = pairs((3, 10), (9, 20), (11, 30))
     (tmp_path / "x.index").write_bytes(old)
-    index = OffsetIndex.open(Refusing(errno.EIO), path, BASE, 800, anew=True)
+    index = OffsetIndex.open(Refusing(errno.EIO), path, BASE, 800, rewrite=True)
     index.extend(pairs((4, 7)))
     for _ in range(2):
         with pytest.raises(UnwritableFile, match="Input/output error"):
             index.close()
         assert content(path) == old
-    assert index.is_anew
+    assert index.is_rewritten
 
 
 def test_a_time_index_keeps_a_place_for_closing(path):

@@ -25,7 +25,7 @@ class Model:
     def __init__(self, transactions):
         self.ahead = sorted(transactions, key=lambda txn: txn.first_offset)
         self.aborted, self.observed, self.committed, self.kept = {}, set(), set(), []
-        self.untold = -1
+        self.unlisted_abort = -1
 
     def add(self, transactions):
         self.ahead = sorted([*self.ahead, *transactions], key=lambda txn: txn.first_offset)
@@ -46,7 +46,7 @@ class Model:
             return not seen
         txn = self.aborted.pop(producer_id, None)
         if txn is None and producer_id in self.committed:
-            self.untold = last_offset
+            self.unlisted_abort = last_offset
         if txn is None or producer_id not in self.observed:
             return True
         self.observed.discard(producer_id)
@@ -74,12 +74,12 @@ def test_what_may_go_is_what_the_model_says(log, first, more, middle):
         goes = met.on_window_read(window, lambda *_: pytest.fail("plain markers"))
         expected = [model.met(producer, start + n, kind) for n, (kind, producer) in enumerate(part)]
         assert list(goes) == expected
-        assert met.untold == model.untold
+        assert met.unlisted_abort == model.unlisted_abort
         for n, (kind, producer) in enumerate(part):
             control = {TxnBatch.COMMIT: ControlType.COMMIT, TxnBatch.ABORT: ControlType.ABORT}.get(kind)
             alone = one_by_one._decide(producer, start + n, TxnBatch.DATA) if control is None else one_by_one.on_control_batch_read(producer, start + n, control)
             assert alone == expected[n]
-        assert one_by_one.untold == model.untold
+        assert one_by_one.unlisted_abort == model.unlisted_abort
         assert one_by_one.undecided() == met.undecided()
         for one in (met, one_by_one):
             one.add_aborted_transactions(more)

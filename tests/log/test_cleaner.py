@@ -21,7 +21,7 @@ from engine.overlay import OverlayFiles
 from engine.record.batch import read_batches
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from engine.record.columns import RECORD_ROWS
-from tests.support.crash_files import WRITING, CrashFiles, Trouble
+from tests.support.crash_files import WRITING, CrashFiles, StartProblem
 from tests.support.disk_model import Disk
 from tests.support.keyed_logs import write_transactions
 from tests.support.live_keys import last_records, lost_keys
@@ -200,7 +200,7 @@ def test_a_disk_that_is_full_at_the_first_group_leaves_the_log_as_it_was():
               if operation.kind in WRITING and operation.path.endswith(".log.cleaned")]  # fmt: skip
     assert writes
     for number in writes:
-        files = CrashFiles(disk, trouble=Trouble(number, errno.ENOSPC, part=0.5))
+        files = CrashFiles(disk, problem=StartProblem(number, errno.ENOSPC, part=0.5))
         with pytest.raises(UnwritableFile):
             cleaned(disk, files=files)
         assert logs(files.disk()) == logs(disk)
@@ -217,7 +217,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_round():
               if operation.kind in WRITING and operation.path.endswith(".log.cleaned")]  # fmt: skip
     told: list[int] = []
     for number in writes:
-        files = CrashFiles(disk, trouble=Trouble(number, errno.ENOSPC, part=0.5))
+        files = CrashFiles(disk, problem=StartProblem(number, errno.ENOSPC, part=0.5))
         log = open_log(files, f"/{TOPIC}", LogConfig.of(SETTINGS | settings), now=NOW, clean_shutdown=False)
         log.update_high_watermark(log.log_end_offset)
         stats = []

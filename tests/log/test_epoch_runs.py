@@ -28,11 +28,11 @@ def judged(epochs, **ends):
             runs.add(EpochRun(epoch, offset, offset))
     runs.finish(len(epochs), **ends)
     doubt = None if runs.doubt is None else (runs.doubt.run.first_offset, runs.doubt.runs)
-    return [(run.epoch, run.first_offset) for run in runs.believed], doubt
+    return [(run.epoch, run.first_offset) for run in runs.trusted], doubt
 
 
 @pytest.mark.parametrize(
-    ("epochs", "ends", "believed", "doubt"),
+    ("epochs", "ends", "trusted", "doubt"),
     [
         ([], {}, [], None),
         ([-1, -1], {}, [], None),
@@ -57,8 +57,8 @@ def judged(epochs, **ends):
         ([0, 9, 0, 8, 0, 0], {}, [(0, 0)], (1, 2)),
     ],
 )
-def test_what_is_believed(epochs, ends, believed, doubt):
-    assert judged(epochs, **ends) == (believed, doubt)
+def test_what_is_believed(epochs, ends, trusted, doubt):
+    assert judged(epochs, **ends) == (trusted, doubt)
 
 
 def partition(tmp_path, epochs, checkpoint=None):

@@ -54,7 +54,7 @@ def tree(case, key):
     return {name: tree(case, "before")[name] if data == "before" else base64.b64decode(data) for name, data in what.items()}
 
 
-class Place:
+class PartitionPath:
     """A directory of one seam that holds the files of a case."""
 
     def __init__(self, kind, tmp_path, contents, directories=()):
@@ -80,7 +80,7 @@ class Place:
 
 @pytest.fixture(params=["real", "crash", "shifted"])
 def place(request, tmp_path):
-    return lambda contents, directories=(): Place(request.param, tmp_path, contents, directories)
+    return lambda contents, directories=(): PartitionPath(request.param, tmp_path, contents, directories)
 
 
 def config_of(case, topic=""):

@@ -11,6 +11,7 @@ import pytest
 from engine.config.topic import LogConfig
 from engine.errors import UnwritableFile
 from engine.files import Files
+from engine.files.layered import FilesAbove
 from engine.findings import Severity
 from engine.formats import BATCH_HEADER, Codec
 from engine.log.report import Action, loses_records
@@ -116,6 +117,35 @@ def test_a_corrupt_snapshot_is_told(tmp_path):
     log = opened(case, directory)
     told = [event for event in log.report.find(Action.REMOVED) if event.severity is Severity.WARNING]
     assert [("crc" in event.reason.lower(), event.path.endswith(".snapshot")) for event in told] == [(True, True)]
+
+
+class OrderedFiles(FilesAbove):
+    """Notes what is removed and synced, in order."""
+
+    def __init__(self):
+        super().__init__(Files())
+        self.steps = []
+
+    def remove(self, path):
+        self.steps.append(path.rpartition("/")[2])
+        super().remove(path)
+
+    def sync_directory(self, path):
+        self.steps.append("sync")
+        super().sync_directory(path)
+
+
+def test_the_swap_of_an_unfinished_split_is_gone_before_its_cleaned_file(tmp_path):
+    """A power cut between them would leave a `.swap` that looks whole: the next start would replace segments by it."""
+    case = find("recover-clean")
+    directory = case.stage(tmp_path)
+    log = min(directory.glob("*.log"))
+    swap, cleaned = (log.with_name(log.name + suffix) for suffix in (".swap", ".cleaned"))
+    swap.write_bytes(log.read_bytes())
+    cleaned.write_bytes(b"")
+    files = OrderedFiles()
+    open_log(files, str(directory), LogConfig.of(case.settings()), now=case.data["now"], clean_shutdown=False, recovery_point=0).close()
+    assert files.steps[:3] == [swap.name, "sync", cleaned.name]
 
 
 @pytest.mark.parametrize("name", ["abc.log", "x.index", "y.log.swap", "z.cleaned"])

@@ -18,7 +18,7 @@ records = st.lists(st.tuples(st.integers(1, 5), st.integers(-1, 2**41), texts, t
                    min_size=1, max_size=20)  # fmt: skip
 
 
-def anew(batch, keep, horizon):
+def rewrite(batch, keep, horizon):
     """The batch as both ways write it, with the records that `keep` says."""
     rewriter, found = BatchRewriter(), []
     for window in LogWalk(MemoryFile("x.log", batch)):
@@ -44,14 +44,14 @@ def test_both_ways_make_the_same_bytes(described, draw, codec, append_time, hori
     )  # fmt: skip
     keep = draw.draw(st.lists(st.booleans(), min_size=len(described), max_size=len(described)))
     assume(any(keep))
-    at_once, pieced = anew(batch, keep, horizon)
+    at_once, pieced = rewrite(batch, keep, horizon)
     assert at_once == pieced
 
 
 def test_a_batch_that_has_a_delete_horizon_keeps_it_or_gets_another():
     batch = build_batch([NewRecord(0, 5, b"a", None), NewRecord(1, 6, b"b", b"v")], delete_horizon_ms=77)
     for horizon in (77, 88):
-        at_once, pieced = anew(batch, [1, 1], horizon)
+        at_once, pieced = rewrite(batch, [1, 1], horizon)
         assert at_once == pieced
         (window,) = LogWalk(MemoryFile("x.log", at_once))
         assert window.batches.row(0)[BatchField.BASE_TIMESTAMP] == horizon
@@ -61,7 +61,7 @@ def test_a_batch_that_has_a_delete_horizon_keeps_it_or_gets_another():
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_formats_are_left_to_the_other_way(magic):
     batch = build_batch([NewRecord(0, 5, b"a", b"v"), NewRecord(1, 6, b"b", b"v")], magic=magic, codec=Codec.GZIP)
-    at_once, pieced = anew(batch, [1, 0], NO_TIMESTAMP)
+    at_once, pieced = rewrite(batch, [1, 0], NO_TIMESTAMP)
     assert at_once is None
     assert pieced
 

@@ -193,7 +193,7 @@ def test_a_batch_is_refused_and_what_came_before_it_counts():
     assert isinstance(found.error, InvalidOffset)
     assert (found.batches, found.next_offset, len(found.offset_entries)) == (3, 10, 16)
     found.epochs.finish(10)
-    assert [run.epoch for run in found.epochs.believed] == [0, 5, 9]
+    assert [run.epoch for run in found.epochs.trusted] == [0, 5, 9]
     far = scan(batch(0) + batch(2**31))
     assert isinstance(far.error, SegmentOffsetOverflow)
     assert (far.error.offset, far.error.base_offset, far.batches) == (2**31, 0, 1)

@@ -8,7 +8,7 @@ from engine.config.server import Settings
 from engine.files import Files, ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import LogManager
-from engine.log.logdir.startup import foresee, survey
+from engine.log.logdir.startup import find_start_problems, survey
 from engine.log.operations.recover import RecoverOptions, recover
 from engine.log.report import Action
 from engine.overlay import OverlayFiles
@@ -19,9 +19,9 @@ from tests.support.run import kafkalog
 NOW = 1_764_000_000_000
 
 
-def troubles(top):
+def problems(top):
     files = ReadOnlyFiles()
-    return foresee(files, survey(files, find_log_dirs(files, [str(top)])))
+    return find_start_problems(files, survey(files, find_log_dirs(files, [str(top)])))
 
 
 def recover_all(files, top, **options):
@@ -39,24 +39,24 @@ def bare(reports):
 def test_each_damage_is_foreseen_and_mended(name, own_corpus, tmp_path):
     damage = DAMAGES[name]
     top = clean_pair(own_corpus, tmp_path, name)
-    found = troubles(top)
-    assert [trouble.effect.name for trouble in found] == ([] if damage.effect is None else [damage.effect])
-    assert all(damage.said in (trouble.said or "") for trouble in found)
-    assert all(trouble.do or damage.mended for trouble in found), "what is left to people comes with advice"
+    found = problems(top)
+    assert [problem.effect.name for problem in found] == ([] if damage.effect is None else [damage.effect])
+    assert all(damage.said in (problem.said or "") for problem in found)
+    assert all(problem.do or damage.mended for problem in found), "what is left to people comes with advice"
     before = tree(ReadOnlyFiles(), str(top))
     foretold = recover_all(OverlayFiles(ReadOnlyFiles(), NOW), top, mark_clean=True)
     assert tree(ReadOnlyFiles(), str(top)) == before
     done = recover_all(Files(), top, mark_clean=True)
     assert bare(done) == bare(foretold)
     left = [] if damage.mended else [damage.effect]
-    assert [trouble.effect.name for trouble in troubles(top)] == left
+    assert [problem.effect.name for problem in problems(top)] == left
     refused = [event for report in done for event in report.events if event.action is Action.REFUSED]
     assert bool(refused) == (not damage.mended)
     if name == "metadata":
         assert tree(ReadOnlyFiles(), str(top)) == before, "nothing is done without --accept-metadata-loss"
         return
     is_marked = [(top / log_dir / ".kafka_cleanshutdown").exists() for log_dir in ("d0", "d1")]
-    harmed = {trouble.log_dir[-2:] for trouble in found} if not damage.mended else set()
+    harmed = {problem.log_dir[-2:] for problem in found} if not damage.mended else set()
     assert is_marked == ["d0" not in harmed, "d1" not in harmed]
 
 
@@ -113,10 +113,10 @@ def test_a_torn_end_of_the_metadata_log_is_no_loss(own_corpus, tmp_path):
     size = log.stat().st_size
     with log.open("r+b") as file:
         file.truncate(size - 5)
-    assert troubles(top) == []
+    assert problems(top) == []
     with log.open("r+b") as file:  # of the last batch only the beginning reached the disk
         file.truncate(size + 4096)
-    assert troubles(top) == []
+    assert problems(top) == []
 
 
 def test_damage_to_the_last_whole_batch_of_the_metadata_log_is_a_loss(own_corpus, tmp_path):
@@ -125,4 +125,4 @@ def test_damage_to_the_last_whole_batch_of_the_metadata_log_is_a_loss(own_corpus
     data = bytearray(log.read_bytes())
     data[-3] ^= 1
     log.write_bytes(data)
-    assert [trouble.effect.name for trouble in troubles(top)] == ["LOSES_TOPICS"]
+    assert [problem.effect.name for problem in problems(top)] == ["LOSES_TOPICS"]

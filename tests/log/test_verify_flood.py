@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.log import finding_limits
-from engine.log.finding_limits import Dam
+from engine.log.finding_limits import FindingLimiter
 from engine.log.verify.partition import verify_partition
 from engine.record.builder import NewRecord, build_batch
 
@@ -16,10 +16,10 @@ def numbered(path, count, code="crc-mismatch"):
 
 def through(findings):
     passed = []
-    dam = Dam(passed.append)
+    limiter = FindingLimiter(passed.append)
     for finding in findings:
-        dam(finding)
-    dam.finish()
+        limiter(finding)
+    limiter.finish()
     return passed
 
 

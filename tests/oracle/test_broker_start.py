@@ -12,7 +12,7 @@ import pytest
 from engine.discovery.names import PartitionKind, parse_partition_dir
 from engine.files import Files, ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.startup import foresee, survey
+from engine.log.logdir.startup import find_start_problems, survey
 from tests.oracle.broker import Broker, copy
 from tests.support.json_output import reports_of
 from tests.support.log_dir_damage import DAMAGES, clean_pair
@@ -48,15 +48,15 @@ def serves(broker, offsets):
 def test_a_broker_says_what_was_foreseen(name, kafka, own_corpus, tmp_path):
     top = clean_pair(own_corpus, tmp_path, name)
     files = ReadOnlyFiles()
-    (trouble,) = foresee(files, survey(files, find_log_dirs(files, [str(top)])))
+    (problem,) = find_start_problems(files, survey(files, find_log_dirs(files, [str(top)])))
     with Broker(top) as broker:
-        if trouble.effect.name in LOSES:
-            broker.wait_for(trouble.said.split("…")[0])
+        if problem.effect.name in LOSES:
+            broker.wait_for(problem.said.split("…")[0])
         started = broker.has_started
-        assert started == (trouble.effect.name != "STOPS")
-        assert all(part in broker.said for part in trouble.said.split("…"))
+        assert started == (problem.effect.name != "STOPS")
+        assert all(part in broker.said for part in problem.said.split("…"))
         strays = len(list(top.glob("d*/*-stray")))
-        assert (strays > 0) == (trouble.effect.name in ("STRAYS", "LOSES_TOPICS"))
+        assert (strays > 0) == (problem.effect.name in ("STRAYS", "LOSES_TOPICS"))
 
 
 @pytest.mark.parametrize("name", MENDED)

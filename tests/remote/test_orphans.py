@@ -77,6 +77,31 @@ def test_what_is_deleted_can_be_put_back(tmp_path):
     assert "0 objects put back, 3 are there" in kafkalog("restore", str(tmp_path / "kept")).out.decode()
 
 
+def test_what_was_deleted_is_listed_and_never_pruned(tmp_path):
+    top = writable("resumed", tmp_path)
+    dirs, store = [str(top / "d0"), str(top / "d1")], str(top / "remote")
+    (tmp_path / "q").mkdir()
+    orphans(store, dirs, "--delete", "--older-than", "0s", "--quarantine", str(tmp_path / "q/kept"))
+    before = objects(tmp_path / "q")
+    done = kafkalog("restore", "--list", "--format", "jsonl", str(tmp_path / "q"))
+    [listed] = [row for row in objects_of(done.out) if row["type"] == "quarantine"]
+    assert (listed["path"], listed["state"]) == (str(tmp_path / "q/kept"), "objects")
+    assert (listed["command"], listed["log_dirs"]) == (f"remote orphans --delete --store {store}", [])
+    assert listed["created_ms"] > 1_700_000_000_000
+    assert listed["bytes"] >= sum(map(len, before.values()))
+    assert "objects of a store: restore puts them back" in kafkalog("restore", "--list", str(tmp_path / "q")).out.decode()
+    assert kafkalog("restore", "--prune", "--older-than", "0s", "--yes", str(tmp_path / "q")).status == 0
+    assert objects(tmp_path / "q") == before
+
+
+@pytest.mark.parametrize("text", [b"", b"junk\n", b"{}\n", b"[" * 100_000, b'{"store": 5, "created_ms": "x"}\n'])
+def test_a_list_of_objects_that_is_none_of_ours_is_passed_over(tmp_path, text):
+    (tmp_path / "q").mkdir()
+    (tmp_path / "q/objects.jsonl").write_bytes(text)
+    done = kafkalog("restore", "--list", str(tmp_path))
+    assert (done.status, done.out) == (0, b"nothing to undo\n")
+
+
 def test_an_object_that_came_back_as_another_one_stays(tmp_path):
     top = writable("resumed", tmp_path)
     dirs, store = [str(top / "d0"), str(top / "d1")], str(top / "remote")

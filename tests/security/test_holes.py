@@ -243,3 +243,20 @@ def test_a_marker_of_holes_is_left_to_people(log_dirs, tmp_path):
     assert pasted(command, tmp_path).returncode == 0
     assert run("roll", log_dirs / "d1/multi-1").returncode == 0
     assert marker.stat().st_size == 0
+
+
+@pytest.mark.parametrize("mode", ["--full", "--salvage"])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_every_snapshot_that_recovery_rebuilds_is_reported(log_dirs, mode, is_clean):
+    partition = log_dirs / "d1/small_segments-0"
+    if not is_clean:
+        (log_dirs / "d1/.kafka_cleanshutdown").unlink()
+    names = [f"{offset:020}.snapshot" for offset in (22, 42, 83, 89)]
+    for name in names:
+        stretch(partition / name)
+    done = run("verify", partition)
+    assert [name in done.stderr for name in names] == [True] * 4
+    done = run("recover", mode, partition)
+    assert done.returncode == 1, done.stdout
+    assert [f"rebuilt {name} - " in done.stdout for name in names] == [True] * 4
+    assert run("verify", partition).returncode == 0

@@ -23,7 +23,7 @@ if find_spec("pyarrow") is None:
 from kafkalog_spark.errors import LogDirError  # noqa: E402
 from kafkalog_spark.jobs import upkeep  # noqa: E402
 from kafkalog_spark.jobs.compact import compact  # noqa: E402
-from kafkalog_spark.jobs.holds import Hold  # noqa: E402
+from kafkalog_spark.jobs.holds import JobLock  # noqa: E402
 from kafkalog_spark.jobs.recover import recover  # noqa: E402
 
 NOW = 1764000000000
@@ -70,7 +70,7 @@ def test_a_task_refuses_what_was_given_away_since_the_job_began(log_dir, top):
     before = state(top)
     work = upkeep.Assignment(OpenOptions(now=NOW), lambda _manager: pytest.fail("it worked there"))
     with pytest.raises(Exception, match=REFUSED):
-        list(upkeep._rows(list(found.places), work, survey(files, [found]), Hold("job", None)))
+        list(upkeep._rows(list(found.places), work, survey(files, [found]), JobLock("job", None)))
     assert state(top) == before
 
 

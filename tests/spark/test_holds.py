@@ -18,7 +18,7 @@ from engine.log.report import Report
 from engine.log.session import OpenOptions
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.jobs import holds, upkeep
-from kafkalog_spark.jobs.holds import Hold, JobIsOver
+from kafkalog_spark.jobs.holds import JobIsOver, JobLock
 from kafkalog_spark.jobs.recover import recover
 from kafkalog_spark.jobs.upkeep import Assignment
 from tests.spark.logs_left import NOW, done
@@ -121,13 +121,13 @@ def test_what_a_driver_that_died_held_is_removed(torn):
 
 
 def test_a_task_knows_whether_its_job_goes_on(torn):
-    hold = Hold("one", THEIRS)
+    hold = JobLock("one", THEIRS)
     with pytest.raises(JobIsOver, match="has ended"):
         hold.check(FILES, str(torn))
     with lock_held(torn / ".kafkalog-job-one"):
         hold.check(FILES, str(torn))
         with lock_held(torn / ".lock"), pytest.raises(JobIsOver):  # of a broker, or of another job
-            Hold("two", THEIRS).check(FILES, str(torn))
+            JobLock("two", THEIRS).check(FILES, str(torn))
     with pytest.raises(JobIsOver):  # its driver died: the file is there still
         hold.check(FILES, str(torn))
 
@@ -150,10 +150,10 @@ def test_a_task_stops_before_the_next_log_when_its_job_ends(torn):
     work = Assignment(OpenOptions(now=NOW), operate)
     held.__enter__()
     with pytest.raises(JobIsOver):
-        list(upkeep._rows(list(log_dir.places), work, survey(FILES, [log_dir]), Hold("one", THEIRS)))
+        list(upkeep._rows(list(log_dir.places), work, survey(FILES, [log_dir]), JobLock("one", THEIRS)))
     assert len(touched) == 2
     with pytest.raises(JobIsOver):
-        list(upkeep._rows(list(log_dir.places), work, survey(FILES, [log_dir]), Hold("one", THEIRS)))
+        list(upkeep._rows(list(log_dir.places), work, survey(FILES, [log_dir]), JobLock("one", THEIRS)))
     assert len(touched) == 2
 
 

@@ -28,7 +28,7 @@ from kafkalog_spark.sink.commit import NotAppended
 from kafkalog_spark.sink.options import check_topic, read_sink_options
 from kafkalog_spark.sink.owners import Owner, this_owner
 from kafkalog_spark.sink.tasks import StagedPartition
-from tests.support.crash_files import CrashFiles, PowerCut, Trouble, cut, run
+from tests.support.crash_files import CrashFiles, PowerCut, StartProblem, cut, run
 from tests.support.disk_model import Disk
 from tests.support.other_process import lock_held
 from tests.support.sink_runs import DEAD, NOW, SinkRun, batch, read
@@ -430,7 +430,7 @@ def test_a_commit_that_fails_undoes_itself(overwrite):
     operations = run(lambda files: SinkRun(files, ROOT).commit(pieces, overwrite=overwrite), disk).operations
     told = 0
     for number in range(0, len(operations), 5):
-        files = CrashFiles(disk, trouble=Trouble(number))
+        files = CrashFiles(disk, problem=StartProblem(number))
         try:
             SinkRun(files, ROOT).commit(pieces, overwrite=overwrite)
         except KafkalogError:

@@ -71,7 +71,7 @@ def staged(disk, tasks, **of_job):
     return files.disk(), pieces
 
 
-def settle(files):
+def undo_all(files):
     """What the next writer does first: a commit that did not finish is undone."""
     with jobs.holding(files, ROOT):
         jobs.clear_leftovers(files, ROOT, NOW)
@@ -96,7 +96,7 @@ def shows(*commits, leftovers=False):
     def check(disk, acknowledged, done):
         files = CrashFiles(disk)
         assert leftovers or not (done and files.exists(f"{ROOT}/{jobs.STAGING}"))
-        settle(files)
+        undo_all(files)
         allowed = commits[-1:] if done else commits[acknowledged or 0 :]
         assert (jobs.read_manifest(files, ROOT).last, read(files, ROOT)) in allowed
 
@@ -149,14 +149,14 @@ def publish():
 
 def undo():
     """A commit that stopped late is undone."""
-    return Case("undo", stopped(*staged(first_written(), TASKS)), lambda files, _: settle(files), shows(FIRST))
+    return Case("undo", stopped(*staged(first_written(), TASKS)), lambda files, _: undo_all(files), shows(FIRST))
 
 
 def undo_publish():
     """The same where no marker is put back after all else."""
     disk = stopped(*staged(first_written(without=AT_ROOT), NEW))
     assert "d/logs/n-0" in disk.directories
-    return Case("undo-publish", disk, lambda files, _: settle(files), shows(FIRST))
+    return Case("undo-publish", disk, lambda files, _: undo_all(files), shows(FIRST))
 
 
 def commit_after_another():

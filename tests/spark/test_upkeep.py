@@ -13,7 +13,7 @@ from engine.files import Files, ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.errors import LogDamaged
-from engine.log.logdir.log_dirs import Place, find_log_dirs
+from engine.log.logdir.log_dirs import PartitionPath, find_log_dirs
 from engine.log.operations.recover import RecoverOptions, Recovery
 from engine.log.quarantine.manifest import read_manifest
 from engine.log.quarantine.seam import QuarantiningFiles
@@ -324,7 +324,7 @@ def test_what_makes_a_log_dir_unproven_is_the_same_for_job_and_command(events, t
             report.failure = event
         else:
             report.add(Action(event[0]), "", "", severity=Severity(event[1]))
-    place = Place(report.directory, str(tmp_path), PartitionDir("t", 0))
+    place = PartitionPath(report.directory, str(tmp_path), PartitionDir("t", 0))
     by_job, by_command = Recovery(places=[place]), Recovery(places=[place])
     recover_job._note(by_job, list(event_rows(report)))
     told = [(event.action, event.severity) for event in report.events]

@@ -54,7 +54,7 @@ class Operation(NamedTuple):
     site: tuple[str, int] | None = None
 
 
-class Trouble(NamedTuple):
+class StartProblem(NamedTuple):
     """What goes wrong at operation `number` (of all, from 0).
 
     error  what the operating system says      part  a write stores that share of its bytes before it fails
@@ -156,7 +156,7 @@ class CrashFiles(Files):
         *,
         stop_at: int | None = None,
         part: float = 0,
-        trouble: Trouble | None = None,
+        problem: StartProblem | None = None,
         left_out: tuple[str, range] | None = None,
         held: tuple[str, ...] = (),
         watch: Callable[[int], None] | None = None,
@@ -166,7 +166,7 @@ class CrashFiles(Files):
         self.locked: list[Node] = []
         self.stopped = self.troubled = False
         self._changes = 0
-        self._stop_at, self._part, self._trouble, self._left_out, self._held = stop_at, part, trouble, left_out, held
+        self._stop_at, self._part, self._trouble, self._left_out, self._held = stop_at, part, problem, left_out, held
         self._guard = threading.RLock()
         self._watch = watch
         self._interruptible: tuple[FileNode, Callable[[float], None]] | None = None

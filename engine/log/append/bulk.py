@@ -102,17 +102,17 @@ class BulkAppender:
             if self._traits.table[Trait.CHANGED, changed]:
                 renew_checksum(view, table[BatchField.POSITION, changed], table[BatchField.SIZE, changed])
         log.leader_epoch_cache.assign(self._leader_epoch, first)
-        behind, refusal, there = self._check_producers(view, row, end) if heads else (end, None, None)
-        self._most = min(self._batches.capacity, max(_FEWEST, 2 * (behind - row)))
-        if behind < end:
-            self._take_back(view, behind, heads[behind - row : end - row])
-        self._write(segment, view, row, behind, appended)
+        after, refusal, there = self._check_producers(view, row, end) if heads else (end, None, None)
+        self._most = min(self._batches.capacity, max(_FEWEST, 2 * (after - row)))
+        if after < end:
+            self._take_back(view, after, heads[after - row : end - row])
+        self._write(segment, view, row, after, appended)
         if refusal is not None:
             raise refusal
         if there is None:
-            return behind
+            return after
         appended.append(there)
-        return behind + 1
+        return after + 1
 
     def _fitting(self, segment: LogSegment, row: int, rows: int, append_time: int | None) -> int:
         """After the last batch that the segment takes without being rolled or flushed before it (shouldRoll)."""

@@ -191,8 +191,8 @@ def log_to_clean(log: UnifiedLog, last_clean_offset: int | None, now: int) -> Lo
     """What of `log` can be cleaned, given the offset up to which it is clean (None: never cleaned)."""
     offsets = cleanable_offsets(log, last_clean_offset, now)
     active = log.segments.active_segment.base_offset
-    behind = log.segments.non_active_segments_from(offsets.first_uncleanable_dirty_offset)
-    first_uncleanable = behind[0].base_offset if behind else active
+    after = log.segments.non_active_segments_from(offsets.first_uncleanable_dirty_offset)
+    first_uncleanable = after[0].base_offset if after else active
     first_dirty = offsets.first_dirty_offset
     dirty = log.segments.values(min(first_dirty, first_uncleanable), first_uncleanable)
     return LogToClean(

@@ -178,9 +178,9 @@ def _unread(groups: Sequence[Sequence[LogSegment]], first_dirty_offset: int, *, 
 
     But for the first group, which is read before anything changes anyway.
     """
-    behind = [segment for group in groups[1:] for segment in group]
-    for segment in behind:
-        if segment.base_offset < first_dirty_offset or (is_full and segment is behind[-1]):
+    after = [segment for group in groups[1:] for segment in group]
+    for segment in after:
+        if segment.base_offset < first_dirty_offset or (is_full and segment is after[-1]):
             yield segment
 
 

@@ -193,8 +193,8 @@ class FilterPass:
                 out.note(filled, batches.table[BatchField.LAST_OFFSET, last_row])
             if row < end:
                 first = bisect_left(batch_of, row, first, chunk.end)
-                behind = bisect_left(batch_of, row + 1, first, chunk.end)
-                mine = Marked(chunk, first, behind, keep[first - chunk.first :])
+                after = bisect_left(batch_of, row + 1, first, chunk.end)
+                mine = Marked(chunk, first, after, keep[first - chunk.first :])
                 self._write_alone(window, row, (mine,), whole=mine)
                 row += 1
 
@@ -233,8 +233,8 @@ class FilterPass:
                 horizon = table[BatchField.BASE_TIMESTAMP, row] if has_horizon else NO_TIMESTAMP
                 if needs_horizon:
                     horizon = self._new_horizon
-                anew = None if whole is None else self._rewriter.rewrite_whole(window, row, whole, horizon)
-                what = self._rewriter.rewrite(batches, row, marked, horizon) if anew is None else anew
+                rewritten = None if whole is None else self._rewriter.rewrite_whole(window, row, whole, horizon)
+                what = self._rewriter.rewrite(batches, row, marked, horizon) if rewritten is None else rewritten
         self._out.add(what, table[BatchField.LAST_OFFSET, row])
 
 

@@ -31,7 +31,7 @@ class Headway:
     """
 
     def __init__(self, on_share: Callable[[float], object], capacity: int, rounds: int | None = None) -> None:
-        self._tell, self._share = on_share, 0.0
+        self._report_share, self._share = on_share, 0.0
         self._outlook = _Outlook(capacity, rounds)
         self._dirty = self._mapped = self._whole = self._filtered = 0
 
@@ -51,7 +51,7 @@ class Headway:
     def begin_filtering(self, whole: int, left: int) -> None:
         """The second pass begins; bytes that it will read, dirty bytes that are left to further rounds."""
         reach = max(0, self._dirty - left)
-        self._outlook.settle(reach)
+        self._outlook.set_reach(reach)
         self._whole, self._filtered = whole, 0
         size, self._mapped = max(0, reach - self._mapped), reach
         self._advance(size, whole + self._outlook.further(reach))
@@ -74,7 +74,7 @@ class Headway:
         """`size` bytes were read, and `rest` are to come."""
         if size > 0:
             self._share += (1 - self._share) * size / (size + rest)
-            self._tell(self._share)
+            self._report_share(self._share)
 
 
 class _Outlook:
@@ -124,7 +124,7 @@ class _Outlook:
         else:
             self.reach = self._part.dirty
 
-    def settle(self, reach: int) -> None:
+    def set_reach(self, reach: int) -> None:
         """The number of bytes that were mapped."""
         self.reach = self._before = reach
 

@@ -77,8 +77,8 @@ class _KeyPass:
             table, stats, passed_over = window.batches.table, self._stats, self._passed_over
             self.position = window.base + table[BatchField.POSITION, window.rows - 1] + table[BatchField.SIZE, window.rows - 1]
             goes = transactions.on_window_read(window, walk.control_kind)
-            if transactions.untold >= self._start:
-                walk.refuse_untold(window, transactions.untold)
+            if transactions.unlisted_abort >= self._start:
+                walk.refuse_unlisted_abort(window, transactions.unlisted_abort)
             if not pass_over(table, window.rows, goes, passed_over):
                 raise AssertionError("batches and flags do not match")
             for chunk in walk.chunks(window, self._ordinary(walk, window)):
@@ -87,11 +87,11 @@ class _KeyPass:
                 stats.map_messages_read += at - chunk.first
                 if at < chunk.end:
                     stats.map_messages_read += passed_over[chunk.records.table[RecordField.BATCH, at]]
-                    _settle_latest(self._map, self._start, _before(window, chunk, at, before))
+                    _set_latest(self._map, self._start, _before(window, chunk, at, before))
                     return False
             stats.map_messages_read += passed_over[window.rows]
             before = table[BatchField.LAST_OFFSET, window.rows - 1]
-            _settle_latest(self._map, self._start, before)
+            _set_latest(self._map, self._start, before)
             self._on_bytes(size_of(window))
         return True
 
@@ -122,8 +122,8 @@ def _see_to_their_ends(
         windows = walk.windows()
         while undecided and (window := next(windows, None)) is not None:
             transactions.on_window_read(window, walk.control_kind)
-            if transactions.untold >= start:
-                walk.refuse_untold(window, transactions.untold)
+            if transactions.unlisted_abort >= start:
+                walk.refuse_unlisted_abort(window, transactions.unlisted_abort)
             undecided &= transactions.undecided()
         position = 0
 
@@ -134,7 +134,7 @@ def _before(window: Window, chunk: Chunk, at: int, before: int) -> int:
     return window.batches.table[BatchField.LAST_OFFSET, row - 1] if row else before
 
 
-def _settle_latest(offset_map: SkimpyOffsetMap, start: int, last_offset: int) -> None:
+def _set_latest(offset_map: SkimpyOffsetMap, start: int, last_offset: int) -> None:
     """A batch that ends with `last_offset` was read whole: the map speaks for it, whether or not it gave a key."""
     if last_offset >= start:
         offset_map.update_latest_offset(max(offset_map.latest_offset, last_offset))

@@ -59,7 +59,7 @@ class Uncleanable(KafkalogError):
         self.cleaned_below: int | None = None
 
 
-def untold_abort(path: str, position: int, offset: int) -> Uncleanable:
+def unlisted_abort_error(path: str, position: int, offset: int) -> Uncleanable:
     """The marker at `position` aborts a transaction that no transaction index knows, so that its records would count."""
     what = ("this marker aborts a transaction that is missing from the transaction index: its records would be kept as the "
             "latest of their keys, and the committed records would be deleted")

@@ -38,7 +38,7 @@ class CleanedTransactionMetadata:
     """Transactions around the place that a walk over the log has reached.
 
     keep            takes the aborted transactions whose data were still seen: entries of the new transaction index
-    concerned_from  an offset: transactions whose data end below it are not `untold`, nor `undecided`
+    concerned_from  an offset: transactions whose data end below it are not `unlisted_abort`, nor `undecided`
     """
 
     def __init__(self, keep: Callable[[AbortedTxn], None] | None = None, *, concerned_from: int = 0) -> None:
@@ -50,7 +50,7 @@ class CleanedTransactionMetadata:
         self._kept = array("q", bytes(8 * _MOST_KEPT))
 
     @property
-    def untold(self) -> int:
+    def unlisted_abort(self) -> int:
         """Offset of the last abort marker whose transaction was not among the aborted ones although data of it were met; −1."""
         return self._state[TxnState.UNTOLD] - 1
 

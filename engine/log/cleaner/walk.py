@@ -10,7 +10,7 @@ from engine.amounts import count_of
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, BatchField, ControlType
 from engine.kernels.cleaning import first_unsound
-from engine.log.cleaner.outcome import Uncleanable, untold_abort
+from engine.log.cleaner.outcome import Uncleanable, unlisted_abort_error
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.codecs.codecs import FINDINGS, InflateStatus
 from engine.record.columns import BatchColumns, RecordColumns
@@ -127,10 +127,10 @@ class SegmentWalk:
                 return ControlType.LEADER_CHANGE if kind is None else kind
         return None
 
-    def refuse_untold(self, window: Window, offset: int) -> None:
-        """Raise Uncleanable for the batch that ends with `offset`, see `untold_abort`."""
+    def refuse_unlisted_abort(self, window: Window, offset: int) -> None:
+        """Raise Uncleanable for the batch that ends with `offset`, see `unlisted_abort_error`."""
         row = bisect_left(window.batches.field(BatchField.LAST_OFFSET), offset, 0, window.rows)
-        raise untold_abort(self._path, window.base + window.batches.table[BatchField.POSITION, row], offset)
+        raise unlisted_abort_error(self._path, window.base + window.batches.table[BatchField.POSITION, row], offset)
 
     def _check(self) -> None:
         if not self._findings:

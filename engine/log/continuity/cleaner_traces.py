@@ -162,12 +162,12 @@ def _chunks(
     reader = ChunkReader(path, report, _INFLATED)
     with files.open(path) as file:
         for window in LogWalk(file, start):
-            behind = window.rows
-            while behind and window.base + window.batches.table[BatchField.POSITION, behind - 1] >= end:
-                behind -= 1
-            for chunk in reader.chunks(window, 0, behind):
+            after = window.rows
+            while after and window.base + window.batches.table[BatchField.POSITION, after - 1] >= end:
+                after -= 1
+            for chunk in reader.chunks(window, 0, after):
                 yield chunk, window.base
-            if behind < window.rows:
+            if after < window.rows:
                 return
 
 

@@ -38,10 +38,10 @@ def note_breaks(report: Report, bases: list[int]) -> None:
     bases  base offsets of the segments, growing
     """
     ends = {event.path: event.end_offset for event in report.find(Action.RECOVERED)}
-    told = {event.path for event in report.find(Action.SALVAGED)}
+    reported = {event.path for event in report.find(Action.SALVAGED)}
     for base, following in pairwise(bases):
         name, end = log_file_name(base), ends.get(log_file_name(base))
-        if end is not None and end > following and name not in told:
+        if end is not None and end > following and name not in reported:
             report.add(Action.KEPT, name, f"it ends before offset {end}, and the next segment begins at {following}: one of "
                        "its batches has a wrong offset, which no checksum covers", severity=Severity.ERROR)
 
@@ -195,12 +195,12 @@ class _Named:
 
     def without(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """What of offsets [first, end) no event names."""
-        for begin, behind in self._ranges:
+        for begin, after in self._ranges:
             if begin >= end:
                 break
             if first < begin:
                 yield first, begin
-            first = max(first, behind)
+            first = max(first, after)
         if first < end:
             yield first, end
 

@@ -28,8 +28,8 @@ def stop_before(segment: ReadableSegment, end: int) -> int | None:
         return None
     if head is None or head.base_offset >= end:
         return None
-    behind = head.position + head.size
-    return behind if _goes_on_above(segment, behind, head.last_offset) else None
+    after = head.position + head.size
+    return after if _goes_on_above(segment, after, head.last_offset) else None
 
 
 def _goes_on_above(segment: ReadableSegment, position: int, last_offset: int) -> bool:

@@ -12,7 +12,7 @@ from engine.findings import Finding, Where
 from engine.formats import LONG_MAX, MAGIC_V2, NO_PARTITION_LEADER_EPOCH, BatchField, can_be_followed
 from engine.kernels.verify import next_turn
 from engine.log.epochs.runs import DecidedRuns, EpochDoubt, EpochRun
-from engine.log.finding_limits import Dam, FileFindings
+from engine.log.finding_limits import FileFindings, FindingLimiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class EpochCheck:
         self._run: EpochRun | None = None  # batches of one epoch in a row, which go on
         self._open: dict[EpochRun, tuple[str, int]] = {}  # not decided, and few: path of the log, and position there
         self._lasts: dict[EpochRun, int] = {}  # last offsets of those that are over
-        self._believed: tuple[int, int, int] | None = None  # epoch, first offset, last offset: to compare, when it is over
+        self._trusted: tuple[int, int, int] | None = None  # epoch, first offset, last offset: to compare, when it is over
         self._epoch = NO_PARTITION_LEADER_EPOCH
         self._last = -1  # last offset so far
         self._floor = -1  # before the base offset of a segment whose first batch is still to come
@@ -116,11 +116,11 @@ class EpochCheck:
             path, position = self._open.pop(run)
             last = self._lasts.pop(run, None)
             if beside is not None:
-                self._compare_believed()
+                self._compare_trusted()
                 what = EpochDoubt(run, beside, 1).text
                 self._report(Finding("epoch-order", Where(path, position, run.first_offset), what))
             elif last is not None:
-                self._believe(run, last)
+                self._trust(run, last)
         self._runs.decided.clear()
 
     # ---- the checkpoint
@@ -128,25 +128,25 @@ class EpochCheck:
     def _begin_comparing(self) -> None:
         """Nothing that came before is to be compared."""
         self._lasts.clear()
-        self._believed = None
+        self._trusted = None
         self._held: list[Finding] = []  # of the checkpoint
-        self._dam = Dam(self._held.append)
+        self._dam = FindingLimiter(self._held.append)
         self._findings = FileFindings(self._path, self._dam)
         self._is_start_told = False
 
-    def _believe(self, run: EpochRun, last: int) -> None:
+    def _trust(self, run: EpochRun, last: int) -> None:
         """The batches of `run`, up to offset `last`, are of its epoch."""
-        if self._believed is not None and self._believed[0] == run.epoch:
-            self._believed = (run.epoch, self._believed[1], last)
+        if self._trusted is not None and self._trusted[0] == run.epoch:
+            self._trusted = (run.epoch, self._trusted[1], last)
             return
-        self._compare_believed()
-        self._believed = (run.epoch, run.first_offset, last)
+        self._compare_trusted()
+        self._trusted = (run.epoch, run.first_offset, last)
 
-    def _compare_believed(self) -> None:
-        believed, self._believed = self._believed, None
-        if believed is None or self._entries is None:
+    def _compare_trusted(self) -> None:
+        trusted, self._trusted = self._trusted, None
+        if trusted is None or self._entries is None:
             return
-        epoch, first, last = believed
+        epoch, first, last = trusted
         start = max(first, self._log_start_offset or 0)
         first_start = self._starts[0] if self._starts else None
         if first_start is not None and start < first_start and self._log_start_offset is None:
@@ -177,7 +177,7 @@ class EpochCheck:
         self._end_run()
         self._runs.finish(self._last + 1)
         self._take_decided()
-        self._compare_believed()
+        self._compare_trusted()
         self._dam.finish()
         for finding in self._held:
             self._report(finding)

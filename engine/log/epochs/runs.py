@@ -66,7 +66,7 @@ class EpochRuns:
 
     def __init__(self) -> None:
         self._taken: dict[EpochRun, bool] = {}  # above all before, or all believed before → is it doubtful?
-        self._highest = self._believed = NO_PARTITION_LEADER_EPOCH  # so far
+        self._highest = self._trusted = NO_PARTITION_LEADER_EPOCH  # so far
         self.doubt: EpochDoubt | None = None
         self.newest = NO_PARTITION_LEADER_EPOCH  # of the last run
         self._before = NO_PARTITION_LEADER_EPOCH  # the last epoch that is believed
@@ -101,7 +101,7 @@ class EpochRuns:
         return sorted(self._taken.items(), key=lambda taken: taken[0].position)
 
     @property
-    def believed(self) -> list[EpochRun]:
+    def trusted(self) -> list[EpochRun]:
         """Of these, those that are not doubtful and above each other."""
         return [run for run, is_doubtful in self.entries if not is_doubtful]
 
@@ -121,13 +121,13 @@ class EpochRuns:
         if run.epoch < 0:
             self._doubt(run, self.last)
         elif self._high is None or (self._low is None and run.epoch >= self._high.epoch):
-            self._believe(self._high)
+            self._trust(self._high)
             self._high = run
         elif self._low is None:
             self._low = run
         elif run.epoch == self._high.epoch or (run.epoch > self._high.epoch and self._low.epoch != self._before):
             self._doubt(self._low, self._high.epoch)
-            self._believe(self._high)
+            self._trust(self._high)
             self._high, self._low = run, None
         else:
             self._doubt(self._high, self._low.epoch)
@@ -157,14 +157,14 @@ class EpochRuns:
         if high is not None and 0 <= following < high.epoch:
             self._doubt(high, following)
         else:
-            self._believe(high)
+            self._trust(high)
         self._high = self._low = None
 
-    def _believe(self, run: EpochRun | None) -> None:
+    def _trust(self, run: EpochRun | None) -> None:
         if run is not None:
             self._before, self.last_offset = run.epoch, run.first_offset
-            if run.epoch > self._believed:
-                self._believed = run.epoch
+            if run.epoch > self._trusted:
+                self._trusted = run.epoch
                 self._taken.setdefault(run, False)
 
     def _doubt(self, run: EpochRun, beside: int) -> None:
@@ -195,8 +195,8 @@ class DecidedRuns(EpochRuns):
         super().__init__()
         self.decided: list[tuple[EpochRun, int | None]] = []
 
-    def _believe(self, run: EpochRun | None) -> None:
-        super()._believe(run)
+    def _trust(self, run: EpochRun | None) -> None:
+        super()._trust(run)
         if run is not None:
             self.decided.append((run, None))
 

@@ -165,18 +165,18 @@ class RecordFetcher:
         filtering = _Filter(data.aborted, file.path, self._report)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size), batches=self._columns.batches)
         order = OffsetOrder(data.segment, self._reach(data.segment), self._report)
-        behind = data.segment.base_offset  # what was read here; `offset` may lie inside of a batch that is still to come
+        after = data.segment.base_offset  # what was read here; `offset` may lie inside of a batch that is still to come
         while True:
             for window in walk:
                 self._check(window, file.path)
                 order.check(window)
                 yield from self._window(window, reader, filtering, file.path)
-                behind = max(behind, self._move_behind(window))
+                after = max(after, self._move_behind(window))
                 if self.offset >= self._end and order.is_past(self._end):
                     return
             if walk.stop is Stop.TORN and is_cut:
                 break
-            goes_on, findings = go_on(walk, behind if self._only_sound else None, self.offset)
+            goes_on, findings = go_on(walk, after if self._only_sound else None, self.offset)
             for finding in findings:
                 self._report(finding)
             if not goes_on:
@@ -193,9 +193,9 @@ class RecordFetcher:
         table, row = window.batches.table, window.rows - 1
         while self._only_sound and row >= 0 and not table[BatchField.VALID, row]:
             row -= 1
-        behind: int = table[BatchField.LAST_OFFSET, row] + 1 if row >= 0 else 0
-        self.offset = max(self.offset, behind)
-        return behind
+        after: int = table[BatchField.LAST_OFFSET, row] + 1 if row >= 0 else 0
+        self.offset = max(self.offset, after)
+        return after
 
     def _move_on(self, segment: ReadableSegment, end: int, reach: int) -> None:
         """All bytes before `end` are read, of those before `reach` that may be: what is wanted next lies after them."""
@@ -248,8 +248,8 @@ class RecordFetcher:
                     continue
                 end = row + 1
             rows = ((row, end),) if self._matcher is None else self._selection.runs(window, row, end)
-            for begin, behind in rows:
-                for chunk in reader.chunks(window, begin, behind):
+            for begin, after in rows:
+                for chunk in reader.chunks(window, begin, after):
                     first, last = self._wanted(chunk)
                     if first < last:
                         yield Run(chunk, first, last, window.base, path)

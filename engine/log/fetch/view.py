@@ -237,8 +237,8 @@ class PartitionView:
             return
         position = segment.offset_index.lookup(segment.offset_index.last_offset).position
         found = find_end(segment.log_file, position if position < size else 0, size, base)
-        is_told = _was_told(self._end, base, found.position)
-        if found.tail is not None and not is_told and not (self._is_followed and found.tail.code in BEING_WRITTEN):
+        is_known = _is_known_end(self._end, base, found.position)
+        if found.tail is not None and not is_known and not (self._is_followed and found.tail.code in BEING_WRITTEN):
             self._report(found.tail._replace(what=f"{found.tail.what}: not read"))
         segment.size, self.tail = found.position, found.tail
         self._end = LogOffsetMetadata(max(base, found.next_offset or 0), base, found.position)
@@ -353,6 +353,6 @@ class _Marker:
         return False
 
 
-def _was_told(end: LogOffsetMetadata, base: int, position: int) -> bool:
+def _is_known_end(end: LogOffsetMetadata, base: int, position: int) -> bool:
     """Was the log seen to end at this very place already?"""
     return (end.segment_base_offset, end.position) == (base, position)

@@ -78,7 +78,7 @@ def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tier
     report.add(Action.REBUILT, _NAME, f"rebuilt from the batches: {what}", severity=Severity.WARNING)
 
 
-def settle_epochs(log: Loading, end_offset: int) -> None:
+def repair_epochs(log: Loading, end_offset: int) -> None:
     """Change the epochs of `log`, which ends at `end_offset`, until one more start would leave them.
 
     Kafka takes epochs from batches before it truncates the log, and the log ends before entries that came in their way. Of a
@@ -203,7 +203,7 @@ def epochs_in_logs(files: Files, directory: str) -> list[EpochEntry]:
                     break
             before += file.size()
     runs.finish(last + 1)
-    return [EpochEntry(run.epoch, run.first_offset) for run in runs.believed if run.first_offset >= 0]
+    return [EpochEntry(run.epoch, run.first_offset) for run in runs.trusted if run.first_offset >= 0]
 
 
 def note_doubts(log: Loading) -> None:
@@ -255,9 +255,9 @@ def _contradictions(log: Loading, end: int) -> Iterator[str]:
         if runs is None:
             continue
         bound = end if following is None else following.base_offset
-        for run, behind in pairwise([*runs.believed, None]):
+        for run, after in pairwise([*runs.trusted, None]):
             assert run is not None
-            below = bound if behind is None else behind.first_offset
+            below = bound if after is None else after.first_offset
             first = max(run.first_offset, start)
             if not _reaches(segment, run, first, below):
                 continue

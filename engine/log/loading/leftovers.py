@@ -41,7 +41,7 @@ def _is_held(batch: Batch, runs: list[Run]) -> bool:
 
 
 class Leftovers:
-    """The leftover files of one partition directory. `settle` does it all.
+    """The leftover files of one partition directory. `resolve` does it all.
 
     log_start_offset  what lies below it was deleted on purpose
     keep_whole  a `.swap` is removed where the segments that it was to replace still hold all that it holds; where neither
@@ -57,7 +57,7 @@ class Leftovers:
         self._log_start_offset, self._keep_whole, self._policy = log_start_offset, keep_whole, policy
         self._changed = False
 
-    def settle(self, names: list[str] | None = None) -> list[str]:
+    def resolve(self, names: list[str] | None = None) -> list[str]:
         """Remove and rename; returns the names of the plain files that are there afterwards.
 
         names  of those that are there before, if they are known
@@ -100,11 +100,13 @@ class Leftovers:
             if name not in kept:
                 reason = f"part of a split that was not finished: {found.lowest}{CLEANED} was still being written"
                 self._remove(name, reason, doomed.get(name))
+        for name in sorted(kept):
+            self._keep(doomed[name])
+        if found.invalid:
+            self._sync()  # without its `.cleaned` such a `.swap` would be whole, and replace segments
         for name in found.cleaned:
             if name not in kept:
                 self._remove(name, "a compaction or split that was not finished", doomed.get(name))
-        for name in sorted(kept):
-            self._keep(doomed[name])
         return found
 
     def _note_only_copy(self, name: str, offsets: Offsets) -> None:

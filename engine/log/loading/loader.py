@@ -32,7 +32,7 @@ from engine.log.errors import (
     OffsetIndexMissing,
     TransactionOrder,
 )
-from engine.log.loading.epoch_repair import note_doubts, note_epochs, note_lost_remote_epochs, open_leader_epochs, settle_epochs
+from engine.log.loading.epoch_repair import note_doubts, note_epochs, note_lost_remote_epochs, open_leader_epochs, repair_epochs
 from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.notes import ALONE, NO_INDEX, note_changes, note_kept, note_missing, note_torn_tail
 from engine.log.loading.recovery import recover_segment
@@ -88,10 +88,10 @@ def _recover_unflushed(log: Loading) -> bool:
         mark = partial(_mark, log, unflushed, number + 1, lost)
         if recover_segment(log, segment, scan, damage_ends_it=True, before_cut=mark):
             log.scans.close()
-            behind = unflushed[number + 1 :]
-            _remove_segments(log, behind, f"after the damage in {log_file_name(segment.base_offset)}", Severity.ERROR, lost)
+            after = unflushed[number + 1 :]
+            _remove_segments(log, after, f"after the damage in {log_file_name(segment.base_offset)}", Severity.ERROR, lost)
             log.remove_set_aside()
-            delete_producer_snapshots(behind, log.producers, log.deferred)
+            delete_producer_snapshots(after, log.producers, log.deferred)
             return True
     return bool(unflushed)
 
@@ -173,7 +173,7 @@ def open_log(
     epochs.refuses_doubtful = options.refuses_doubtful_epochs
     point = options.recovery_point or 0
     ways = [(clean_shutdown, point), (False, point), (False, 0)]  # as asked for, then what mends more
-    told, stopped_by = len(report.events), None
+    reported, stopped_by = len(report.events), None
     for number, (clean, start) in enumerate(ways):
         producers = ProducerStateManager(
             files, directory, producer_id_expiration_ms=options.producer_id_expiration_ms,
@@ -189,7 +189,7 @@ def open_log(
             log.close_handlers()
             if number + 1 == len(ways):
                 raise
-            report.begin_again(told)
+            report.begin_again(reported)
             if str(error) != stopped_by:
                 stopped_by = str(error)
                 report.add(Action.REBUILT, "", f"a broker would not start: {error}", severity=Severity.WARNING)
@@ -215,9 +215,9 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
     """Do it all. Mirrors LogLoader.load."""
     leftovers = Leftovers(log.files, log.directory, log.config, log.now, log.report, log_start_offset=log.log_start_offset,
                           policy=log.policy)
-    log.names = names = leftovers.settle(log.names)
+    log.names = names = leftovers.resolve(log.names)
     log.listed = names
-    epochs, believed = log.epochs.in_file, log.epochs.entries
+    epochs, trusted = log.epochs.in_file, log.epochs.entries
     log.retry_on_overflow(partial(load_segment_files, log))
     if log.directory.rstrip("/").endswith(_DELETE_DIR):
         if not len(log.segments):
@@ -232,15 +232,15 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
     log_start_offset = log.log_start_offset if tiered else max(log.log_start_offset, first)
     log.epochs.truncate_from_start(log.log_start_offset)
     if log.settles_epochs:
-        settle_epochs(log, next_offset)
+        repair_epochs(log, next_offset)
     log.remove_set_aside()
     is_as_listed = log.snapshots is None and not log.report.events
     log.producers.remove_stray_snapshots(log.segments.base_offsets, names if is_as_listed else None)
     rebuild_producer_state(log.producers, log.segments, log_start_offset, next_offset, now=log.now,
                            reload_from_clean_shutdown=log.clean_shutdown)
     note_doubts(log)
-    note_changes(log, names, epochs, believed)
-    note_epochs(log, next_offset, is_contradictory=epochs != believed)
+    note_changes(log, names, epochs, trusted)
+    note_epochs(log, next_offset, is_contradictory=epochs != trusted)
     if tiered:
         note_lost_remote_epochs(log, log_start_offset, first)
     log.names = _without_written(log, names)
@@ -273,7 +273,7 @@ def load_segment_files(log: Loading) -> None:
             continue
         offset = offset_of(name)
         if offset is None:
-            _report_nameless(log, name)
+            _report_without_offset(log, name)
         elif name.endswith(_SNAPSHOT):
             continue
         elif is_index:
@@ -298,7 +298,7 @@ def _waits(log: Loading, base_offset: int) -> bool:
     return log.in_order and not log.clean_shutdown and base_offset >= log.recovery_point
 
 
-def _report_nameless(log: Loading, name: str) -> None:
+def _report_without_offset(log: Loading, name: str) -> None:
     log.report.add(Action.KEPT, name, "its name contains no offset: a broker does not start with this file here",
                    severity=Severity.WARNING)
 

@@ -20,7 +20,7 @@ ALONE = "an index with entries but without a log"  # why it was removed
 NO_INDEX = "its offset index is missing"  # why a segment is recovered while it is loaded
 
 
-def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], believed: list[EpochEntry]) -> None:
+def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], trusted: list[EpochEntry]) -> None:
     """Report what became of the snapshots that were there as `names`, and of the `epochs` in the file.
 
     believed  of the `epochs` those that others in the file do not contradict
@@ -34,7 +34,7 @@ def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], belie
     if log.epochs.in_file != epochs:
         before, after = (", ".join(f"{epoch}@{start}" for epoch, start in entries) or "none"
                          for entries in (epochs, log.epochs.entries))
-        but = "" if epochs == believed else ("; both epochs and offsets must grow: of two entries that do not, the later one "
+        but = "" if epochs == trusted else ("; both epochs and offsets must grow: of two entries that do not, the later one "
                                              "is kept")
         log.report.add(Action.REBUILT, _EPOCHS, f"epochs were {before}, are {after}{but}",
                        severity=Severity.WARNING if but else Severity.INFO)
@@ -46,9 +46,9 @@ def note_missing(log: Loading) -> None:
     for event in log.report.find(Action.REMOVED):
         if event.reason == ALONE:
             alone.setdefault(offset_of(event.path), event.path)
-    told = {event.path for event in log.report.find(Action.MISSING)}
+    reported = {event.path for event in log.report.find(Action.MISSING)}
     for offset, name in alone.items():
-        if offset is None or log_file_name(offset) in told:
+        if offset is None or log_file_name(offset) in reported:
             continue
         floor, higher = log.segments.floor_segment(offset), log.segments.higher_segment(offset)
         first = offset if floor is None else floor.read_next_offset()

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from engine.log.report import Report
     from engine.log.segment.index_evidence import Indexed
     from engine.log.segment.log_segment import LogSegment
-    from engine.log.segment.segment_scan import Disorder, SegmentScan, Stranger
+    from engine.log.segment.segment_scan import Disorder, SegmentScan, UnknownMagic
 
 _LARGEST_INDEX = INT_MAX
 _CODEC_AT = BATCH_HEADER.positions["attributes"] + 1  # of its two bytes the second has the codec
@@ -130,10 +130,10 @@ def _recover(log: Loading, segment: LogSegment, scan: SegmentScan, error: Kafkal
     if indexed is not None:
         log.report.add(Action.MISSING, name, f"{file_name(indexed.path)}: {indexed.what}: these offsets were lost before",
                        offsets=(end, indexed.end), severity=Severity.WARNING)
-    if scan.disorder is not None or scan.stranger is not None:
+    if scan.disorder is not None or scan.unknown_magic is not None:
         log.report.drop(Action.KEPT, name)
-    if scan.stranger is not None:
-        _note_stranger(log.report, name, scan.stranger)
+    if scan.unknown_magic is not None:
+        _note_unknown_magic(log.report, name, scan.unknown_magic)
     if scan.disorder is not None:
         _note_disorder(log.report, name, scan.disorder)
     if lost is not None:
@@ -212,13 +212,13 @@ def _note_disorder(report: Report, name: str, disorder: Disorder) -> None:
     report.add(Action.KEPT, name, what, offsets=(disorder.offset, None), severity=Severity.ERROR)
 
 
-def _note_stranger(report: Report, name: str, stranger: Stranger) -> None:
+def _note_unknown_magic(report: Report, name: str, unknown_magic: UnknownMagic) -> None:
     """What Kafka keeps without a word, and no consumer reads."""
-    more = f", and {stranger.batches - 1} more such batches" if stranger.batches > 1 else ""
-    what = (f"at byte {stranger.position}: a batch of magic {stranger.magic}, which no version of Kafka knows{more}: "
+    more = f", and {unknown_magic.batches - 1} more such batches" if unknown_magic.batches > 1 else ""
+    what = (f"at byte {unknown_magic.position}: a batch of magic {unknown_magic.magic}, which no version of Kafka knows{more}: "
             "consumers stop "
             f"there; no checksum covers the magic; --salvage drops such batches")
-    report.add(Action.KEPT, name, what, offsets=(stranger.offset, None), severity=Severity.ERROR)
+    report.add(Action.KEPT, name, what, offsets=(unknown_magic.offset, None), severity=Severity.ERROR)
 
 
 def _finish_epochs(log: Loading, segment: LogSegment, scan: SegmentScan) -> None:
@@ -274,7 +274,7 @@ def _state_before(log: Loading, segment: LogSegment) -> ProducerStateManager:
         max_transaction_timeout_ms=log.producers.max_transaction_timeout_ms, snapshots=log.known_snapshots(),
         for_snapshots=True,
     )
-    state.on_corrupt_snapshot = log.producers.on_corrupt_snapshot
+    state.on_lost_snapshot = log.producers.on_lost_snapshot
     rebuild_producer_state(state, log.segments, log.log_start_offset, segment.base_offset, now=log.now,
                            reload_from_clean_shutdown=False)
     return state

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.background import Background
+from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.discovery.names import FileKind, file_name, log_file_name, offset_of, transaction_index_file_name
 from engine.findings import Severity
 from engine.formats import NO_PARTITION_LEADER_EPOCH
@@ -96,7 +97,7 @@ class Loading:
         self.epochs, self.producers = epochs, producers
         self.segments = LogSegments()
         self.deferred = DeferredDeletion(self.files, self.directory, self.report)
-        producers.on_corrupt_snapshot = partial(note_corrupt_snapshot, self.report)  # no circle: a table may be large
+        producers.on_lost_snapshot = partial(note_lost_snapshot, self.report)  # no circle: a table may be large
         self.scans = ScanAhead(options.jobs)
         self.names = names  # of the files that are there, once leftover files are handled; at the end those that surely are
         self.listed: list[str] = []  # `names`, for the first time that segments are loaded
@@ -153,10 +154,10 @@ class Loading:
 
         Reads no further than to the first batch of another epoch.
         """
-        behind = [one.base_offset for one in self.segments if one.base_offset > segment.base_offset]
+        after = [one.base_offset for one in self.segments if one.base_offset > segment.base_offset]
         listed = (offset_of(name) for name in self.unloaded if name.endswith(FileKind.LOG.value))
-        behind += [base for base in listed if base is not None and base > segment.base_offset]
-        for base in sorted(set(behind)):
+        after += [base for base in listed if base is not None and base > segment.base_offset]
+        for base in sorted(set(after)):
             with self.files.open(self.path(log_file_name(base))) as file:
                 for head in sound_heads(file):
                     if head.leader_epoch != epoch:
@@ -169,8 +170,8 @@ class Loading:
         above = self.segments.higher_segment(segment.base_offset)
         if above is not None:
             return above.base_offset
-        behind = range(bisect_right(self.unloaded, log_file_name(segment.base_offset)), len(self.unloaded))
-        bases = (offset_of(self.unloaded[at]) for at in behind if self.unloaded[at].endswith(FileKind.LOG.value))
+        after = range(bisect_right(self.unloaded, log_file_name(segment.base_offset)), len(self.unloaded))
+        bases = (offset_of(self.unloaded[at]) for at in after if self.unloaded[at].endswith(FileKind.LOG.value))
         return next((base for base in bases if base is not None), None)
 
     def epoch_after(self, segment: LogSegment) -> int:
@@ -191,6 +192,9 @@ class Loading:
         """Remove the snapshots that recovery found invalid, and did not rewrite."""
         if self.snapshots is not None:
             for path in self.snapshots.aside.values():
+                error = ProducerSnapshot.read(self.files, path).error() if self.files.exists(path) else None
+                if error is not None:
+                    note_lost_snapshot(self.report, path, error, False)
                 self.files.remove(path)
             self.snapshots.aside.clear()
 
@@ -200,9 +204,11 @@ class Loading:
         self.segments.close_handlers()
 
 
-def note_corrupt_snapshot(report: Report, path: str, error: str) -> None:
-    """Report a producer snapshot that was removed because of `error`."""
-    report.add(Action.REMOVED, file_name(path), error, severity=Severity.WARNING)
+def note_lost_snapshot(report: Report, path: str, error: str | None, is_rebuilt: bool) -> None:  # a callback
+    """Report a producer snapshot that was removed or rebuilt; `error`: why Kafka cannot read it, None: it can."""
+    report.add(Action.REBUILT if is_rebuilt else Action.REMOVED, file_name(path),
+               error or "its producers were not those of the log (a cache; no records)",
+               severity=Severity.WARNING if error else Severity.INFO)
 
 
 class ScanAhead:

@@ -71,12 +71,12 @@ def add_to_bootstrap(files: Files, path: str, topics: Iterable[NewTopic], now: i
         raise UnreadableFile(f"{path}: damaged: {findings[0].what if findings else 'it has no batch'}", path=path)
     data, last = files.read(path, _MAX_SIZE), batches[-1]
     has_footer = last.is_control and len(batches) > 1
-    behind = last.position if has_footer else len(data)
+    after = last.position if has_footer else len(data)
     first = last.base_offset if has_footer else last.last_offset + 1
     values = [value for topic in topics for value in topic.records()]
     added = build_batch(
         [NewRecord(first + number, now, None, value) for number, value in enumerate(values)], partition_leader_epoch=0
     )
-    footer = bytearray(data[behind:])
+    footer = bytearray(data[after:])
     move_in_memory(footer, len(values), 0)
-    replace(files, path, [data[:behind], added, bytes(footer)])
+    replace(files, path, [data[:after], added, bytes(footer)])

@@ -54,7 +54,7 @@ _LOG_DIR_FILES = frozenset((
 ))  # fmt: skip
 
 
-class Place(NamedTuple):
+class PartitionPath(NamedTuple):
     """A partition directory: its path, the log dir around it as the path spells it, and what its name says."""
 
     path: str
@@ -85,11 +85,11 @@ class LogDir:
 
     path: str
     is_whole: bool
-    places: tuple[Place, ...]
+    places: tuple[PartitionPath, ...]
     foreign: tuple[str, ...]
     files: tuple[str, ...]
 
-    def partitions(self, *kinds: PartitionKind) -> list[Place]:
+    def partitions(self, *kinds: PartitionKind) -> list[PartitionPath]:
         """The partition directories of these kinds; of none named: the plain ones."""
         return [place for place in self.places if place.name.kind in (kinds or (PartitionKind.PLAIN,))]
 
@@ -100,7 +100,7 @@ def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
     Raises UnreadableFile, also where a name in it cannot be looked at: who passes over a partition must not mark the log dir
     as clean.
     """
-    places: list[Place] = []
+    places: list[PartitionPath] = []
     foreign: list[str] = []
     plain: list[str] = []
     for name in sorted(files.list(path), key=directory_order):
@@ -115,7 +115,7 @@ def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
         elif parsed is None:
             foreign.append(name)
         else:
-            places.append(Place(f"{path}/{name}", path, parsed))
+            places.append(PartitionPath(f"{path}/{name}", path, parsed))
     return LogDir(path, True, tuple(places), tuple(foreign), tuple(plain))
 
 
@@ -126,7 +126,7 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
     comes whole. Raises UnreadableFile, UsageError for a path where there is none of them.
     """
     found: dict[str, LogDir | None] = {}  # by path, in order; None: some of its partitions were named, see `named`
-    named: dict[str, dict[str, Place]] = {}
+    named: dict[str, dict[str, PartitionPath]] = {}
     spelled: dict[str, str] = {}  # real path → as it was named first
 
     def known(path: str) -> str:
@@ -216,13 +216,13 @@ def _around(path: str) -> str:
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
-def _place(files: ReadOnlyFiles, path: str, log_dir: str) -> Place:
+def _place(files: ReadOnlyFiles, path: str, log_dir: str) -> PartitionPath:
     """The partition at `path`, which lies in `log_dir`."""
     name = parse_partition_dir(file_name(files.absolute(path)))
     assert name is not None  # is_partition has seen it
     if _around(path) != log_dir:  # named through a link, or in another way
         path = f"{log_dir.rstrip('/')}/{file_name(path)}"
-    return Place(path, log_dir, name)
+    return PartitionPath(path, log_dir, name)
 
 
 def _is_directory(files: ReadOnlyFiles, path: str) -> bool:
@@ -290,7 +290,7 @@ def locked(
     user = ROOT if owner is None else owner.user
     roots = {one for one in directories if owner is None or files.info(one).owner == ROOT}  # nobody else can exchange these
     reach = [one for one in (*links, *kept) if files.info(one).owner == user]
-    behind = [one for one in directories if one not in named]
+    after = [one for one in directories if one not in named]
     with ExitStack() as stack:  # those held so far must be released
         def hold(log_dir: str) -> None:
             _hold(files, log_dir, stack, is_named=log_dir in named)
@@ -308,7 +308,7 @@ def locked(
         if acting_owner() is not None:
             around = [one for one in named if one not in roots or is_brokers_log_dir(files, one)]
             _refuse_faults(files, (*changed, *kept, *around), links)
-        for log_dir in behind:  # only now: a link may lead anywhere, and root makes nothing there that its owner could not
+        for log_dir in after:  # only now: a link may lead anywhere, and root makes nothing there that its owner could not
             with acting_as_root():
                 is_there = log_dir in roots and files.exists(f"{log_dir}/{FileKind.LOCK.value}")
             with acting_as_root() if is_there else nullcontext():
@@ -439,7 +439,7 @@ KINDS = frozenset((
 _SUFFIXES = (*(kind.value for kind in KINDS), ".cleaned", ".swap")
 
 
-class Nameless(NamedTuple):
+class FileWithoutOffset(NamedTuple):
     """One such file. `said`: what the broker says when this is the first such file that it reads."""
 
     name: str
@@ -447,7 +447,7 @@ class Nameless(NamedTuple):
     said: str
 
 
-def nameless(files: ReadOnlyFiles, directory: str, names: Iterable[str]) -> Iterator[Nameless]:
+def files_without_offset(files: ReadOnlyFiles, directory: str, names: Iterable[str]) -> Iterator[FileWithoutOffset]:
     """Those among the `names` in the partition at `directory`, in order."""
     for name in sorted(name for name in names if name.endswith(_SUFFIXES) and offset_of(name) is None):
         info = look(files, f"{directory}/{name}")
@@ -458,4 +458,4 @@ def nameless(files: ReadOnlyFiles, directory: str, names: Iterable[str]) -> Iter
         said = f'java.lang.NumberFormatException: For input string: "{number}"'
         if file_name(directory) != METADATA_DIR:  # which is loaded before all others, apart from them
             said = f"There was an error in one of the threads during logs loading: {said}"
-        yield Nameless(name, FileKind.LOG if parsed is None else parsed.kind, said)
+        yield FileWithoutOffset(name, FileKind.LOG if parsed is None else parsed.kind, said)

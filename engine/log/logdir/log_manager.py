@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
     from engine.log.loading.shared import LoadOptions
     from engine.log.logdir.cluster_metadata import ClusterMetadata
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.logdir.logs_07 import ReportedLog07
     from engine.log.logdir.startup import Cluster
     from engine.log.partition.unified_log import UnifiedLog
@@ -94,7 +94,7 @@ class Listing(NamedTuple):
     special: dict[str, str]
 
     @classmethod
-    def read(cls, files: ReadOnlyFiles, place: Place) -> Self:
+    def read(cls, files: ReadOnlyFiles, place: PartitionPath) -> Self:
         """That of the log at `place`. Raises UnreadableFile."""
         plain, special = files.plain(place.path), files.special(place.path)
         known = {*plain, *special}
@@ -116,7 +116,7 @@ class Listing(NamedTuple):
         return any(name.removesuffix(_LOG) + _INDEX not in names for name in self.plain if name.endswith(_LOG))
 
 
-def refuse_what_is_not_ours(files: ReadOnlyFiles, place: Place, listing: Listing) -> None:
+def refuse_what_is_not_ours(files: ReadOnlyFiles, place: PartitionPath, listing: Listing) -> None:
     """Raise NoLogOfBrokers where no broker of today opens the log at `place`, or where it is no log of plain files."""
     refuse_topic_name(place.path, place.name.topic)
     if are_of_07(listing.plain):
@@ -203,7 +203,7 @@ class LogManager:
         is_off = bool(server) and server.get("remote.log.storage.system.enable", "false").strip().lower() != "true"
         return tiering_of(topic, self.config(topic), is_known=is_off or self._is_known(topic, _REMOTE_STORAGE))
 
-    def is_tiered(self, place: Place) -> bool:
+    def is_tiered(self, place: PartitionPath) -> bool:
         """Are older records of the log at `place` in remote storage? Raises UnreadableFile."""
         return read_starts(self.files_of(place.log_dir), place.path).are_of_tiered(self.tiering(place.name.topic))
 
@@ -222,7 +222,7 @@ class LogManager:
         return self._checkpoints[key]
 
     def load(
-        self, place: Place, report: Report, options: LoadOptions, *, clean_start: bool, files: Files | None = None,
+        self, place: PartitionPath, report: Report, options: LoadOptions, *, clean_start: bool, files: Files | None = None,
         listing: Listing | None = None,
     ) -> UnifiedLog:
         """Open the log at `place`; offsets that are None come from the checkpoints of its log dir.
@@ -260,12 +260,12 @@ class LogManager:
             report.add(Action.EXPLAINED, name, why)
         return log
 
-    def is_07(self, place: Place) -> bool:
+    def is_07(self, place: PartitionPath) -> bool:
         """Is the log at `place` one of Kafka 0.7?"""
         return is_log_07(self.files_of(place.log_dir), place.path)
 
     def load_07(
-        self, place: Place, report: Report, *, clean_start: bool, files: Files | None = None
+        self, place: PartitionPath, report: Report, *, clean_start: bool, files: Files | None = None
     ) -> ReportedLog07:
         """Open the log of 0.7 at `place`; `files` as for `load`. Raises Refused07 for one that cannot be opened."""
         from engine.log.logdir.logs_07 import config_07, open_reported_07  # few have such logs
@@ -276,27 +276,27 @@ class LogManager:
             clean_start=clean_start,
         )
 
-    def high_watermark(self, place: Place) -> int | None:
+    def high_watermark(self, place: PartitionPath) -> int | None:
         """As the broker noted it; None where it did not."""
         return self.offsets(place.log_dir, FileKind.REPLICATION_CHECKPOINT).get(place.key)
 
-    def checkpoint(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
+    def checkpoint(self, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:
         """Write where logs begin, and up to where they are on the disk; other partitions keep what they have.
 
         Mirrors checkpointRecoveryOffsetsInDir and checkpointLogStartOffsetsInDir.
         """
         points = dict(self.offsets(log_dir.path, FileKind.RECOVERY_POINT_CHECKPOINT))
-        points |= {place.key: log.recovery_point for place, log in _with_lines(standing)}
+        points |= {place.key: log.recovery_point for place, log in _with_lines(offsets_left)}
         self._write(log_dir.path, FileKind.RECOVERY_POINT_CHECKPOINT, points)
-        self.checkpoint_log_starts(log_dir, standing)
+        self.checkpoint_log_starts(log_dir, offsets_left)
 
-    def checkpoint_log_starts(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
+    def checkpoint_log_starts(self, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:
         """Write where logs begin: tiered ones, and those that do so within their first segment, have a line.
 
         A line of a log that may be tiered stays.
         """
         starts = dict(self.offsets(log_dir.path, FileKind.LOG_START_CHECKPOINT))
-        for place, log in _with_lines(standing):
+        for place, log in _with_lines(offsets_left):
             has_line = starts.pop(place.key, None) is not None
             tiering = self.tiering(place.name.topic)
             if tiering is Tiering.TIERED or log.begins_within_a_segment or (tiering is Tiering.UNKNOWN and has_line):
@@ -330,7 +330,7 @@ class LogManager:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CheckpointOffsets:
     """How a log was left: what the checkpoints of its log dir say of it."""
 
     first_base_offset: int
@@ -343,26 +343,26 @@ class Standing:
         return self.log_start_offset > self.first_base_offset
 
     @classmethod
-    def of(cls, log: UnifiedLog) -> Standing:
+    def of(cls, log: UnifiedLog) -> CheckpointOffsets:
         """How `log` stands for the next start: of a batch that was cut no offset is left, neither flushed nor deleted."""
         end = log.next_end_offset
         return cls(log.segments.base_offsets[0], min(log.log_start_offset, end), min(log.recovery_point, end))
 
 
-def _with_lines(standing: Mapping[Place, Standing]) -> list[tuple[Place, Standing]]:
+def _with_lines(offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> list[tuple[PartitionPath, CheckpointOffsets]]:
     """Those with lines in checkpoints. A copy to another log dir has its own in that of the future log: no two share a key."""
     return [
-        (place, log) for place, log in standing.items()
+        (place, log) for place, log in offsets_left.items()
         if place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and place.name.topic != METADATA_TOPIC
     ]
 
 
-def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> dict[Place, KafkalogError]:
+def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> dict[PartitionPath, KafkalogError]:
     """Remove the directories of deleted topics and replicas, and what is in them; those that could not be, and why.
 
     A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs, which goes on after a failure, too.
     """
-    failed: dict[Place, KafkalogError] = {}
+    failed: dict[PartitionPath, KafkalogError] = {}
     deleted = log_dir.partitions(PartitionKind.DELETE)
     special = files.special(log_dir.path) if deleted else {}
     for place in deleted:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.config.server import ServerConfig
     from engine.files import Files, OpenFile
     from engine.kafka07.segment import Segment07
-    from engine.log.logdir.log_dirs import Place
+    from engine.log.logdir.log_dirs import PartitionPath
     from engine.log.report import Report
 
 
@@ -99,7 +99,7 @@ class ReportedLog07:
         """Flush and release everything. Raises UnwritableFile."""
         self.log.close()
 
-    def note_standing(self) -> None:
+    def note_offsets(self) -> None:
         """Put the present state of the log into the report."""
         self.report.log_start_offset, self.report.log_end_offset = self.log_start_offset, self.log_end_offset
         self.report.segments, self.report.size = len({segment.path for segment in self.log.segments}), self.log.size
@@ -118,7 +118,7 @@ def open_reported_07(
         if not clean_start:
             _recover(files, log, report)
         reported = ReportedLog07(log, report, now)
-        reported.note_standing()
+        reported.note_offsets()
     except BaseException:
         log.release()
         raise
@@ -163,7 +163,7 @@ def _sound_behind(file: OpenFile, start: int, end: int, gave_up: Callable[[int],
     return count
 
 
-def refuse_offsets_07(place: Place, *offsets: int | None) -> None:
+def refuse_offsets_07(place: PartitionPath, *offsets: int | None) -> None:
     """Raise UsageError if a recovery point, log start offset or high watermark was given."""
     if any(offset is not None for offset in offsets):
         what = f"{place.path}: a log of Kafka 0.7, which keeps no recovery point, log start offset or high watermark"

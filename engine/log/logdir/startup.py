@@ -1,6 +1,6 @@
 """What a broker would make of log dirs when it starts on them, without starting one.
 
-Each `Trouble` quotes what the broker says; `survey_start` makes findings of them. Seen with Kafka 4.3.1; mirrors
+Each `StartProblem` quotes what the broker says; `survey_start` makes findings of them. Seen with Kafka 4.3.1; mirrors
 KafkaRaftServer.initializeLogDirs, LogManager.loadLogs and BrokerMetadataPublisher, in that order. Damage inside logs is not
 looked for here, except in the metadata log, whose loss is the loss of every topic.
 """
@@ -26,14 +26,14 @@ from engine.discovery.paths import STAGING, is_brokers_log_dir, undo_advice
 from engine.errors import UnreadableFile, UsageError, argument
 from engine.findings import Finding, Where
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, prove_metadata_log, read_cluster_metadata
-from engine.log.logdir.log_dirs import find_log_dirs, nameless
+from engine.log.logdir.log_dirs import files_without_offset, find_log_dirs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.cluster_metadata import MetadataProof
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
 
 _KRAFT = 1  # version of meta.properties; brokers with ZooKeeper write 0
 
@@ -49,7 +49,7 @@ class Effect(Enum):
     WARNS = "a broker starts without it"
 
 
-class Trouble(NamedTuple):
+class StartProblem(NamedTuple):
     """One thing that a starting broker trips over.
 
     name   path below the log dir
@@ -72,7 +72,7 @@ class Trouble(NamedTuple):
         """The path, spelled as that of the log dir is."""
         return f"{self.log_dir.rstrip('/')}/{self.name}"
 
-    def is_in(self, place: Place) -> bool:
+    def is_in(self, place: PartitionPath) -> bool:
         """Is it about a file in the partition at `place`, however that is spelled?"""
         return self.log_dir == place.log_dir and self.name.startswith(f"{file_name(place.path)}/")
 
@@ -91,7 +91,7 @@ class Cluster:
     identities: dict[str, MetaProperties]
     metadata: ClusterMetadata | None
     metadata_dir: str | None
-    metadata_place: Place | None
+    metadata_place: PartitionPath | None
     proof: MetadataProof | None
     is_kraft: bool
 
@@ -183,9 +183,9 @@ def _owner(files: ReadOnlyFiles, log_dir: LogDir) -> tuple[str | None, int | Non
     return None if identity is None else (identity.cluster_id, identity.node_id)
 
 
-def foresee(files: ReadOnlyFiles, cluster: Cluster) -> list[Trouble]:
+def find_start_problems(files: ReadOnlyFiles, cluster: Cluster) -> list[StartProblem]:
     """Everything in the log dirs, or in the partitions that were named, that a starting broker trips over."""
-    found: list[Trouble] = []
+    found: list[StartProblem] = []
     for log_dir in cluster.log_dirs:
         if log_dir.is_whole:
             found += _identity(files, cluster, log_dir)
@@ -196,13 +196,13 @@ def foresee(files: ReadOnlyFiles, cluster: Cluster) -> list[Trouble]:
     found += _duplicates(cluster)
     found += _metadata(cluster)
     order = [Effect.LOSES_TOPICS, Effect.STOPS, Effect.OFFLINE, Effect.STRAYS, Effect.WARNS]
-    return sorted(found, key=lambda trouble: order.index(trouble.effect))
+    return sorted(found, key=lambda problem: order.index(problem.effect))
 
 
 # ---- the log dir
 
 
-def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterator[Trouble]:
+def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterator[StartProblem]:
     name = FileKind.META_PROPERTIES.value
     path = f"{log_dir.path}/{name}"
     identity = cluster.identities.get(log_dir.path)
@@ -212,20 +212,20 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
         said = f"No `meta.properties` found in {log_dir.path} (have you run `kafka-storage.sh` to format the directory?)"
         do = ("copy it from another log dir of this broker and give it a directory.id of its own; or name partitions, not the "
               "log dir")
-        yield Trouble(Effect.STOPS, log_dir.path, name, said, "the file is missing", FileKind.META_PROPERTIES, do)
+        yield StartProblem(Effect.STOPS, log_dir.path, name, said, "the file is missing", FileKind.META_PROPERTIES, do)
     elif identity is None:
         said = f"Error while reading meta.properties file {files.absolute(path)}"
         faults = read_identity(files, path, decode_meta_properties).findings
         effect = _failed(cluster, log_dir.path) if cluster.identities else Effect.STOPS
-        yield Trouble(effect, log_dir.path, name, said, _first(faults), FileKind.META_PROPERTIES)
+        yield StartProblem(effect, log_dir.path, name, said, _first(faults), FileKind.META_PROPERTIES)
     elif identity.cluster_id != cluster.cluster_id:
         said = f"Invalid cluster.id in: {files.absolute(path)}. Expected {cluster.cluster_id}, but read {identity.cluster_id}"
         do = "find out which disk belongs to which cluster; this log dir does not belong with the others"
-        yield Trouble(Effect.STOPS, log_dir.path, name, said, "the log dir belongs to another cluster", None, do)
+        yield StartProblem(Effect.STOPS, log_dir.path, name, said, "the log dir belongs to another cluster", None, do)
     elif identity.node_id != cluster.node_id:
         said = f"Stored node id {identity.node_id} doesn't match previous node id {cluster.node_id} in {files.absolute(path)}"
         do = "find out which disk belongs to which broker"
-        yield Trouble(Effect.STOPS, log_dir.path, name, said, "the log dir belongs to another broker", None, do)
+        yield StartProblem(Effect.STOPS, log_dir.path, name, said, "the log dir belongs to another broker", None, do)
     else:
         yield from _same_directory_id(cluster, log_dir, identity.directory_id)
     bootstrap = FileKind.BOOTSTRAP_CHECKPOINT.value
@@ -238,10 +238,10 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
             batches = sum(batch.is_valid for batch in read_batches(file, findings.append))
         if findings or not batches:
             what = _first(findings) if findings else "it contains no batch"
-            yield Trouble(Effect.STOPS, log_dir.path, bootstrap, None, what, FileKind.BOOTSTRAP_CHECKPOINT)
+            yield StartProblem(Effect.STOPS, log_dir.path, bootstrap, None, what, FileKind.BOOTSTRAP_CHECKPOINT)
 
 
-def _same_directory_id(cluster: Cluster, log_dir: LogDir, directory_id: str | None) -> Iterator[Trouble]:
+def _same_directory_id(cluster: Cluster, log_dir: LogDir, directory_id: str | None) -> Iterator[StartProblem]:
     """Another log dir before this one with the same id. Mirrors MetaPropertiesEnsemble.verify."""
     first = next(path for path, one in cluster.identities.items() if one.directory_id == directory_id)
     if directory_id is None or first == log_dir.path:
@@ -252,7 +252,7 @@ def _same_directory_id(cluster: Cluster, log_dir: LogDir, directory_id: str | No
     do = (f"one of the two meta.properties is a copy, likely that of {copy}: delete its line directory.id, and the broker "
           "creates a new one at its next start")
     what = f"{first} has the same directory.id"
-    yield Trouble(Effect.STOPS, log_dir.path, FileKind.META_PROPERTIES.value, said, what, None, do)
+    yield StartProblem(Effect.STOPS, log_dir.path, FileKind.META_PROPERTIES.value, said, what, None, do)
 
 
 def _holds(cluster: Cluster, log_dir: str, directory_id: str) -> int:
@@ -263,7 +263,7 @@ def _holds(cluster: Cluster, log_dir: str, directory_id: str) -> int:
     return sum(cluster.metadata.directory_of(*place.key, cluster.node_id) == directory_id for place in places)
 
 
-def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[Trouble]:
+def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[StartProblem]:
     for name in log_dir.foreign:
         said = (
             f"Found directory {files.resolve(f'{log_dir.path}/{name}')}, '{name}' is not in the form of topic-partition or "
@@ -273,7 +273,7 @@ def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[Trouble]:
         what = "the directory is not Kafka's"
         if name == STAGING:  # it may hold the only copy of partitions that were about to be replaced
             what, do = "Spark's sink keeps its uncommitted writes there", undo_advice(log_dir.path)
-        yield Trouble(Effect.STOPS, log_dir.path, name, said, what, None, do)
+        yield StartProblem(Effect.STOPS, log_dir.path, name, said, what, None, do)
 
 
 def _failed(cluster: Cluster, log_dir: str) -> Effect:
@@ -282,7 +282,7 @@ def _failed(cluster: Cluster, log_dir: str) -> Effect:
     return Effect.STOPS if holds_metadata else Effect.OFFLINE
 
 
-def _checkpoints(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterator[Trouble]:
+def _checkpoints(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterator[StartProblem]:
     failed = _failed(cluster, log_dir.path)
     effects = {
         FileKind.RECOVERY_POINT_CHECKPOINT: failed, FileKind.LOG_START_CHECKPOINT: failed,
@@ -294,13 +294,13 @@ def _checkpoints(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Ite
         what = checkpoint_fault(files, f"{log_dir.path}/{kind.value}")
         if what is not None:
             said = f"Error while reading checkpoint file {files.absolute(log_dir.path)}/{kind.value}"
-            yield Trouble(effect, log_dir.path, kind.value, said, what, kind)
+            yield StartProblem(effect, log_dir.path, kind.value, said, what, kind)
 
 
 # ---- partitions
 
 
-def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> list[Trouble]:
+def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> list[StartProblem]:
     """What is wrong with a partition; nothing, if a running broker has removed it meanwhile."""
     try:
         return list(_partition(files, cluster, place))
@@ -310,10 +310,10 @@ def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) ->
         name = file_name(place.path)
         said = f"Error while loading log dir {files.absolute(place.log_dir)}"
         do = "check permissions and owner, and the disk itself"
-        return [Trouble(_failed(cluster, place.log_dir), place.log_dir, name, said, str(error), None, do)]
+        return [StartProblem(_failed(cluster, place.log_dir), place.log_dir, name, said, str(error), None, do)]
 
 
-def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator[Trouble]:
+def _partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> Iterator[StartProblem]:
     names = set(files.list(place.path))
     directory = file_name(place.path)
     absolute = files.absolute(place.path)
@@ -325,7 +325,7 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator
             said = f"Error while reading checkpoint file {absolute}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
             name = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
             effect = _failed(cluster, place.log_dir)
-            yield Trouble(effect, place.log_dir, name, said, str(error), FileKind.LEADER_EPOCH_CHECKPOINT)
+            yield StartProblem(effect, place.log_dir, name, said, str(error), FileKind.LEADER_EPOCH_CHECKPOINT)
     yield from _topic_id(files, cluster, place, names)
     if FileKind.QUORUM_STATE.value in names and place.name.topic == METADATA_TOPIC:
         path = f"{place.path}/{FileKind.QUORUM_STATE.value}"
@@ -333,20 +333,22 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator
         if findings:
             said = f"Error while reading the Quorum status from the file {absolute}/{FileKind.QUORUM_STATE.value}"
             name = f"{directory}/{FileKind.QUORUM_STATE.value}"
-            yield Trouble(Effect.STOPS, place.log_dir, name, said, _first(findings), FileKind.QUORUM_STATE)
-    for one in nameless(files, place.path, names):
-        yield Trouble(Effect.STOPS, place.log_dir, f"{directory}/{one.name}", one.said, "the file name contains no "
+            yield StartProblem(Effect.STOPS, place.log_dir, name, said, _first(findings), FileKind.QUORUM_STATE)
+    for one in files_without_offset(files, place.path, names):
+        yield StartProblem(Effect.STOPS, place.log_dir, f"{directory}/{one.name}", one.said, "the file name contains no "
                                                                                         "offset", one.kind)
     snapshots = [name for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value) and offset_of(name) is not None]
     if snapshots:  # names have 20 digits; a broker reads the latest, and others only where that one is corrupt
         latest = max(snapshots)
         problem = ProducerSnapshot.read(files, f"{place.path}/{latest}").error()
         if problem is not None:
-            yield Trouble(Effect.WARNS, place.log_dir, f"{directory}/{latest}", problem, "the producer snapshot is corrupt",
-                          FileKind.PRODUCER_SNAPSHOT)
+            yield StartProblem(
+                Effect.WARNS, place.log_dir, f"{directory}/{latest}", problem, "the producer snapshot is corrupt",
+                FileKind.PRODUCER_SNAPSHOT,
+            )
 
 
-def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[str]) -> Iterator[Trouble]:
+def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, names: set[str]) -> Iterator[StartProblem]:
     kind = FileKind.PARTITION_METADATA
     path = f"{place.path}/{kind.value}"
     name = f"{file_name(place.path)}/{kind.value}"
@@ -354,7 +356,7 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[s
     if kind.value not in names:
         if lives and cluster.is_kraft and (cluster.metadata is not None or cluster.identities):
             said = f"The topicId does not exist in Log(dir={files.absolute(place.path)}, …), treat it as a stray log."
-            missing = Trouble(Effect.STRAYS, place.log_dir, name, said, "the file is missing", kind)
+            missing = StartProblem(Effect.STRAYS, place.log_dir, name, said, "the file is missing", kind)
             stray = _stray_by_name(files, cluster, place)
             if stray is not None:
                 missing = missing._replace(what=f"{missing.what}, and {stray.what}", kind=None, do=stray.do)
@@ -363,7 +365,7 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[s
     decoded = read_identity(files, path, decode_partition_metadata)
     if decoded.value is None:
         said = f"Error while reading partition metadata file {files.absolute(path)}"
-        yield Trouble(_failed(cluster, place.log_dir), place.log_dir, name, said, _first(decoded.findings), kind)
+        yield StartProblem(_failed(cluster, place.log_dir), place.log_dir, name, said, _first(decoded.findings), kind)
         stray = _stray_by_name(files, cluster, place) if lives else None
     else:
         stray = _stray(files, cluster, place, decoded.value.topic_id.rstrip("=")) if lives else None
@@ -371,13 +373,13 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[s
         yield stray
 
 
-def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Trouble | None:
+def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> StartProblem | None:
     """What becomes of a partition once it has the id that the metadata know of its topic."""
     topic = None if cluster.metadata is None else cluster.metadata.by_name(place.name.topic)
     return None if topic is None else _stray(files, cluster, place, topic.topic_id)
 
 
-def _stray(files: ReadOnlyFiles, cluster: Cluster, place: Place, topic_id: str) -> Trouble | None:
+def _stray(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, topic_id: str) -> StartProblem | None:
     """What becomes of a partition whose topic has that id, as far as sound metadata say. Mirrors LogManager.isStrayReplica."""
     if cluster.metadata is None or cluster.metadata.findings:
         return None
@@ -391,18 +393,18 @@ def _stray(files: ReadOnlyFiles, cluster: Cluster, place: Place, topic_id: str) 
         if topic is not None:
             do = f"its topic has {len(topic.replicas)} partitions: move the directory out of the log dir"
             what = "the metadata log has no such partition of the topic"
-        return Trouble(Effect.STRAYS, place.log_dir, name, said, what, None, do)
+        return StartProblem(Effect.STRAYS, place.log_dir, name, said, what, None, do)
     if cluster.node_id is not None and cluster.node_id not in replicas:
         said = (f"Found stray log dir {log}: the current replica assignment {list(replicas)} does not contain the local "
                 f"brokerId {cluster.node_id}.")
-        return Trouble(Effect.STRAYS, place.log_dir, name, said, "the partition is assigned to other brokers", None,
+        return StartProblem(Effect.STRAYS, place.log_dir, name, said, "the partition is assigned to other brokers", None,
                        "nothing to do if the replica was moved")
     return None
 
 
-def _duplicates(cluster: Cluster) -> Iterator[Trouble]:
+def _duplicates(cluster: Cluster) -> Iterator[StartProblem]:
     for kind in (PartitionKind.PLAIN, PartitionKind.FUTURE):
-        seen: dict[tuple[str, int], Place] = {}
+        seen: dict[tuple[str, int], PartitionPath] = {}
         for log_dir in cluster.log_dirs:
             for place in log_dir.partitions(kind):
                 first = seen.setdefault(place.key, place)
@@ -411,11 +413,11 @@ def _duplicates(cluster: Cluster) -> Iterator[Trouble]:
                 both = f"{place.path} and {first.path}"
                 said = (f"Duplicate log directories for {place.key[0]}-{place.key[1]} are found in both {both}."
                         if kind is PartitionKind.PLAIN else f"Duplicate log directories found: {place.path}, {first.path}")
-                yield Trouble(Effect.STOPS, place.log_dir, file_name(place.path), said,
+                yield StartProblem(Effect.STOPS, place.log_dir, file_name(place.path), said,
                               f"{first.path} holds the same partition", None, _which(cluster, first, place))
 
 
-def _which(cluster: Cluster, first: Place, second: Place) -> str:
+def _which(cluster: Cluster, first: PartitionPath, second: PartitionPath) -> str:
     """Advice on two directories of one partition: the metadata may know which one is meant."""
     node_id = cluster.node_id
     if cluster.metadata is not None and node_id is not None:
@@ -427,7 +429,7 @@ def _which(cluster: Cluster, first: Place, second: Place) -> str:
     return f"compare both with `kafkalog verify`, then move one out of its log dir: {first.path} or {second.path}"
 
 
-def _metadata(cluster: Cluster) -> Iterator[Trouble]:
+def _metadata(cluster: Cluster) -> Iterator[StartProblem]:
     proof, place = cluster.proof, cluster.metadata_place
     if proof is None or place is None or not proof.is_lossy:
         return
@@ -439,7 +441,7 @@ def _metadata(cluster: Cluster) -> Iterator[Trouble]:
     what = (f"{proof.what}; a broker would delete {count_of(proof.lost_batches, 'sound batch')} after it and rename "
             f"{count_of(len(strays), 'partition directory')} to -stray")
     do = "copy the metadata log from another controller, or continue with --accept-metadata-loss"
-    yield Trouble(Effect.LOSES_TOPICS, place.log_dir, f"{METADATA_DIR}/{proof.file}", said, what, None, do)
+    yield StartProblem(Effect.LOSES_TOPICS, place.log_dir, f"{METADATA_DIR}/{proof.file}", said, what, None, do)
 
 
 def _first(findings: list[Finding]) -> str:
@@ -484,14 +486,14 @@ def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Find
     if not is_a_brokers:
         return  # partitions were copied there
     are_whole = all(one.is_whole for one in cluster.log_dirs)
-    for trouble in foresee(files, cluster):
+    for problem in find_start_problems(files, cluster):
         if are_whole:
-            is_due = trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT  # its log has it
+            is_due = problem.effect is not Effect.WARNS or problem.kind is not FileKind.PRODUCER_SNAPSHOT  # its log has it
         else:
-            is_due = trouble.effect in (Effect.STOPS, Effect.OFFLINE) and trouble.kind is not FileKind.LEADER_EPOCH_CHECKPOINT
+            is_due = problem.effect in (Effect.STOPS, Effect.OFFLINE) and problem.kind is not FileKind.LEADER_EPOCH_CHECKPOINT
         if is_due:
-            report(Finding(_CODES[trouble.effect], Where(trouble.path), _text(trouble)))
+            report(Finding(_CODES[problem.effect], Where(problem.path), _text(problem)))
 
 
-def _text(trouble: Trouble) -> str:
-    return trouble.what if trouble.said is None else f"{trouble.what}; a broker says: {trouble.said}"
+def _text(problem: StartProblem) -> str:
+    return problem.what if problem.said is None else f"{problem.what}; a broker says: {problem.said}"

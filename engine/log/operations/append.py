@@ -14,7 +14,7 @@ from engine.log.append.intake_07 import LineIntake07, SetIntake07
 from engine.log.append.log_end import refuse_damaged_end
 from engine.log.append_errors import AppendRefused
 from engine.log.logdir.logs_07 import ReportedLog07
-from engine.log.operations.mending import settle_topic_id
+from engine.log.operations.mending import set_topic_id
 from engine.log.operations.operation import AnyLogOperation
 from engine.record.assembly import BatchSpec
 from engine.record.lines import JsonLines, TextLines
@@ -216,5 +216,5 @@ class Append(AnyLogOperation):
         cluster = self._manager.cluster
         [place] = cluster.log_dirs[0].places
         files = self._manager.files_of(place.log_dir)
-        settle_topic_id(files, cluster, place, log.report, self._options.topic_id, is_new=self._is_new)
+        set_topic_id(files, cluster, place, log.report, self._options.topic_id, is_new=self._is_new)
         self.read_input(log, appender)

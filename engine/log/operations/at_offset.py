@@ -16,7 +16,7 @@ from engine.log.operations.operation import Operation
 from engine.log.report import Action
 
 if TYPE_CHECKING:
-    from engine.log.logdir.log_dirs import Place
+    from engine.log.logdir.log_dirs import PartitionPath
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
 
@@ -67,7 +67,7 @@ class Truncate(Operation):
         self._target, self._fully = target, fully
         self._checkpoints = Lock()  # one file for all logs of a log dir
 
-    def truncates_to(self, place: Place) -> int:  # noqa: ARG002  # the same for all
+    def truncates_to(self, place: PartitionPath) -> int:  # noqa: ARG002  # the same for all
         """See Operation."""
         return 0 if self._fully else self._target
 

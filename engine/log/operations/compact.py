@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.log.cleaner.compaction import Compaction, CompactionOptions
     from engine.log.cleaner.outcome import CleanerStats
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
 
@@ -126,17 +126,17 @@ class Compact(Operation):
         all_of_them = manager.cluster.log_dirs
         self.metrics.expect(log_dir.path for log_dir in all_of_them)
         log_dirs = tuple(dirtiest_first(manager, log_dir, self._options.min_dirty_ratio, which) for log_dir in all_of_them)
-        told: list[Report] = []
+        reported: list[Report] = []
         for before, log_dir in zip(all_of_them, log_dirs, strict=True):
             if not log_dir.places:
-                told.append(report := Report(log_dir.path, "compact"))
+                reported.append(report := Report(log_dir.path, "compact"))
                 report.add(Action.EXPLAINED, "", f"nothing to compact: {why_none(manager, before, which)}")
         manager.cluster = replace(manager.cluster, log_dirs=log_dirs)
         at_once = max(1, min(jobs, max((len(log_dir.places) for log_dir in log_dirs), default=1)))
         whole = self._options.dedupe_buffer_size if memory is None else memory
         self._options = replace(self._options, dedupe_buffer_size=whole // at_once)
         refuse_too_small(self._options.dedupe_buffer_size)
-        return told
+        return reported
 
     def work(self, log: UnifiedLog) -> None:
         """Compact one open log, whose high watermark is set. What cannot be cleaned is noted in its report."""
@@ -216,7 +216,7 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
         return log_dir
     files = manager.files_of(log_dir.path)
     clean_until, _ = clean_offsets(files, log_dir.path)
-    found: list[tuple[float, Place]] = []
+    found: list[tuple[float, PartitionPath]] = []
     for place in compacted(manager, log_dir):
         config = manager.config(place.name.topic)
         try:
@@ -232,7 +232,7 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
     return replace(log_dir, places=tuple(place for _, place in found))
 
 
-def compacted(manager: LogManager, log_dir: LogDir) -> list[Place]:
+def compacted(manager: LogManager, log_dir: LogDir) -> list[PartitionPath]:
     """The partitions of the log dir whose topics are compacted."""
     return [place for place in log_dir.partitions(PartitionKind.PLAIN) if manager.config(place.name.topic).compact]
 
@@ -254,7 +254,7 @@ def why_none(manager: LogManager, log_dir: LogDir, which: Which) -> str:
             "name its log dir too, or a partition with --config cleanup.policy=compact")
 
 
-def cleanable_ratio_at_most(files: ReadOnlyFiles, place: Place, first_dirty_offset: int) -> float:
+def cleanable_ratio_at_most(files: ReadOnlyFiles, place: PartitionPath, first_dirty_offset: int) -> float:
     """Dirty bytes by all bytes of the segments that are not active: 0 … 1. Raises UnreadableFile."""
     sizes: dict[int, int] = {}
     for name in files.list(place.path):

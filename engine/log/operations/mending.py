@@ -34,9 +34,9 @@ from engine.record.batch import read_batches
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
     from engine.findings import Finding
-    from engine.log.logdir.log_dirs import Place
+    from engine.log.logdir.log_dirs import PartitionPath
     from engine.log.logdir.log_manager import LogManager
-    from engine.log.logdir.startup import Cluster, Trouble
+    from engine.log.logdir.startup import Cluster, StartProblem
 
 
 _METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"  # Uuid.METADATA_TOPIC_ID
@@ -44,7 +44,7 @@ _ALIVE = (PartitionKind.PLAIN, PartitionKind.FUTURE)
 _NAME = FileKind.PARTITION_METADATA.value
 
 
-def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> tuple[str | None, str]:
+def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> tuple[str | None, str]:
     """The id of the topic, and where it was found: in the metadata log, else in another partition of the topic."""
     if place.name.topic == METADATA_TOPIC:
         return _METADATA_TOPIC_ID, "Kafka itself"
@@ -83,8 +83,8 @@ def check_topic_id(topic_id: str) -> None:
         raise UsageError(what)
 
 
-def settle_topic_id(
-    files: Files, cluster: Cluster, place: Place, report: Report, wanted: str | None, *, is_new: bool
+def set_topic_id(
+    files: Files, cluster: Cluster, place: PartitionPath, report: Report, wanted: str | None, *, is_new: bool
 ) -> None:
     """Give the partition at `place` its partition.metadata, if it has none and is new, or `wanted` is given.
 
@@ -122,25 +122,25 @@ _CHECKPOINTS = frozenset((
 ))  # fmt: skip
 
 
-def mend(manager: LogManager, trouble: Trouble, report: Report) -> bool:
-    """Mend `trouble`, or say in `report` why not. False: a broker still trips over it."""
-    files, cluster = manager.files_of(trouble.log_dir), manager.cluster
-    shown = trouble.name if report.directory == trouble.log_dir else file_name(trouble.name)
-    if trouble.kind in KINDS and trouble.effect is Effect.STOPS:
-        _remove_nameless(files, trouble, shown, report)
+def mend(manager: LogManager, problem: StartProblem, report: Report) -> bool:
+    """Mend `problem`, or say in `report` why not. False: a broker still trips over it."""
+    files, cluster = manager.files_of(problem.log_dir), manager.cluster
+    shown = problem.name if report.directory == problem.log_dir else file_name(problem.name)
+    if problem.kind in KINDS and problem.effect is Effect.STOPS:
+        _remove_without_offset(files, problem, shown, report)
         return True
-    if trouble.kind is FileKind.PRODUCER_SNAPSHOT:
+    if problem.kind is FileKind.PRODUCER_SNAPSHOT:
         return True  # the loader drops it, and rebuilds the state of producers from the log
-    if trouble.kind is FileKind.LEADER_EPOCH_CHECKPOINT:
-        _mend_epochs(manager, trouble, shown, report)
+    if problem.kind is FileKind.LEADER_EPOCH_CHECKPOINT:
+        _mend_epochs(manager, problem, shown, report)
         return True
-    if trouble.kind is FileKind.LOG_START_CHECKPOINT:
-        manager.lost_starts.add(trouble.log_dir)
-    mended = _mend(files, cluster, trouble)
-    why = f"{trouble.effect.value}: {trouble.what if trouble.said is None else f'{trouble.said} ({trouble.what})'}"
+    if problem.kind is FileKind.LOG_START_CHECKPOINT:
+        manager.lost_starts.add(problem.log_dir)
+    mended = _mend(files, cluster, problem)
+    why = f"{problem.effect.value}: {problem.what if problem.said is None else f'{problem.said} ({problem.what})'}"
     if mended is None:
-        severity = Severity.WARNING if trouble.effect is Effect.WARNS else Severity.ERROR
-        report.add(Action.REFUSED, shown, f"{why} - {trouble.do or 'its content is nowhere else on the disk'}",
+        severity = Severity.WARNING if problem.effect is Effect.WARNS else Severity.ERROR
+        report.add(Action.REFUSED, shown, f"{why} - {problem.do or 'its content is nowhere else on the disk'}",
                    severity=severity)
         return False
     action, how = mended
@@ -148,39 +148,39 @@ def mend(manager: LogManager, trouble: Trouble, report: Report) -> bool:
     return True
 
 
-def _mend(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
-    if trouble.kind in _CHECKPOINTS:
-        return _mend_checkpoint(files, trouble)
-    if trouble.kind is FileKind.PARTITION_METADATA:
-        return _mend_topic_id(files, cluster, trouble)
-    if trouble.kind is FileKind.META_PROPERTIES:
-        return _mend_identity(files, cluster, trouble)
-    if trouble.kind is FileKind.BOOTSTRAP_CHECKPOINT:
-        return _mend_bootstrap(files, cluster, trouble)
-    if trouble.kind is FileKind.QUORUM_STATE:
-        _remove(files, trouble.path)
+def _mend(files: Files, cluster: Cluster, problem: StartProblem) -> tuple[Action, str] | None:
+    if problem.kind in _CHECKPOINTS:
+        return _mend_checkpoint(files, problem)
+    if problem.kind is FileKind.PARTITION_METADATA:
+        return _mend_topic_id(files, cluster, problem)
+    if problem.kind is FileKind.META_PROPERTIES:
+        return _mend_identity(files, cluster, problem)
+    if problem.kind is FileKind.BOOTSTRAP_CHECKPOINT:
+        return _mend_bootstrap(files, cluster, problem)
+    if problem.kind is FileKind.QUORUM_STATE:
+        _remove(files, problem.path)
         return Action.REMOVED, "the broker takes the epoch from the metadata log"
     return None
 
 
-def _mend_epochs(manager: LogManager, trouble: Trouble, shown: str, report: Report) -> None:
-    own = Report(parent_of(trouble.path), report.operation)
-    partition = partition_of(manager.files_of(trouble.log_dir).absolute(trouble.path))
+def _mend_epochs(manager: LogManager, problem: StartProblem, shown: str, report: Report) -> None:
+    own = Report(parent_of(problem.path), report.operation)
+    partition = partition_of(manager.files_of(problem.log_dir).absolute(problem.path))
     tiering = Tiering.UNKNOWN if partition is None else manager.tiering(partition.topic)
-    is_start_lost = trouble.log_dir in manager.lost_starts
-    open_leader_epochs(manager.files_of(trouble.log_dir), own.directory, own, tiering, is_start_lost=is_start_lost)
-    why = f"{trouble.effect.value}: {trouble.said}"
+    is_start_lost = problem.log_dir in manager.lost_starts
+    open_leader_epochs(manager.files_of(problem.log_dir), own.directory, own, tiering, is_start_lost=is_start_lost)
+    why = f"{problem.effect.value}: {problem.said}"
     for event in own.events:
         how = f"rebuilt from the batches; {why}"
         report.events.append(event._replace(path=shown, reason=how))
 
 
-def _remove_nameless(files: Files, trouble: Trouble, shown: str, report: Report) -> None:
+def _remove_without_offset(files: Files, problem: StartProblem, shown: str, report: Report) -> None:
     """Take away a file whose name holds no offset: nothing reads it."""
-    with files.open(trouble.path) as file:
+    with files.open(problem.path) as file:
         held = read_extent(file, 0, file.size(), None)
-    _remove(files, trouble.path)
-    why = f"{trouble.what}; {trouble.effect.value}: {trouble.said}"
+    _remove(files, problem.path)
+    why = f"{problem.what}; {problem.effect.value}: {problem.said}"
     if held.first_offset is None:
         report.add(Action.REMOVED, shown, why, size=held.size, severity=Severity.WARNING)
     else:
@@ -193,29 +193,29 @@ def _remove(files: Files, path: str) -> None:
     files.sync_directory(parent_of(path))
 
 
-def _mend_checkpoint(files: Files, trouble: Trouble) -> tuple[Action, str]:
+def _mend_checkpoint(files: Files, problem: StartProblem) -> tuple[Action, str]:
     """Lines that make sense are kept; recovery points are not: a log is rather recovered once too often."""
-    if trouble.kind is not FileKind.RECOVERY_POINT_CHECKPOINT:
-        entries = read_offset_checkpoint(files, trouble.path).entries
+    if problem.kind is not FileKind.RECOVERY_POINT_CHECKPOINT:
+        entries = read_offset_checkpoint(files, problem.path).entries
         sound = [entry for entry in entries
                  if entry.partition >= 0 and entry.offset >= 0
-                 and files.exists(f"{trouble.log_dir}/{entry.topic}-{entry.partition}")]
+                 and files.exists(f"{problem.log_dir}/{entry.topic}-{entry.partition}")]
         if sound:
-            replace(files, trouble.path, [encode_offset_checkpoint(sound)])
+            replace(files, problem.path, [encode_offset_checkpoint(sound)])
             return Action.REBUILT, f"{len(sound)} valid lines are kept"
-    _remove(files, trouble.path)
+    _remove(files, problem.path)
     return Action.REMOVED, "no valid line was read"
 
 
-def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
-    place = next(one for log_dir in cluster.log_dirs for one in log_dir.places if trouble.is_in(one))
+def _mend_topic_id(files: Files, cluster: Cluster, problem: StartProblem) -> tuple[Action, str] | None:
+    place = next(one for log_dir in cluster.log_dirs for one in log_dir.places if problem.is_in(one))
     topic_id, source = find_topic_id(files, cluster, place)
-    own = _before_zeros(files, trouble.path)
+    own = _before_zeros(files, problem.path)
     if own is not None and (topic_id is None or source != cluster.metadata_dir):
         topic_id, source = own, "the file itself, before the zeros of an unfinished write"
     if topic_id is None:
         return None
-    write_topic_id(files, trouble.path, topic_id)
+    write_topic_id(files, problem.path, topic_id)
     return Action.REBUILT, f"the topic's id {topic_id} is in {source}"
 
 
@@ -228,15 +228,15 @@ def _before_zeros(files: Files, path: str) -> str | None:
     return None if decoded is None else decoded.topic_id
 
 
-def _mend_identity(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
+def _mend_identity(files: Files, cluster: Cluster, problem: StartProblem) -> tuple[Action, str] | None:
     """meta.properties from those of the other log dirs; the directory's own id from the metadata."""
     if cluster.cluster_id is None or cluster.node_id is None:
         return None
-    directory_id = _directory_id(cluster, trouble.log_dir)
+    directory_id = _directory_id(cluster, problem.log_dir)
     own = "" if directory_id is None else f"directory.id={directory_id}\n"
     node = f"node.id={cluster.node_id}\n{own}version=1" if cluster.is_kraft else f"broker.id={cluster.node_id}\nversion=0"
     text = f"#\n{node}\ncluster.id={cluster.cluster_id}\n"
-    replace(files, trouble.path, [text.encode()])
+    replace(files, problem.path, [text.encode()])
     from_metadata = "" if directory_id is None else ", the directory's own id from the metadata log"
     return Action.REBUILT, f"cluster and broker are those of the other log dirs{from_metadata}"
 
@@ -255,17 +255,17 @@ def _directory_id(cluster: Cluster, log_dir: str) -> str | None:
     return found.most_common(1)[0][0] if found else None
 
 
-def _mend_bootstrap(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str]:
+def _mend_bootstrap(files: Files, cluster: Cluster, problem: StartProblem) -> tuple[Action, str]:
     name = FileKind.BOOTSTRAP_CHECKPOINT.value
     for log_dir in cluster.log_dirs:
         path = f"{log_dir.path}/{name}"
-        if path == trouble.path or not files.exists(path):
+        if path == problem.path or not files.exists(path):
             continue
         findings: list[Finding] = []
         with files.open(path) as file:
             batches = sum(batch.is_valid for batch in read_batches(file, findings.append))
             if batches and not findings:
-                replace(files, trouble.path, [file.read(0, file.size())])
+                replace(files, problem.path, [file.read(0, file.size())])
                 return Action.REBUILT, f"copied from {path}"
-    _remove(files, trouble.path)
+    _remove(files, problem.path)
     return Action.REMOVED, "a broker needs it only while the metadata log is empty"

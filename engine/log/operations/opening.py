@@ -85,6 +85,26 @@ class UnchangedFiles(FilesAbove):
         return self._below
 
 
+class WatchedFiles(FilesAbove):
+    """`below`; `before` is called before the first change, which `is_changed` shows.
+
+    Methods are those of Files.
+    """
+
+    def __init__(self, below: Files, before: Callable[[], object]) -> None:
+        super().__init__(below)
+        self._before = before
+        self.is_changed = False
+
+    @property
+    def _changing(self) -> Files:
+        """As FilesAbove has it."""
+        if not self.is_changed:
+            self._before()
+            self.is_changed = True
+        return self._below
+
+
 _NAMES = (  # the files of a segment, in the order of their deletion: without its .log the rest is nobody's
     log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name, producer_snapshot_file_name,
 )  # fmt: skip

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import closing
 from dataclasses import replace as replace_in
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, parent_of
@@ -15,8 +16,8 @@ from engine.files import is_full, nameless_file, replace
 from engine.log.continuity.missing_segments import note_end, start_beyond_end
 from engine.log.errors import LogDamaged, SegmentTooLarge
 from engine.log.loading.shared import LoadOptions
-from engine.log.logdir.log_manager import Listing, MetadataLogRefused, NoLogOfBrokers, Standing, refuse_metadata_log
-from engine.log.operations.opening import UnchangedFiles, WouldChange, delete_oldest_segments, work_on
+from engine.log.logdir.log_manager import CheckpointOffsets, Listing, MetadataLogRefused, NoLogOfBrokers, refuse_metadata_log
+from engine.log.operations.opening import UnchangedFiles, WatchedFiles, WouldChange, delete_oldest_segments, work_on
 from engine.log.report import Action, Report, loses_records
 from engine.log.verify.losses import Opened, read_evidence
 from engine.overlay import OverlayFiles
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from engine.files import Files
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.logs_07 import ReportedLog07
     from engine.log.partition.unified_log import UnifiedLog
@@ -67,7 +68,7 @@ class Operation(ABC):
     def work(self, log: UnifiedLog) -> object:
         """Work on an open log."""
 
-    def truncates_to(self, place: Place) -> int | None:  # noqa: ARG002  # the same for all
+    def truncates_to(self, place: PartitionPath) -> int | None:  # noqa: ARG002  # the same for all
         """The offset to which `work` truncates a log; None: it does not. That records after it were lost needs no proof."""
         return None
 
@@ -89,8 +90,8 @@ class AnyLogOperation(Operation):
 def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> Iterator[Report]:
     """Do `operation` on every log of the manager's log dirs; reports in their order, also of what failed.
 
-    A clean shutdown marker counts as a clean start. It is removed while we work and restored afterwards, unless
-    something failed in the middle: a broker must not trust such a directory. A log is opened in memory first:
+    A clean shutdown marker counts as a clean start. It is removed before the first change and restored afterwards, unless
+    a log failed after it was changed: a broker must not trust such a directory. A log is opened in memory first:
     one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine. So is one that has lost
     its end already: opening it removes the files that prove it. The cluster's metadata log is MetadataLogRefused.
 
@@ -102,35 +103,41 @@ def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> 
         raise UsageError(f"{whole[0]}: a log dir; {operation.name} needs partitions, named one by one", do=do)
     for log_dir in manager.cluster.log_dirs:
         places = sorted(places_of(log_dir), key=lambda place: place.path not in (operation.first or ()))
-        failed_in_the_middle = False
-        marker = take_marker(manager, log_dir)
-        standing: dict[Place, Standing] = {}
-        one = _One(manager, options if marker is None else replace_in(options, clean_start=True), operation, standing)
+        taken = _TakenMarker(manager, log_dir)
+        offsets_left: dict[PartitionPath, CheckpointOffsets] = {}
+        one = _One(manager, options if taken.marker is None else replace_in(options, clean_start=True), operation, offsets_left)
+
+        def tried(place: PartitionPath, one: _One = one, taken: _TakenMarker = taken) -> Report:
+            watched = WatchedFiles(manager.files_of(place.log_dir), taken.remove)
+            report = one._replace(manager=manager.over(lambda _log_dir: watched)).tried(place)
+            taken.is_withheld |= report.failure is not None and watched.is_changed
+            return report
 
         pool = _threads(options.jobs) if options.jobs > 1 and len(places) > 1 else None
         try:
-            for report in (map if pool is None else pool.map)(one.tried, places):
-                failed_in_the_middle |= report.failure is not None and not isinstance(report.failure, LEFT_ALONE)
-                yield report
+            yield from (map if pool is None else pool.map)(tried, places)
         finally:  # also after Ctrl-C: what is reported as done is noted as well
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
-            note(manager, log_dir, standing)
-        if marker is not None and not failed_in_the_middle:
-            put_marker(manager, log_dir, marker)
+            if offsets_left:
+                taken.remove()
+            note(manager, log_dir, offsets_left)
+        taken.restore()
 
 
 def _keeps_log_starts(files: Files, log_dir: str) -> bool:
     return files.exists(f"{log_dir}/{FileKind.LOG_START_CHECKPOINT.value}")
 
 
-def _note_start_within_segment(manager: LogManager, place: Place, standing: Standing, report: Report) -> None:
+def _note_start_within_segment(
+    manager: LogManager, place: PartitionPath, offsets_left: CheckpointOffsets, report: Report
+) -> None:
     """A start within a segment stands in a checkpoint only, and beside a mere copy there may be none."""
     files = manager.files_of(place.log_dir)
-    if standing.begins_within_a_segment and not (
+    if offsets_left.begins_within_a_segment and not (
         is_brokers_log_dir(files, place.log_dir) or _keeps_log_starts(files, place.log_dir)
     ):
-        start, name = standing.log_start_offset, FileKind.LOG_START_CHECKPOINT.value
+        start, name = offsets_left.log_start_offset, FileKind.LOG_START_CHECKPOINT.value
         why = (f"offset {start} is inside the first segment, and there is no {name} beside the partition that records it: "
                f"give it to the next command with --log-start-offset {start}")
         report.add(Action.EXPLAINED, "", why, offsets=(start, None))
@@ -142,7 +149,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="kafkalog")
 
 
-def places_of(log_dir: LogDir) -> list[Place]:
+def places_of(log_dir: LogDir) -> list[PartitionPath]:
     """The logs that topics have; the metadata log only if it was named itself: it obeys other rules."""
     if not log_dir.is_whole:
         return list(log_dir.places)
@@ -150,7 +157,7 @@ def places_of(log_dir: LogDir) -> list[Place]:
     return [place for place in places if place.name.topic != METADATA_TOPIC]
 
 
-def note(manager: LogManager, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
+def note(manager: LogManager, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:
     """Write how logs were left into the checkpoints of their log dir, if it is a broker's. Their files are changed already.
 
     Beside a mere copy only the one that says where logs begin is kept up, where there is one.
@@ -158,10 +165,10 @@ def note(manager: LogManager, log_dir: LogDir, standing: Mapping[Place, Standing
     files = manager.files_of(log_dir.path)
 
     def write() -> None:
-        if standing and is_brokers_log_dir(files, log_dir.path):
-            manager.checkpoint(log_dir, standing)
-        elif standing and _keeps_log_starts(files, log_dir.path):
-            manager.checkpoint_log_starts(log_dir, standing)
+        if offsets_left and is_brokers_log_dir(files, log_dir.path):
+            manager.checkpoint(log_dir, offsets_left)
+        elif offsets_left and _keeps_log_starts(files, log_dir.path):
+            manager.checkpoint_log_starts(log_dir, offsets_left)
 
     at_any_rate(write)
 
@@ -183,6 +190,31 @@ class Marker(NamedTuple):
     modified_ns: int | None = None
 
 
+class _TakenMarker:
+    """The clean shutdown marker of a log dir; `marker` is None where there is none. Raises UnreadableFile.
+
+    is_withheld  it is not restored
+    """
+
+    def __init__(self, manager: LogManager, log_dir: LogDir) -> None:
+        self._manager, self._log_dir, self._lock = manager, log_dir, Lock()
+        self.marker = _read_marker(manager, log_dir)
+        self._is_removed = self.marker is None
+        self.is_withheld = False
+
+    def remove(self) -> None:
+        """Remove it, once."""
+        with self._lock:
+            if not self._is_removed:
+                take_marker(self._manager, self._log_dir)
+                self._is_removed = True
+
+    def restore(self) -> None:
+        """Write it again if it was removed, and may be."""
+        if self.marker is not None and self._is_removed and not self.is_withheld:
+            put_marker(self._manager, self._log_dir, self.marker)
+
+
 def put_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
     """Write the clean shutdown marker again, as it was."""
     files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
@@ -193,6 +225,16 @@ def put_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
 
 def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
     """Remove the clean shutdown marker; None where there is none."""
+    marker = _read_marker(manager, log_dir)
+    if marker is not None:
+        files = manager.files_of(log_dir.path)
+        files.remove(f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}")
+        files.sync_directory(log_dir.path)
+    return marker
+
+
+def _read_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
+    """The clean shutdown marker; None where there is none."""
     files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
     if not files.exists(path):
         return None
@@ -202,21 +244,18 @@ def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
     except OversizedFile as error:
         error.do = f"truncate -s 0 {argument(path)}    # an empty marker means the same; brokers create a new one"
         raise
-    marker = Marker(content, found.mode, found.modified_ns)
-    files.remove(path)
-    files.sync_directory(log_dir.path)
-    return marker
+    return Marker(content, found.mode, found.modified_ns)
 
 
 class _One(NamedTuple):
-    """An operation on the logs of one log dir. `standing` takes how they are left."""
+    """An operation on the logs of one log dir. `offsets_left` takes how they are left."""
 
     manager: LogManager
     options: OpenOptions
     operation: Operation
-    standing: dict[Place, Standing]
+    offsets_left: dict[PartitionPath, CheckpointOffsets]
 
-    def tried(self, place: Place) -> Report:
+    def tried(self, place: PartitionPath) -> Report:
         """Open the log at `place`, work on it, close it; the report says why that failed."""
         report = Report(place.path, self.operation.name)
         try:
@@ -227,28 +266,28 @@ class _One(NamedTuple):
             if self._ends_before_target(place, report):
                 return report
             try:
-                self.standing[place] = self._done(place, report)
+                self.offsets_left[place] = self._done(place, report)
             except UnwritableFile as error:
                 start = self._freed(place, report) if self.operation.first is not None and is_full(error) else None
                 if start is None:
                     raise
                 again = self._replace(options=replace_in(self.options, log_start_offset=start))
-                self.standing[place] = again._done(place, report)  # noqa: SLF001  # of its own class
-            _note_start_within_segment(self.manager, place, self.standing[place], report)
+                self.offsets_left[place] = again._done(place, report)  # noqa: SLF001  # of its own class
+            _note_start_within_segment(self.manager, place, self.offsets_left[place], report)
         except KafkalogError as error:
             report.failure = error
         except MemoryError:
             report.failure = too_little_memory(place.path)
         return report
 
-    def _done(self, place: Place, report: Report) -> Standing:
+    def _done(self, place: PartitionPath, report: Report) -> CheckpointOffsets:
         def load(clean_start: bool) -> UnifiedLog:
             return self._load_without_loss(place, report, clean_start=clean_start)
 
         log = work_on(load, self.options.clean_start, partial(self._work, place))
         return closed(log, keep_deleted=self.options.keep_deleted)
 
-    def _done_07(self, place: Place, operation: AnyLogOperation) -> Report:
+    def _done_07(self, place: PartitionPath, operation: AnyLogOperation) -> Report:
         """The same for a log of 0.7, which leaves nothing for checkpoints."""
         from engine.log.logdir.logs_07 import refuse_offsets_07  # few log dirs have such logs
 
@@ -262,19 +301,19 @@ class _One(NamedTuple):
         with self.manager.load_07(place, report, clean_start=options.clean_start) as log:
             operation.work(log)
             log.flush()
-            log.note_standing()
+            log.note_offsets()
         return report
 
-    def _work(self, place: Place, log: UnifiedLog) -> None:
+    def _work(self, place: PartitionPath, log: UnifiedLog) -> None:
         self._set_high_watermark(place, log)
         self.operation.work(log)
 
-    def _set_high_watermark(self, place: Place, log: UnifiedLog) -> None:
+    def _set_high_watermark(self, place: PartitionPath, log: UnifiedLog) -> None:
         asked = self.options.high_watermark
         noted = self.manager.high_watermark(place) if asked is None else asked
         log.update_high_watermark(log.log_end_offset if noted is None else noted)
 
-    def _ends_before_target(self, place: Place, report: Report) -> bool:
+    def _ends_before_target(self, place: PartitionPath, report: Report) -> bool:
         """Is there nothing to truncate? Then the log is opened in memory only, and none of its files changes.
 
         A file that knows offsets after the target is left of a truncation that was stopped, which this one finishes.
@@ -302,7 +341,7 @@ class _One(NamedTuple):
         report.add(Action.EXPLAINED, "", why)
         return True
 
-    def _refuse(self, place: Place, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
+    def _refuse(self, place: PartitionPath, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
         """Raise LogDamaged if the log has lost its end, or if the work would delete segments whose sound batches contradict
         their names.
         """
@@ -310,7 +349,7 @@ class _One(NamedTuple):
         self._set_high_watermark(place, log)
         log.local_log.refuse_contradicted(self.operation.deletes(log))
 
-    def _freed(self, place: Place, report: Report) -> int | None:
+    def _freed(self, place: PartitionPath, report: Report) -> int | None:
         """See delete_oldest_segments. Raises LogDamaged, with nothing removed, where opening the log loses records, or proof
         of lost ones.
         """
@@ -331,7 +370,7 @@ class _One(NamedTuple):
         return delete_oldest_segments(disk, place.path, self.manager.now, load, partial(self._work, place), report)
 
     def _opened(
-        self, place: Place, into: Report, files: Files, listing: Listing | None = None, *, clean_start: bool
+        self, place: PartitionPath, into: Report, files: Files, listing: Listing | None = None, *, clean_start: bool
     ) -> UnifiedLog:
         options = LoadOptions(
             recovery_point=self.options.recovery_point, log_start_offset=self.options.log_start_offset,
@@ -339,7 +378,7 @@ class _One(NamedTuple):
         )
         return self.manager.load(place, into, options, clean_start=clean_start, files=files, listing=listing)
 
-    def _load_without_loss(self, place: Place, report: Report, *, clean_start: bool) -> UnifiedLog:
+    def _load_without_loss(self, place: PartitionPath, report: Report, *, clean_start: bool) -> UnifiedLog:
         """Open a log; actions are added to `report`.
 
         Raises LogDamaged, before anything is changed, if records were lost by it, or what proves that records were lost
@@ -375,20 +414,20 @@ class _One(NamedTuple):
                 log.close_handlers()
         return opened(report, disk)
 
-    def _begins_beyond_end(self, place: Place) -> bool:
+    def _begins_beyond_end(self, place: PartitionPath) -> bool:
         """Does the log end below its start? Then opening it removes all of it, which is more than any damage takes."""
         start = self.options.log_start_offset
         if start is None:
             start = self.manager.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT).get(place.key, 0)
         return start > 0 and start_beyond_end(self.manager.files_of(place.log_dir), place.path, start) is not None
 
-    def _evidence(self, place: Place, listing: Listing, opened: Opened | None = None) -> Evidence:
+    def _evidence(self, place: PartitionPath, listing: Listing, opened: Opened | None = None) -> Evidence:
         """What the files beside the log say of its end, before anything is changed."""
         return read_evidence(self.manager.files_of(place.log_dir), place.path,
                              lambda kind: self.manager.offsets(place.log_dir, kind).get(place.key), of_end_only=True,
                              names=listing.plain, opened=opened)
 
-    def _refuse_losses(self, place: Place, rehearsal: Report) -> None:
+    def _refuse_losses(self, place: PartitionPath, rehearsal: Report) -> None:
         """Raise LogDamaged if the opening of a log that was tried in memory, with these options, lost records."""
         losses = [event for event in rehearsal.events if loses_records(event)]
         if losses:
@@ -400,16 +439,16 @@ class _One(NamedTuple):
             raise LogDamaged(what, do=do)
 
 
-def closed(log: UnifiedLog, first: Callable[[], object] = lambda: None, *, keep_deleted: bool) -> Standing:
+def closed(log: UnifiedLog, first: Callable[[], object] = lambda: None, *, keep_deleted: bool) -> CheckpointOffsets:
     """Do `first`, note where the log stands, and close it. What fails lets go of its files, and changes nothing more."""
     try:
         first()
-        standing = Standing.of(log)
+        offsets_left = CheckpointOffsets.of(log)
     except BaseException:
         log.close_handlers()
         raise
     log.close(keep_deleted=keep_deleted)
-    return standing
+    return offsets_left
 
 
 class Unchanged:
@@ -448,7 +487,7 @@ def open_without_change(load: Callable[[Files], UnifiedLog], disk: Files, report
         return None
 
 
-def _refuse_lost_end(place: Place, wanted: int | None, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
+def _refuse_lost_end(place: PartitionPath, wanted: int | None, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
     """Raise LogDamaged if files beside the log prove that its end was lost: opening it for writing would remove them.
 
     wanted  the offset to which the log is going to be truncated; None: it is not

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from engine.amounts import count_of
 from engine.checkpoint.checkpoints import lower_checkpoints
 from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind
-from engine.errors import KafkalogError, UsageError, too_little_memory
+from engine.errors import KafkalogError, UnreadableFile, UsageError, too_little_memory
 from engine.files import nameless_file
 from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
@@ -24,7 +24,7 @@ from engine.log.loading.notes import NO_INDEX
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_manager import Listing, refuse_what_is_not_ours
 from engine.log.logdir.logs_07 import refuse_offsets_07
-from engine.log.logdir.startup import Effect, foresee
+from engine.log.logdir.startup import Effect, find_start_problems
 from engine.log.operations.mending import mend
 from engine.log.operations.operation import (
     LEFT_ALONE,
@@ -44,9 +44,9 @@ from engine.overlay.content import Spill
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
-    from engine.log.logdir.log_dirs import LogDir, Place
-    from engine.log.logdir.log_manager import LogManager, Standing
-    from engine.log.logdir.startup import Trouble
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
+    from engine.log.logdir.log_manager import CheckpointOffsets, LogManager
+    from engine.log.logdir.startup import StartProblem
     from engine.log.verify.losses import Evidence, Opened
 
 OPERATION = "recover"
@@ -84,7 +84,7 @@ class RecoverOptions(OpenOptions):
 
 @dataclass(slots=True)
 class Recovery:
-    """What is known of log dirs between the steps of their recovery: `prepare`, `recover_places`, `finish`.
+    """What is known of log dirs between the steps of their recovery: `prepare`, `recover_partitions`, `finish`.
 
     troubles    that a starting broker would have        places  to be recovered, in this order
     clean       log dirs that were stopped cleanly and that are left as they are, marker included
@@ -97,11 +97,11 @@ class Recovery:
     is_refused  a damaged metadata log stops everything
     """
 
-    troubles: list[Trouble] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    problems: list[StartProblem] = field(default_factory=list)
+    places: list[PartitionPath] = field(default_factory=list)
     clean: set[str] = field(default_factory=set)
     markers: dict[str, Marker] = field(default_factory=dict)
-    proven: dict[Place, Report] = field(default_factory=dict)
+    proven: dict[PartitionPath, Report] = field(default_factory=dict)
     unproven: dict[str, str] = field(default_factory=dict)
     incomplete: set[str] = field(default_factory=set)
     lossy: set[str] = field(default_factory=set)
@@ -110,7 +110,8 @@ class Recovery:
     is_refused: bool = False
 
     def note(
-        self, place: Place, events: Iterable[tuple[Action, Severity]], *, is_failed: bool = False, is_left_alone: bool = False
+        self, place: PartitionPath, events: Iterable[tuple[Action, Severity]], *, is_failed: bool = False,
+        is_left_alone: bool = False,
     ) -> None:
         """Keep for the log dir what was reported of a partition: only this shows what makes it unproven."""
         if is_left_alone:
@@ -142,11 +143,11 @@ def recover(manager: LogManager, options: RecoverOptions) -> Iterator[Report]:
     recovery = Recovery()
     yield from prepare(manager, options, recovery, proves_clean=True)
     left = [place for place in recovery.places if place not in recovery.proven]
-    with closing(recover_places(manager, options, left, recovery.troubles)) as recovered:  # its threads end with it
+    with closing(recover_partitions(manager, options, left, recovery.problems)) as recovered:  # its threads end with it
         for place in recovery.places:
             report = recovery.proven.pop(place, None) or next(recovered)[1]
-            told = [(event.action, event.severity) for event in report.events]
-            recovery.note(place, told, is_failed=report.failure is not None, is_left_alone=_is_left_alone(report))
+            reported = [(event.action, event.severity) for event in report.events]
+            recovery.note(place, reported, is_failed=report.failure is not None, is_left_alone=_is_left_alone(report))
             yield report
     yield from finish(manager, options, recovery)
 
@@ -159,18 +160,18 @@ def prepare(
     recovery      takes what the other steps have to know
     proves_clean  leave log dirs with a marker unchanged in which a recovery in memory finds nothing wrong
     """
-    recovery.troubles = foresee(manager.files_of(manager.cluster.log_dirs[0].path), manager.cluster)
-    losses = [trouble for trouble in recovery.troubles if trouble.effect is Effect.LOSES_TOPICS]
+    recovery.problems = find_start_problems(manager.files_of(manager.cluster.log_dirs[0].path), manager.cluster)
+    losses = [problem for problem in recovery.problems if problem.effect is Effect.LOSES_TOPICS]
     if losses and not options.accept_metadata_loss:
         recovery.is_refused = True
-        for trouble in losses:
-            yield _refusal(trouble)
+        for problem in losses:
+            yield _refusal(problem)
         return
     recovery.places = [place for log_dir in manager.cluster.log_dirs for place in recovery_order(log_dir)]
-    of_places = {id(trouble) for place in recovery.places for trouble in _troubles_in(place, recovery.troubles)}
+    of_places = {id(problem) for place in recovery.places for problem in _problems_in(place, recovery.problems)}
     for log_dir in manager.cluster.log_dirs:
         report = Report(log_dir.path, OPERATION)
-        own = [one for one in recovery.troubles if one.log_dir == log_dir.path and id(one) not in of_places]
+        own = [one for one in recovery.problems if one.log_dir == log_dir.path and id(one) not in of_places]
         if not _mend_all(manager, own, report):
             recovery.unproven[log_dir.path] = _TRIPPED
         if report.events:
@@ -187,19 +188,19 @@ def prepare(
             yield report
 
 
-def recover_places(
-    manager: LogManager, options: RecoverOptions, places: list[Place], troubles: Iterable[Trouble]
-) -> Generator[tuple[Place, Report], None, None]:
-    """Recover partitions, several at a time, and report in their order; `troubles` inside of them are mended first.
+def recover_partitions(
+    manager: LogManager, options: RecoverOptions, places: list[PartitionPath], problems: Iterable[StartProblem]
+) -> Generator[tuple[PartitionPath, Report], None, None]:
+    """Recover partitions, several at a time, and report in their order; `problems` inside of them are mended first.
 
     Checkpoints are written in the end, also where it is stopped.
     """
-    standing: dict[Place, Standing] = {}
-    truncated: dict[Place, int] = {}  # and where they end
+    offsets_left: dict[PartitionPath, CheckpointOffsets] = {}
+    truncated: dict[PartitionPath, int] = {}  # and where they end
     segment_jobs = options.jobs if len(places) == 1 else 1
-    known = list(troubles)
+    known = list(problems)
 
-    def work(place: Place) -> Report:
+    def work(place: PartitionPath) -> Report:
         report = Report(place.path, OPERATION)
         try:
             listing = Listing.read(manager.files_of(place.log_dir), place)
@@ -207,10 +208,10 @@ def recover_places(
                 return _one_07(manager, options, place)
             refuse_what_is_not_ours(manager.files_of(place.log_dir), place, listing)
             chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
-            own = _troubles_in(place, known)
+            own = _problems_in(place, known)
             evidence = _evidence(manager, place, listing) if own else None
             _mend_all(manager, own, report)
-            standing[place] = _one(manager, chosen, place, segment_jobs, report, listing, evidence)
+            offsets_left[place] = _one(manager, chosen, place, segment_jobs, report, listing, evidence)
             if _accounts_for_end(report):
                 truncated[place] = report.log_end_offset or 0
         except KafkalogError as error:
@@ -222,7 +223,7 @@ def recover_places(
     try:
         yield from _side_by_side(work, places, options.jobs)
     finally:  # also after Ctrl-C: what is reported as done is noted as well
-        at_any_rate(lambda: _note(manager, standing, truncated))
+        at_any_rate(lambda: _note(manager, offsets_left, truncated))
 
 
 def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> Iterator[Report]:
@@ -240,11 +241,11 @@ def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> 
 
 def _is_left_alone(report: Report) -> bool:
     """Was the partition refused before anything of it was changed?"""
-    return isinstance(report.failure, (*LEFT_ALONE, StartBeyondEnd)) and not report.events
+    return isinstance(report.failure, (*LEFT_ALONE, StartBeyondEnd, UnreadableFile)) and not report.events
 
 
-def _troubles_in(place: Place, troubles: Iterable[Trouble]) -> list[Trouble]:
-    return [trouble for trouble in troubles if trouble.is_in(place)]
+def _problems_in(place: PartitionPath, problems: Iterable[StartProblem]) -> list[StartProblem]:
+    return [problem for problem in problems if problem.is_in(place)]
 
 
 def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> Marker | None:
@@ -259,7 +260,7 @@ def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDi
 
 def _proven(
     manager: LogManager, options: RecoverOptions, recovery: Recovery, log_dir: LogDir
-) -> dict[Place, Report] | None:
+) -> dict[PartitionPath, Report] | None:
     """What is read when the places of a cleanly stopped log dir are recovered in memory, and nothing of them would change.
 
     Those that are refused before anything is changed are among them. None: something would, or it was not stopped cleanly.
@@ -268,10 +269,10 @@ def _proven(
     places = [place for place in recovery.places if place.log_dir == log_dir.path]
     if not manager.files_of(log_dir.path).exists(marker):
         return None
-    found: dict[Place, Report] = {}
+    found: dict[PartitionPath, Report] = {}
     segment_jobs = options.jobs if len(places) == 1 else 1
     work = partial(_in_memory, manager, options, segment_jobs)
-    if any(not _is_left_alone(work(place)) for place in places if _troubles_in(place, recovery.troubles)):
+    if any(not _is_left_alone(work(place)) for place in places if _problems_in(place, recovery.problems)):
         return None
     with closing(_side_by_side(work, places, options.jobs)) as reports:
         for place, report in reports:
@@ -287,7 +288,7 @@ def _proven(
     return found
 
 
-def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: Place) -> Report:
+def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: PartitionPath) -> Report:
     """What the recovery of the log at `place` would do."""
     report = Report(place.path, OPERATION)
     with closing(Spill(nameless_file)) as spill:
@@ -316,20 +317,22 @@ def _accounts_for_end(report: Report) -> bool:
                for event in report.find(action))
 
 
-def _note(manager: LogManager, standing: Mapping[Place, Standing], truncated: Mapping[Place, int]) -> None:
+def _note(
+    manager: LogManager, offsets_left: Mapping[PartitionPath, CheckpointOffsets], truncated: Mapping[PartitionPath, int]
+) -> None:
     """Write how logs were left into the checkpoints of log dirs that were named as a whole.
 
     truncated  logs that lost their end now, with where they end: high watermarks are lowered, as a starting broker does
     """
     for log_dir in manager.cluster.log_dirs:
-        left = {place: one for place, one in standing.items() if place.log_dir == log_dir.path}
+        left = {place: one for place, one in offsets_left.items() if place.log_dir == log_dir.path}
         if left and log_dir.is_whole:  # nothing is known of logs of 0.7, which have no checkpoints
             manager.checkpoint(log_dir, left)
             ends = {place.key: end for place, end in truncated.items() if place.log_dir == log_dir.path}
             lower_checkpoints(manager.files_of(log_dir.path), log_dir.path, ends)
 
 
-def recovery_order(log_dir: LogDir) -> list[Place]:
+def recovery_order(log_dir: LogDir) -> list[PartitionPath]:
     """The partitions to load, the metadata log first. Deleted and stray ones are nobody's any more."""
     places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
     if not log_dir.is_whole:
@@ -337,25 +340,25 @@ def recovery_order(log_dir: LogDir) -> list[Place]:
     return sorted(places, key=lambda place: place.name.topic != METADATA_TOPIC)
 
 
-def _refusal(trouble: Trouble) -> Report:
-    report = Report(trouble.log_dir, OPERATION)
-    report.add(Action.REFUSED, trouble.name, f"{trouble.effect.value}: {trouble.said} - {trouble.what}; {trouble.do}",
+def _refusal(problem: StartProblem) -> Report:
+    report = Report(problem.log_dir, OPERATION)
+    report.add(Action.REFUSED, problem.name, f"{problem.effect.value}: {problem.said} - {problem.what}; {problem.do}",
                severity=Severity.ERROR)
     return report
 
 
-def _mend_all(manager: LogManager, troubles: list[Trouble], report: Report) -> bool:
+def _mend_all(manager: LogManager, problems: list[StartProblem], report: Report) -> bool:
     mended = True
-    for trouble in troubles:
-        if trouble.effect is Effect.LOSES_TOPICS:
+    for problem in problems:
+        if problem.effect is Effect.LOSES_TOPICS:
             continue  # accepted; recovering the metadata log reports what is deleted
-        mended &= mend(manager, trouble, report)
+        mended &= mend(manager, problem, report)
     return mended
 
 
 def _side_by_side(
-    work: Callable[[Place], Report], places: list[Place], jobs: int
-) -> Generator[tuple[Place, Report], None, None]:
+    work: Callable[[PartitionPath], Report], places: list[PartitionPath], jobs: int
+) -> Generator[tuple[PartitionPath, Report], None, None]:
     """Each of `places` with what `work` says of it, `jobs` at a time, in their order."""
     if jobs <= 1 or len(places) <= 1:
         yield from zip(places, map(work, places), strict=True)
@@ -369,7 +372,7 @@ def _side_by_side(
         pool.shutdown(cancel_futures=True)
 
 
-def _log_start(manager: LogManager, options: RecoverOptions, place: Place, report: Report) -> int | None:
+def _log_start(manager: LogManager, options: RecoverOptions, place: PartitionPath, report: Report) -> int | None:
     """Where the log is asked to begin, None as the checkpoint says. Reports a checkpoint by which a broker deletes it all.
 
     Raises StartBeyondEnd where that is to be refused.
@@ -398,7 +401,7 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
     return first
 
 
-def _evidence(manager: LogManager, place: Place, listing: Listing, opened: Opened | None = None) -> Evidence:
+def _evidence(manager: LogManager, place: PartitionPath, listing: Listing, opened: Opened | None = None) -> Evidence:
     """What the files beside the log say of it: to be read before any of them is mended."""
     files = manager.files_of(place.log_dir)
     return read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key),
@@ -406,9 +409,9 @@ def _evidence(manager: LogManager, place: Place, listing: Listing, opened: Opene
 
 
 def _one(
-    manager: LogManager, options: RecoverOptions, place: Place, jobs: int, report: Report, listing: Listing,
+    manager: LogManager, options: RecoverOptions, place: PartitionPath, jobs: int, report: Report, listing: Listing,
     evidence: Evidence | None = None,
-) -> Standing:
+) -> CheckpointOffsets:
     """Recover the log at `place` and close it.
 
     listing   of its directory
@@ -441,7 +444,7 @@ def _one(
             Leftovers(
                 files, place.path, manager.config(place.name.topic), manager.now, report, log_start_offset=start or 0,
                 keep_whole=True, policy=partial(manager.policy, place.name.topic),
-            ).settle()
+            ).resolve()
             salvage(files, place.path, report, {claim.end for claim in evidence.claims})
         log = load()
     if options.salvage:
@@ -465,7 +468,7 @@ def _note_salvaged(report: Report) -> None:
                      if event.action is not Action.REBUILT or event.path not in salvaged or event.reason != NO_INDEX]
 
 
-def _one_07(manager: LogManager, options: RecoverOptions, place: Place) -> Report:
+def _one_07(manager: LogManager, options: RecoverOptions, place: PartitionPath) -> Report:
     """A log of 0.7. Its offsets are places in its files: no byte can go from between others."""
     refuse_offsets_07(place, options.recovery_point, options.log_start_offset)
     if options.salvage:

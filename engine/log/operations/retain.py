@@ -21,7 +21,7 @@ from engine.log.retention.rules import deletable, delete_old_segments, explain_r
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
@@ -165,7 +165,7 @@ class _Disk:
         self._plan = plan = self._planned(self._missing)
         return {place.path: plan for place in self._places()}
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[PartitionPath]:
         return [place for log_dir in self._log_dirs for place in places_of(log_dir)]
 
     def _planned(self, missing: int) -> FreePlan:
@@ -182,7 +182,7 @@ class _Disk:
         files = self._manager.files_of(self._log_dirs[0].path)
         return plan_freeing(files, [place.path for place in places], missing, spared, marks)
 
-    def _is_history(self, place: Place) -> bool:
+    def _is_history(self, place: PartitionPath) -> bool:
         try:
             is_tiered = self._manager.is_tiered(place)
         except UnreadableFile:  # nothing of it is chosen, and opening the log reports why
@@ -218,10 +218,10 @@ class _Disk:
     def _freed(self) -> int:
         return self._before - self._size(self._directories())
 
-    def _directories(self) -> list[Place]:
+    def _directories(self) -> list[PartitionPath]:
         return [place for log_dir in self._log_dirs for place in log_dir.places]
 
-    def _size(self, places: list[Place]) -> int:
+    def _size(self, places: list[PartitionPath]) -> int:
         """Bytes of all files in these partition directories, as far as they can be read: the work there reports the rest."""
         total = 0
         for place in places:

@@ -154,8 +154,8 @@ class LocalLog:
                 continue
             extent = segment.extent()
             if extent.sound is not None and extent.contradicts(base, end):
-                first, behind = extent.sound
-                what = (f"{segment.log_path}: its sound batches hold offsets {first} to {behind - 1}, but the segment "
+                first, after = extent.sound
+                what = (f"{segment.log_path}: its sound batches hold offsets {first} to {after - 1}, but the segment "
                         f"names say {base} to {end}: with wrong names nothing is deleted or truncated")
                 do = (f"kafkalog recover --full {argument(self.directory)}    # reads the whole log; removed bytes are kept in "
                       "a quarantine")

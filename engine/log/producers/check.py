@@ -128,9 +128,9 @@ class Aborted(NamedTuple):
 
 def _behind(table: memoryview, row: int, rows: int, offset: int) -> int:
     """After the batches from `row` on that a snapshot at `offset` knows: those that end below it, as a broker takes them."""
-    behind: int = first_from(table, row, rows, offset)
-    is_inside = behind > row and table[BatchField.LAST_OFFSET, behind - 1] >= offset
-    return behind - 1 if is_inside else behind
+    after: int = first_from(table, row, rows, offset)
+    is_inside = after > row and table[BatchField.LAST_OFFSET, after - 1] >= offset
+    return after - 1 if is_inside else after
 
 
 class ProducerCheck:
@@ -186,9 +186,9 @@ class ProducerCheck:
         if self._log_start_offset:
             row = _behind(table, 0, window.rows, self._log_start_offset)
         while row < window.rows:
-            behind = _behind(table, row, window.rows, self._due[-1][0]) if self._due else window.rows
-            self._follow(window, row, behind)
-            row = behind
+            after = _behind(table, row, window.rows, self._due[-1][0]) if self._due else window.rows
+            self._follow(window, row, after)
+            row = after
             if row < window.rows:
                 self._compare(*self._due.pop())
         self._end = table[BatchField.LAST_OFFSET, window.rows - 1]

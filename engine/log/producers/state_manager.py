@@ -41,7 +41,8 @@ class ProducerStateManager:
                          there. None: the disk is asked when it first matters, and what becomes invalid is removed at once
     for_snapshots        all that becomes of the state are snapshots: of each producer only the last batch is remembered, and
                          no transaction that has ended
-    on_corrupt_snapshot  called for each snapshot that is removed because Kafka cannot read it: path, why
+    on_lost_snapshot     called for each snapshot that is removed because Kafka cannot read it, and for each that is rebuilt:
+                         path, why Kafka cannot read it (None: it can), is it rebuilt?
     written       paths of snapshots that were created or rebuilt: their names may not be on the disk
     recall_from   where the last batches of producers are found again, see `recall`; None: nothing was loaded yet
     ongoing       transactions without a marker
@@ -69,7 +70,7 @@ class ProducerStateManager:
         self._loaded_from: str | None = None  # path of a snapshot
         self._recalled: set[int] = set()
         self._map_end_offset = self._last_snapshot_offset = 0
-        self.on_corrupt_snapshot: Callable[[str, str], object] | None = None
+        self.on_lost_snapshot: Callable[[str, str | None, bool], object] | None = None
         self._is_recovering = snapshots is not None
         self.written = set[str]() if snapshots is None else snapshots.written
         if snapshots is not None:
@@ -275,8 +276,8 @@ class ProducerStateManager:
                     self.producers.load(piece, now, self.producer_id_expiration_ms, self.ongoing)
                 offset, self._loaded_from = latest, self._snapshots[latest]
                 break
-            if self.on_corrupt_snapshot is not None:
-                self.on_corrupt_snapshot(self._snapshots[latest], error)
+            if self.on_lost_snapshot is not None:
+                self.on_lost_snapshot(self._snapshots[latest], error, False)
             self._remove_snapshot(latest)
         self._last_snapshot_offset = self._map_end_offset = offset
 
@@ -309,6 +310,8 @@ class ProducerStateManager:
         is_there = old == path and self._says_the_same(path)
         mode = None if old is None else self.files.info(old).mode
         if old is not None and not is_there:
+            if self.on_lost_snapshot is not None:
+                self.on_lost_snapshot(old, ProducerSnapshot.read(self.files, old).error(), True)
             self.files.remove(old)
         with self.files.open_writable(path, create=True, mode=mode) as file:
             if not is_there:

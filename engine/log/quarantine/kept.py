@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
 
 SINK = "a write of Spark's sink"  # the command whose commit a staging directory keeps
+OBJECTS = "objects.jsonl"  # in a directory with objects of a store: see engine.remote.orphans
 _OURS = frozenset((MANIFEST, PROGRESS, STORED, LOCK))
 _CHUNK = 1 << 20  # bytes at a time
 _DEPTH = 4  # directories between one that was named and the quarantines in it
@@ -49,6 +50,7 @@ class State(Enum):
     HEADLESS = "its manifest is lost: restore cannot undo it, but the files that it keeps may be the only copy"
     EMPTY = "keeps nothing: its command was stopped before it changed anything"
     COMMITTED = "can be undone, as long as nothing is written to its partitions"
+    OBJECTS = "objects of a store: restore puts them back; --prune leaves them"
     HALF_COMMITTED = "the commit was stopped or is still running: restore undoes it"
 
 
@@ -210,6 +212,8 @@ def _below(files: ReadOnlyFiles, directory: str, depth: int, missed: Callable[[U
         is_one, kept = is_quarantine(files, directory) or _is_headless(files, directory), None
         if is_one:
             kept = describe(files, directory)
+        elif files.exists(f"{directory}/{OBJECTS}"):
+            is_one, kept = True, _describe_objects(files, directory)
         elif half_commit(files, directory) is not None:
             size = _size(files, f"{directory}/{STAGING}")
             kept = Kept(directory, SINK, None, (directory,), size, State.HALF_COMMITTED)
@@ -256,6 +260,19 @@ def describe(files: ReadOnlyFiles, directory: str) -> Kept | None:
     return Kept(directory, summary.command, summary.created_ms, summary.log_dirs, size, state)
 
 
+def _describe_objects(files: ReadOnlyFiles, directory: str) -> Kept | None:
+    """The objects of a store in `directory`; None: the list of them is none of ours. Raises UnreadableFile."""
+    with files.open(f"{directory}/{OBJECTS}") as file:
+        first, _, _ = file.read(0, _CHUNK).partition(b"\n")
+    try:
+        fields = json.loads(first)
+        store, created_ms = str(fields["store"]), int(fields["created_ms"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    command = f"remote orphans --delete --store {argument(store)}"
+    return Kept(directory, command, created_ms, (), _size(files, directory), State.OBJECTS)
+
+
 def _size(files: ReadOnlyFiles, directory: str) -> int:
     """Bytes that the plain files in `directory` and below take on the disk, links left out."""
     total, directories = 0, [directory]
@@ -286,7 +303,7 @@ def in_use(files: Files, directory: str) -> Iterator[None]:
 
 def can_go(kept: Kept, before_ms: int) -> bool:
     """Is it a quarantine that was begun before that time, and that nobody needs for what is not put back yet?"""
-    is_needed = kept.state in (State.HALF_RESTORED, State.INCOMPLETE, State.HALF_COMMITTED, State.COMMITTED)
+    is_needed = kept.state in (State.HALF_RESTORED, State.INCOMPLETE, State.HALF_COMMITTED, State.COMMITTED, State.OBJECTS)
     return kept.created_ms is not None and kept.created_ms < before_ms and not is_needed
 
 

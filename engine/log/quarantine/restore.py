@@ -282,12 +282,12 @@ def _check_finished(files: Files, directory: str, manifest: Manifest) -> None:
         return
     named = {entry.stored for entry in manifest.entries if entry is not None}
     stored = files.list(f"{directory}/{STORED}") if files.exists(f"{directory}/{STORED}") else []
-    nameless = sum(name.removesuffix(".tmp") not in named for name in stored)
+    files_without_offset = sum(name.removesuffix(".tmp") not in named for name in stored)
     whole = sum(entry is not None for entry in manifest.entries)
     why = "".join(f"{fault}; " for fault in manifest.faults)
     if manifest.left is None:
         why += f"its last line is missing: {manifest.command} was killed, or the file is cut off; "
-    what = f"{whole} changes can be undone, {nameless} kept files belong to none of these"
+    what = f"{whole} changes can be undone, {files_without_offset} kept files belong to none of these"
     raise QuarantineDamaged(f"{directory}/{MANIFEST}: {why}{what}", do=_SALVAGE.format(argument(directory)))
 
 

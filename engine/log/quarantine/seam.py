@@ -211,7 +211,7 @@ class QuarantiningFiles(FilesAbove):
         is_new = create and not self._below.exists(path)
         entry = Entry(Do.CREATE, place) if is_new else None
         if is_new:
-            self._settle(place)
+            self._sync_moves(place)
         with self._noted(entry):
             file = self._below.open_writable(path, create=create, mode=mode)
         with self._lock:
@@ -230,7 +230,7 @@ class QuarantiningFiles(FilesAbove):
         if there is not None and there.size > MAX_KEPT_SIZE and (old is None or not old.is_new):
             self._take_away(to, target, old)
             there = None
-        self._settle(target)
+        self._sync_moves(target)
         replaced: dict[str, Any] = {}
         is_directory = self._below.info(path).is_directory
         if there is not None and not there.is_directory and (old is None or not old.is_new):
@@ -351,7 +351,7 @@ class QuarantiningFiles(FilesAbove):
             return False
         return True
 
-    def _settle(self, place: str) -> None:
+    def _sync_moves(self, place: str) -> None:
         """Before another file takes the name of one that was moved away: wait until that move is on the disk.
 
         After a power cut that undid it, the old file would be taken for the new one, and removed.

@@ -39,8 +39,8 @@ class Extent(NamedTuple):
         """Has a sound batch offsets outside of [base, end)? A compressed set of format 0 or 1 may claim any first offset."""
         if self.sound is None:
             return False
-        first, behind = self.sound
-        return (first < base and self.records is not None) or behind <= base or behind > end
+        first, after = self.sound
+        return (first < base and self.records is not None) or after <= base or after > end
 
     def note(
         self, report: Report, action: Action, name: str, reason: str, *, severity: Severity = Severity.INFO,
@@ -71,7 +71,7 @@ def read_extent(file: OpenFile, position: int, end: int, expected: int | None) -
         if walk.stop is not Stop.END:
             found.add_damaged(*_header_at(file, walk.position, end))
         goes_on = walk.resynchronise() is not None
-    found.believe_headers(None)
+    found.trust_headers(None)
     is_zeros = found.is_empty and only_zeros(file, position, end)
     return found.extent(end - position, walk.gave_up, is_zeros=is_zeros)
 
@@ -123,7 +123,7 @@ class _Found:
         self._records = None if records is None or self._records is None else self._records + max(0, records)
         if not can_be_followed(base, last):
             return
-        self.believe_headers(base)
+        self.trust_headers(base)
         if base >= 0:
             self._first, self._end = min(self._first, base), max(self._end, last + 1)
         self._expected, self._is_by_name = last + 1, False
@@ -142,7 +142,7 @@ class _Found:
         elif before is None or before.first != self._expected:
             self._damaged = _Headers(1, base, last + 1)
 
-    def believe_headers(self, following: int | None) -> None:
+    def trust_headers(self, following: int | None) -> None:
         """Count the damaged batches before offset `following` if they continue the offsets before or after them."""
         damaged, self._damaged = self._damaged, None
         if damaged is None or not (self._is_by_name or damaged.first >= (self._expected or 0)):

@@ -246,7 +246,7 @@ class LogSegment(SegmentFiles):
         came before it is in them, nothing is cut. Mirrors LogSegment.recover.
         """
         scan = self.scan() if scan is None else scan
-        self._time_index = self._open_time_index(anew=True)
+        self._time_index = self._open_time_index(rewrite=True)
         self.txn_index.reset()
         self.time_index.extend(scan.time_entries)
         self._largest = scan.largest
@@ -259,7 +259,7 @@ class LogSegment(SegmentFiles):
             self.time_index.maybe_append(*self._largest, skip_full_check=True)
             self.time_index.trim_to_valid_size()
         self._finish_before_offset_index()
-        self._offset_index = self._open_offset_index(anew=True)
+        self._offset_index = self._open_offset_index(rewrite=True)
         self.offset_index.extend(scan.offset_entries)
         if scan.error is not None:
             raise scan.error

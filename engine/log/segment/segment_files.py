@@ -60,13 +60,13 @@ class SegmentFiles(ReadableSegment):
             self._file = self.files.open_writable(self.log_path)
         return self._file
 
-    def _open_offset_index(self, *, anew: bool = False) -> OffsetIndex:
+    def _open_offset_index(self, *, rewrite: bool = False) -> OffsetIndex:
         size, writable = self.config.max_index_size, self.writable
-        return OffsetIndex.open(self.files, self.offset_index_path, self.base_offset, size, writable=writable, anew=anew)
+        return OffsetIndex.open(self.files, self.offset_index_path, self.base_offset, size, writable=writable, rewrite=rewrite)
 
-    def _open_time_index(self, *, anew: bool = False) -> TimeIndex:
+    def _open_time_index(self, *, rewrite: bool = False) -> TimeIndex:
         size, writable = self.config.max_index_size, self.writable
-        return TimeIndex.open(self.files, self.time_index_path, self.base_offset, size, writable=writable, anew=anew)
+        return TimeIndex.open(self.files, self.time_index_path, self.base_offset, size, writable=writable, rewrite=rewrite)
 
     @property
     def is_replaced(self) -> bool:
@@ -102,7 +102,7 @@ class SegmentFiles(ReadableSegment):
         A rewrite that did not finish leaves the old file.
         """
         for index in (self._offset_index, self._time_index, self.txn_index):
-            if index is not None and not index.is_anew:
+            if index is not None and not index.is_rewritten:
                 index.write_back()
         self.release_log()
 

@@ -72,7 +72,7 @@ class Disorder(NamedTuple):
     batches: int
 
 
-class Stranger(NamedTuple):
+class UnknownMagic(NamedTuple):
     """The first batch, at byte `position`, whose magic no Kafka knows, and how many such there are.
 
     No checksum covers the magic. Recovery takes what is above 2 for 2 and keeps it, as Kafka does; consumers end there.
@@ -103,7 +103,7 @@ class SegmentScan:
     stop: ScanStop = ScanStop.END
     holes: int = 0  # batches after a gap, or with fewer records than offsets, as the cleaner leaves them
     disorder: Disorder | None = None
-    stranger: Stranger | None = None
+    unknown_magic: UnknownMagic | None = None
     error: KafkalogError | None = None  # what LogSegment.recover raises, after what came before it
 
     def end_offset(self, base_offset: int) -> int:
@@ -143,7 +143,7 @@ def scan_segment(
         scan.disorder = Disorder(*(state[at] for at in (Walk.DISORDER_AT, Walk.DISORDER_OFFSET, Walk.DISORDER_BEHIND,
                                                         Walk.DISORDERS)))
     if state[Walk.STRANGERS]:
-        scan.stranger = Stranger(*(state[at] for at in (Walk.STRANGER_AT, Walk.STRANGER_OFFSET, Walk.STRANGER_MAGIC,
+        scan.unknown_magic = UnknownMagic(*(state[at] for at in (Walk.STRANGER_AT, Walk.STRANGER_OFFSET, Walk.STRANGER_MAGIC,
                                                         Walk.STRANGERS)))
     if walk.stop is ScanStop.REFUSED:
         scan.error = refusal(walk.refused, path, state, walk.refused_offset)

@@ -150,11 +150,11 @@ class Evidence(NamedTuple):
         deleted = sorted(self.deleted)
         if deleted and deleted[0][0] < end and policy().compacted:
             return end, end
-        for begin, behind in deleted:
+        for begin, after in deleted:
             if begin <= first:
-                first = max(first, behind)
-        for begin, behind in reversed(deleted):
-            if begin < end <= behind:
+                first = max(first, after)
+        for begin, after in reversed(deleted):
+            if begin < end <= after:
                 end = begin
         return first, end
 
@@ -203,7 +203,7 @@ def read_evidence(
                 claims.append(Claim("snapshot-beyond-log", path, offset, what, records_end))
         elif name == _EPOCHS:
             path = f"{directory}/{name}"
-            epochs = _believed(files, path) if epochs is None else epochs
+            epochs = _trusted(files, path) if epochs is None else epochs
             claims += [Claim("epochs-beyond-log", path, entry.start_offset,
                              f"epoch {entry.epoch} began at offset {entry.start_offset}") for entry in epochs]
         elif not of_end_only and name.endswith(_DELETED) and (base_offset := offset_of(name)) is not None:
@@ -239,7 +239,7 @@ def _lacks_epochs(
         return first_leader_epochs(file)[0] >= 0
 
 
-def _believed(files: ReadOnlyFiles, path: str) -> Sequence[EpochEntry]:
+def _trusted(files: ReadOnlyFiles, path: str) -> Sequence[EpochEntry]:
     """The epochs in a leader-epoch-checkpoint; none where it cannot be believed."""
     checkpoint = read_leader_epochs(files, path)
     return () if checkpoint.findings else checkpoint.entries

@@ -36,7 +36,7 @@ from engine.index.transaction import TransactionIndex
 from engine.kafka07.file import valid_size
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.epochs.check import EpochCheck
-from engine.log.finding_limits import Dam
+from engine.log.finding_limits import FindingLimiter
 from engine.log.loading.only_copies import read_doomed
 from engine.log.loading.replacement import find_unfinished, plan_replacement
 from engine.log.producers.check import ProducerCheck
@@ -108,7 +108,7 @@ class _Judged:
     """
 
     def __init__(self, result: Verification, report: Report) -> None:
-        self._result, self._dam = result, Dam(report)
+        self._result, self._dam = result, FindingLimiter(report)
 
     def __call__(self, finding: Finding) -> None:
         """Take one finding."""
@@ -320,11 +320,11 @@ class _Partition:
         for index in (offsets, times):
             if index is not None and not isinstance(index, TransactionIndex):
                 self._zero_tail(index, is_last=is_last)
-        is_told = self._producers.end_segment(
+        is_known = self._producers.end_segment(
             aborted if isinstance(aborted, TransactionIndex) else None,
             self._prefix + transaction_index_file_name(base),
         )
-        if aborted is None and not is_told:
+        if aborted is None and not is_known:
             self._missing(path, FileKind.TRANSACTION_INDEX, "the segment has no aborted transaction", matters=False)
         return True
 

@@ -132,11 +132,11 @@ class Rebuilder:
                 self._files.remove(path)  # a link to a target that does not exist is not written through
         segment.recover(state, _KnownEpochs())
         segment.close()
-        behind = self.segments.higher_segment(base)
-        if behind is None:
+        after = self.segments.higher_segment(base)
+        if after is None:
             self._carried = None
         else:  # all batches before it are taken in
-            state.update_map_end_offset(behind.base_offset)
+            state.update_map_end_offset(after.base_offset)
         return [file_name(path) for path in segment.paths[1:] if self._files.exists(path)]
 
     def _state_at(self, offset: int) -> tuple[ProducerStateManager, OverlayFiles]:
