@@ -100,8 +100,8 @@ def append(root, name, text="x"):
 
 
 @pytest.mark.parametrize(("change", "said"), [
-    (lambda root: append(root, "t-0"), "and 1 offsets were appended after it"),
-    (lambda root: append(root, "n-0"), "and 1 offsets were appended after it"),
+    (lambda root: append(root, "t-0"), "and 1 offset appended after it"),
+    (lambda root: append(root, "n-0"), "and 1 offset appended after it"),
     (lambda root: kafkalog("truncate", "--to", "3", f"{root}/t-0"), "it ends at offset 3 now: it was truncated since"),
     (lambda root: shutil.rmtree(f"{root}/t-0"), "it no longer exists"),
     (lambda root: kafkalog("delete-records", "--before", "4", f"{root}/t-0"), "records before offset 4 were deleted since"),
