@@ -63,7 +63,7 @@ NOTICES = {
     "engine/log/quarantine/seam.py:_begin:0": "quarantine",
     "engine/log/quarantine/seam.py:_begin:1": "quarantine",
     "engine/log/quarantine/seam.py:_copy:0": "quarantine-far",
-    "engine/log/quarantine/seam.py:_settle:0": "quarantine-snapshot",
+    "engine/log/quarantine/seam.py:_sync_moves:0": "quarantine-snapshot",
     "engine/log/quarantine/seam.py:_written:0": "quarantine-far",
     "engine/log/quarantine/seam.py:_take_away:0": "quarantine-far",
     "engine/log/segment/log_segments.py:mark_segments:0": "recover-middle",
