@@ -227,7 +227,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l format -x -a 'te
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l events -d 'List every change of every segment, in the order in which a broker reads them'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l segment -x -d 'Only this segment'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l metadata-partitions -x -d 'Partitions of __remote_log_metadata, where the cluster'"'"'s metadata is lost (remote.log.metadata.topic.num.partitions)'
-complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l delete -d 'Delete what is of no use to anybody; needs --older-than'
+complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l delete -d 'Delete the orphans; needs --older-than'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l older-than -x -d 'Only objects that were written before: 30d, 12h, 90m, 45s'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l quarantine -r -F -d 'Keep truncated, replaced and removed data in DIR; `kafkalog restore` puts it back'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l no-quarantine -d 'Keep nothing: the command cannot be undone'

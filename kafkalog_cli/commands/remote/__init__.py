@@ -13,16 +13,16 @@ _TABLE = {
     "offsets": ("kafkalog_cli.commands.remote.offsets", "Show where logs begin and end, and what is not copied yet, and why."),
     "download": ("kafkalog_cli.commands.remote.download", "Write whole logs, with their remote segments, into a directory."),
     "repair-metadata": (
-        "kafkalog_cli.commands.remote.repair_metadata", "Make segments of the store known again that no record names.",
+        "kafkalog_cli.commands.remote.repair_metadata", "Add metadata records for segments that no record names.",
     ),
     "upload": ("kafkalog_cli.commands.remote.upload", "Copy closed segments of a stopped broker into the store."),
-    "orphans": ("kafkalog_cli.commands.remote.orphans", "List objects that no broker is going to delete, and delete them."),
-    "restore": ("kafkalog_cli.commands.remote.restore", "Make partitions again of which only the store is left."),
+    "orphans": ("kafkalog_cli.commands.remote.orphans", "List objects that no broker will delete, and delete them."),
+    "restore": ("kafkalog_cli.commands.remote.restore", "Restore topics of which only the store is left."),
 }
 _EXAMPLES = (
-    Example("What is remote:", "kafkalog remote list /var/lib/kafka/data"),
-    Example("What is not copied yet, and why:", "kafkalog remote offsets /var/lib/kafka/data"),
-    Example("All brokers are lost, the bucket is left:",
+    Example("List the remote segments:", "kafkalog remote list /var/lib/kafka/data"),
+    Example("Show what is not copied yet, and why:", "kafkalog remote offsets /var/lib/kafka/data"),
+    Example("Restore a topic when all brokers are lost:",
             "kafkalog remote restore orders --into /var/lib/kafka/data --store s3://kafka-tiered"),
 )
 
@@ -31,9 +31,9 @@ _EXAMPLES = (
 @version_option
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Look at tiered storage (KIP-405): what is remote, and how far logs are copied; restore what only the store has.
+    """Inspect, verify, copy and restore segments in tiered storage (KIP-405).
 
-    What brokers know of remote segments is in the topic __remote_log_metadata. Its logs are read in the log dirs that are
-    named: name those of all brokers, or of those that hold the partitions of that topic.
+    Brokers record their remote segments in the topic __remote_log_metadata. These commands read its logs in the log dirs
+    that you name: name the log dirs of all brokers, or at least those that hold partitions of that topic.
     """
     show_short_help(ctx)

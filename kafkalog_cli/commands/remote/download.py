@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.remote_output import Output
 
 _EXAMPLES = (
-    Example("A whole log in one directory:",
+    Example("Write a whole log into one directory:",
             "kafkalog remote download --topic orders --into /backups/orders --store s3://kafka-tiered /var/lib/kafka/data"),
 )  # fmt: skip
 
@@ -35,11 +35,12 @@ _EXAMPLES = (
 def command(
     paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | None, form: str, into: str, dry_run: bool, **values: Any
 ) -> int:
-    """Bring remote segments back: write whole logs into a directory, remote segments first, then the local ones.
+    """Write whole logs into a directory: the remote segments first, then the local ones.
 
-    Every file of a remote segment is, byte for byte, what its broker had. The result is a log without remote storage, which
-    every command reads, and brokers of a topic without remote storage. PATHS are log dirs with the partitions and with the
-    logs of __remote_log_metadata; nothing is changed there. The command can be stopped and run again: what is there is kept.
+    Each file of a remote segment is byte for byte what its broker had. The result is a log without remote storage: every
+    command can read it, and a broker can, for a topic without remote storage. PATHS are log dirs with the partitions and with
+    the logs of __remote_log_metadata; the command does not change them. You can stop it and run it again: complete files are
+    not written twice.
     """
     options = store_from(values)
     if options is None:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _SECTIONS = (WHICH, Section("What is shown", ("--events", "--segment")), OUTPUT)
 _EXAMPLES = (
-    Example("The remote segments of every partition:", "kafkalog remote list /var/lib/kafka/data"),
-    Example("Of one topic, as JSON, for log dirs of two brokers:",
+    Example("List the remote segments of every partition:", "kafkalog remote list /var/lib/kafka/data"),
+    Example("List those of one topic as JSON, from log dirs of two brokers:",
             "kafkalog remote list --topic orders --format jsonl /backups/broker-1 /backups/broker-2"),
-    Example("What happened to a segment:",
+    Example("Show the history of a segment:",
             "kafkalog remote list --events --segment 1Fz8WDbCSqOkKmhTFIoZpw /var/lib/kafka/data"),
 )  # fmt: skip
 _STATES = ("copying", "copied", "deleting", "deleted")
@@ -39,10 +39,11 @@ def command(
 ) -> int:
     """List the remote segments of partitions, or their history.
 
-    They are what a broker knows after reading the topic __remote_log_metadata, whose logs are read in the log dirs PATHS: name
-    those of all brokers that hold partitions of it. Of several copies of a log the one that a leader would have is read.
+    These are the segments that a broker knows after it has read the topic __remote_log_metadata. PATHS are log dirs with the
+    logs of that topic: name those of all brokers that hold partitions of it. If a log has several copies, the command reads the
+    one that a leader would have.
 
-    A record that cannot be decoded is reported and left out; a broker stops reading at it.
+    A record that cannot be decoded is reported and skipped; a broker stops reading at it.
     """
     named, _settings = log_dirs_and_settings(paths, config_file)
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kafkalog_cli.remote_output import Output
 
 _EXAMPLES = (
-    Example("Every partition with remote storage:", "kafkalog remote offsets /var/lib/kafka/data"),
-    Example("One topic as JSON:", "kafkalog remote offsets --topic orders --format jsonl /var/lib/kafka/data"),
+    Example("Show every partition with remote storage:", "kafkalog remote offsets /var/lib/kafka/data"),
+    Example("Show one topic as JSON:", "kafkalog remote offsets --topic orders --format jsonl /var/lib/kafka/data"),
 )
 _HEADINGS = ("partition", "first", "first local", "last remote", "last stable", "end", "lag")
 

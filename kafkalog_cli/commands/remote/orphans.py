@@ -27,8 +27,8 @@ _SECTIONS = (
     Section("What is deleted", ("--delete", "--older-than", "--dry-run", "--quarantine", "--no-quarantine", "--yes")), OUTPUT,
 )  # fmt: skip
 _EXAMPLES = (
-    Example("What does nobody delete?", "kafkalog remote orphans --store s3://kafka-tiered /var/lib/kafka/data"),
-    Example("Delete what is older than a week, and keep a copy:",
+    Example("List the orphans:", "kafkalog remote orphans --store s3://kafka-tiered /var/lib/kafka/data"),
+    Example("Delete those older than a week, and keep a copy:",
             "kafkalog remote orphans --delete --older-than 7d --quarantine /backups/orphans --store s3://kafka-tiered "
             "/var/lib/kafka/data"),
 )  # fmt: skip
@@ -41,7 +41,7 @@ _WORDS = ("partition", "why", "segment")
 @click.option("--metadata-partitions", "metadata_count", type=Whole(1, 1_000_000), metavar="N",
               help="Partitions of __remote_log_metadata, where no log dir has the cluster's metadata.")
 @store_options
-@click.option("--delete", "deletes", is_flag=True, help="Delete what is of no use to anybody; needs --older-than.")
+@click.option("--delete", "deletes", is_flag=True, help="Delete the orphans; needs --older-than.")
 @click.option("--older-than", "older_than_ms", type=Duration(), metavar="TIME",
               help="Only objects that were written before: 30d, 12h, 90m, 45s.")
 @click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be deleted.")
@@ -51,13 +51,14 @@ def command(
     paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | None, form: str, metadata_count: int | None,
     deletes: bool, older_than_ms: int | None, **values: Any,
 ) -> int:
-    """List objects of a store that no broker is going to delete, and delete them.
+    """List objects in a store that no broker will delete, and delete them.
 
-    An object is an orphan if the records of __remote_log_metadata say that its segment was deleted (deleted); if they do not
-    name it and its upload was cut off (cut-off) or other segments have its offsets (copied-again); if its copy did not finish
-    and another segment has its offsets (not-finished); if its topic was deleted (topic-gone). What is whole, unnamed and
-    nowhere else is listed as only-copy, a topic that no record names as unknown-topic, what is no object of the layout as
-    foreign; these are never deleted.
+    An object is an orphan if __remote_log_metadata says that its segment was deleted (deleted), if its topic was deleted
+    (topic-gone), or if its copy did not finish and another segment has its offsets (not-finished). An object that no record
+    names is an orphan if its upload is incomplete (cut-off) or if other segments have its offsets (copied-again).
+
+    The command also lists objects that it never deletes: complete segments that no record names and that exist nowhere else
+    (only-copy), topics that no record names (unknown-topic), and files that do not belong to the layout (foreign).
 
     PATHS are log dirs with the logs of all partitions of __remote_log_metadata, and with the cluster's metadata. --delete is
     refused where one of them is missing or damaged. Objects are copied into the quarantine before they are deleted;

@@ -25,7 +25,7 @@ _SECTIONS = (
     Section("Output and work", ("--dry-run", "--quarantine", "--no-quarantine", "--quiet", "--verbose", "--format")),
 )  # fmt: skip
 _EXAMPLES = (
-    Example("Which segments are in the store, and no record names them?",
+    Example("List the segments in the store that no record names:",
             "kafkalog remote repair-metadata -n --store s3://kafka-tiered /var/lib/kafka/data"),
 )  # fmt: skip
 
@@ -51,12 +51,12 @@ _EXAMPLES = (
 def command(
     topics: tuple[str, ...], log_dirs: tuple[str, ...], metadata_count: int | None, **values: Any
 ) -> int:
-    """Make segments known again that are in the store and that no record of __remote_log_metadata names.
+    """Add records to __remote_log_metadata for segments that are in the store and that no record names.
 
-    PATHS are all log dirs of a stopped broker. For its partitions the store is asked for whole segments of their history, by
-    the leader epochs and the log start on its disk. What no record names, and none calls deleted, gets the records of a
-    complete copy, appended to the logs of __remote_log_metadata of this broker. Do this before a broker starts without these
-    records: it would move log starts up to the first local segments.
+    PATHS are all log dirs of a stopped broker. The command finds complete segments of its partitions in the store, and checks
+    them against the leader epochs and the log start on the disk. For each segment that no record names, and that was not
+    deleted, it appends the records of a complete copy to the broker's logs of __remote_log_metadata. Run it before you start a
+    broker without these records: such a broker would move log starts up to the first local segments.
     """
     options = store_from(values)
     if options is None:

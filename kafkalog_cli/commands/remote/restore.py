@@ -59,15 +59,15 @@ UNASKED: dict[str, Any] = {
 @verbose_option
 @version_option
 def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **values: Any) -> int:
-    """Make partitions again of which only the store is left.
+    """Restore topics of which only the store is left.
 
-    TOPICS are names, or quoted patterns. For each of their partitions the store is asked for whole segments, and for the leader
-    epochs and producers of the last one. Written are: the partition directory with its topic id and an empty segment at the
-    log end, lines in the checkpoints, and records in __remote_log_metadata that make the segments known. With --full all
-    segments are local as well. A broker then serves every record, takes new ones, and copies on.
+    TOPICS are names or quoted patterns. The command finds the complete segments of each partition in the store, and reads the
+    leader epochs and the producers of the last one. It creates the partition directory with its topic id and an empty segment
+    at the log end, adds lines to the checkpoints, and adds records to __remote_log_metadata that describe the segments. With
+    --full it also writes all segments. A broker then serves every record, accepts new ones, and continues to copy.
 
     Records that were not copied before the loss are not in the store. Do not start a broker before this command has ended: a
-    leader whose log is empty deletes the remote segments that it knows of. It can be stopped and run again.
+    leader whose log is empty deletes the remote segments that it knows. You can stop the command and run it again.
     """
     options = store_from(values)
     if options is None:

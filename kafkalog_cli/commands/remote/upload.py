@@ -25,7 +25,7 @@ _SECTIONS = (
     Section("Output and work", ("--dry-run", "--quarantine", "--no-quarantine", "--quiet", "--verbose", "--format")),
 )  # fmt: skip
 _EXAMPLES = (
-    Example("What would be copied?", "kafkalog remote upload -n --store s3://kafka-tiered /var/lib/kafka/data"),
+    Example("Show what would be copied:", "kafkalog remote upload -n --store s3://kafka-tiered /var/lib/kafka/data"),
     Example("Copy it:", "kafkalog remote upload --store s3://kafka-tiered /var/lib/kafka/data"),
 )  # fmt: skip
 
@@ -45,15 +45,15 @@ _EXAMPLES = (
 @verbose_option
 @version_option
 def command(topics: tuple[str, ...], **values: Any) -> int:
-    """Copy closed segments of a stopped broker into the store, as its next task would have done.
+    """Copy the closed segments of a stopped broker into the store, as its next copy task would.
 
-    PATHS are the broker's log dirs, with the logs of __remote_log_metadata or copies of them. Copied are the segments behind
-    the last remote offset, up to the last stable one, without the active one. Each is read and checked before. Records say
-    first that a copy begins, and when all its objects are there that it is complete; brokers that start on these logs read
-    the segments. With the layout of Aiven's RemoteStorageManager segments are stored neither compressed nor encrypted.
+    PATHS are the broker's log dirs, with the logs of __remote_log_metadata or copies of them. The command copies the segments
+    after the last remote offset, up to the last stable offset, without the active segment. It reads and checks each segment
+    first. It records the start of a copy before the upload, and its end when all objects are in the store; brokers that start
+    on these logs then read the segments. In the layout of Aiven's RemoteStorageManager it neither compresses nor encrypts.
 
-    The command can be stopped and run again: what was cut off is what a broker leaves that dies in a copy; `kafkalog remote
-    orphans` finds it.
+    You can stop the command and run it again. An upload that was stopped leaves the same objects as a broker that dies during
+    a copy; `kafkalog remote orphans` finds them.
     """
     options = store_from(values)
     if options is None:

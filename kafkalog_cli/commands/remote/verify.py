@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kafkalog_cli.remote_output import Output
 
 _EXAMPLES = (
-    Example("Are all objects there?", "kafkalog remote verify --store s3://kafka-tiered /var/lib/kafka/data"),
-    Example("Read every object as well:", "kafkalog remote verify --deep --store s3://kafka-tiered /var/lib/kafka/data"),
+    Example("Check that all objects exist:", "kafkalog remote verify --store s3://kafka-tiered /var/lib/kafka/data"),
+    Example("Read and check every object:", "kafkalog remote verify --deep --store s3://kafka-tiered /var/lib/kafka/data"),
 )
 
 
