@@ -151,3 +151,11 @@ def test_an_append_that_is_refused_leaves_the_marker(partition):
     other = partition.parent / "multi-1"
     (other / "leader-epoch-checkpoint").write_text("0\n1\n5 0\n")
     refused(2, "append", "--leader-epoch", "1", other, name="usage")
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+@pytest.mark.parametrize("words", [*DELETING, ("roll",), ("append",), ("compact", "--force")], ids=" ".join)
+def test_a_malformed_checkpoint_is_not_written_again_without_the_lines_of_others(partition, name, words):
+    (partition.parent / name).write_bytes(b"0\n2\nsmall_segments 0 80\nother 3 1\xff\n")
+    said = refused(4, *words, partition, name=name)
+    assert f"kafkalog recover {partition.parent}" in said

@@ -26,6 +26,7 @@ from engine.discovery.names import (
 from engine.discovery.paths import are_of_07, is_log_07, names_07
 from engine.errors import KafkalogError, argument
 from engine.files import remove_tree, replace
+from engine.log.errors import LogDamaged
 from engine.log.loading.loader import open_log
 from engine.log.report import Action
 from engine.log.tiering import Tiering, TopicPolicy, read_starts, tiering_of
@@ -220,6 +221,16 @@ class LogManager:
             found, fault = known_offsets(files, path) if files.exists(path) else ({}, None)
             self._checkpoints[key] = found if fault is None else {}
         return self._checkpoints[key]
+
+    def refuse_malformed_checkpoints(self, place: PartitionPath) -> None:
+        """Raise LogDamaged if a checkpoint that a change of the log at `place` writes again is malformed: lines would be lost."""
+        for kind in (FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT):
+            files, path = self.files_of(place.log_dir), f"{place.log_dir}/{kind.value}"
+            fault = known_offsets(files, path)[1] if files.exists(path) else None
+            if fault is not None:
+                what = f"{path}: {fault}: this command would write it again, without the lines of other partitions"
+                do = f"kafkalog recover {argument(place.log_dir)}    # keeps the malformed file in a quarantine"
+                raise LogDamaged(what, do=do, path=place.path)
 
     def load(
         self, place: PartitionPath, report: Report, options: LoadOptions, *, clean_start: bool, files: Files | None = None,

@@ -263,6 +263,7 @@ class _One(NamedTuple):
                 refuse_metadata_log(place.path, place.name.topic)
             if isinstance(self.operation, AnyLogOperation) and self.manager.is_07(place):
                 return self._done_07(place, self.operation)
+            self.manager.refuse_malformed_checkpoints(place)
             if self._ends_before_target(place, report):
                 return report
             try:
