@@ -183,8 +183,11 @@ class Restore:
             records = list(_missing_records(log, known, placement.node_id, session.options.now))
             if records:
                 values.setdefault(placement.metadata_log(log.metadata.metadata_partition), []).extend(records)
-        yield from append_records(session, _COMMAND, values)
-        if placement.is_new:
+        are_known = True
+        for report in append_records(session, _COMMAND, values):
+            are_known = are_known and report.failure is None
+            yield report
+        if placement.is_new and are_known:  # without its records the leader of a topic would begin at its local segment
             yield placement.add_topics((log for _, log, _ in planned), session.options.now)
 
 

@@ -182,10 +182,15 @@ def of_a_lost_partition():
     return disk._replace(contents=disk.contents | checkpoints | EMPTY_METADATA)
 
 
+def known_in(files):
+    """The segments that the records name."""
+    partition = MetadataLogs(files, ["/d"], reported, is_needed=False).read().find(TOPIC_ID, 0)
+    return list(partition.segments()) if partition else []
+
+
 def finished(files):
-    """(first offset, id) of the segments that brokers take for copied."""
-    known = MetadataLogs(files, ["/d"], reported, is_needed=False).read().find(TOPIC_ID, 0)
-    return [(one.start_offset, one) for one in (known.segments() if known else ()) if one.state is State.COPY_SEGMENT_FINISHED]
+    """First offset and segment, of those that brokers take for copied."""
+    return [(one.start_offset, one) for one in known_in(files) if one.state is State.COPY_SEGMENT_FINISHED]
 
 
 def restoring(case_name, before, *, whole=False):
@@ -266,7 +271,7 @@ def downloading():
 
 
 def uploading():
-    """What the records call copied is in the store."""
+    """What the records call copied is in the store, and they name all that is there."""
     contents = log_dir(closed(segments())).contents | EMPTY_METADATA
     disk = disk_of({}, **contents)
     logs = {base: b"".join(batches) for base, batches in segments()[:-1]}
@@ -279,6 +284,9 @@ def uploading():
     def check(disk, _, done):
         found = finished(CrashFiles(disk))
         assert not done or [first for first, _ in found] == list(logs)
+        names = [one.name for one in known_in(CrashFiles(disk))]
+        for key in disk.below(STORE):
+            assert any(one in key for one in names)
         for first, segment in found:
             stem = f"{PREFIX}t-0-{TOPIC_ID}/{first:020}-{segment.name}"
             there = {key: data for key, data in disk.below(STORE).items() if key.startswith(stem)}
