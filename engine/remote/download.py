@@ -13,6 +13,7 @@ from engine.discovery.names import (
     file_name,
     log_file_name,
     offset_index_file_name,
+    parent_of,
     producer_snapshot_file_name,
     time_index_file_name,
     transaction_index_file_name,
@@ -53,8 +54,10 @@ class Download:
         """Write one log. Raises NotRestored where its segments do not follow one another, UnreadableFile, UnwritableFile."""
         files, target = self._files, f"{self._into}/{file_name(log.directory)}"
         chain, local = list(_chain(log)), list(log.view.segments)
-        for directory in (self._into, target):
-            files.make_directory(directory)
+        if not files.exists(self._into):
+            files.make_directory(self._into)
+            files.sync_directory(parent_of(files.absolute(self._into)))
+        files.make_directory(target)
         for segment in chain:
             self._fetch(log, segment, target, report)
         for one, following in zip(local, [*local[1:], None], strict=True):

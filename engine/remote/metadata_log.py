@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import file_name, parent_of, parse_partition_dir
 from engine.errors import UsageError
+from engine.files import look
 from engine.findings import Finding
 from engine.formats import RecordField
 from engine.log.append.intake import BatchIntake
@@ -56,6 +57,12 @@ class Event(NamedTuple):
     is_taken: bool
 
 
+def is_unfinished(files: ReadOnlyFiles, directory: str) -> bool:
+    """Was the command stopped that made this log? It has no byte then, and no topic id."""
+    found = (look(files, f"{directory}/{name}") for name in files.list(directory) if not name.endswith(".tmp"))
+    return not any(info is not None and info.size for info in found)
+
+
 class MetadataLogs:
     """The logs of `__remote_log_metadata` in the log dirs behind `paths`; of several copies the one that a leader would have.
 
@@ -69,7 +76,7 @@ class MetadataLogs:
         named = list(paths)
         for log_dir in find_log_dirs(files, named):
             for place in log_dir.partitions():
-                if place.name.topic == REMOTE_LOG_METADATA_TOPIC:
+                if place.name.topic == REMOTE_LOG_METADATA_TOPIC and not is_unfinished(files, place.path):
                     replicas.setdefault(place.name.partition, []).append(place.path)
         if not replicas and is_needed:
             what = f"no log of {REMOTE_LOG_METADATA_TOPIC} in {', '.join(named)}"

@@ -12,6 +12,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.discovery.names import parent_of
 from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
 from engine.log.quarantine.kept import OBJECTS
 from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
@@ -195,14 +196,16 @@ class KeptObjects:
         self._lines: list[bytes] = []
 
     def begin(self, store: Store, now: int) -> None:
-        """Make the directory. Raises UnwritableFile where there is something."""
-        if self._files.exists(self.directory):
-            raise UnwritableFile(f"{self.directory}: already exists; a quarantine needs a new directory")
-        self._files.make_directory(self.directory)
+        """Make the directory; it is on the disk afterwards. Raises UnwritableFile where there is something."""
+        files, directory = self._files, self.directory
+        if files.exists(directory):
+            raise UnwritableFile(f"{directory}: already exists; a quarantine needs a new directory")
+        if not files.make_own_directory(directory):
+            files.sync_directory(parent_of(files.absolute(directory)))
         self._put({"version": _VERSION, "store": store.name, "created_ms": now})
 
     def keep(self, store: Store, found: Object) -> None:
-        """Copy an object, and note it."""
+        """Copy an object, and note it: a line that is there has its copy."""
         name = f"{len(self._lines):06d}"
         digest, at = sha256(), 0
         with self._files.open_writable(f"{self.directory}/{name}", create=True) as file:
@@ -212,6 +215,7 @@ class KeptObjects:
                 digest.update(data)
                 at += len(data)
             file.sync()
+        self._files.sync_directory(self.directory)
         self._put({"file": name, "key": found.key, "size": at, "sha256": digest.hexdigest()})
 
     def _put(self, fields: dict[str, object]) -> None:
@@ -220,7 +224,6 @@ class KeptObjects:
             file.write_at(sum(map(len, self._lines)), line)
             file.sync()
         self._lines.append(line)
-        self._files.sync_directory(self.directory)
 
 
 class Kept(NamedTuple):
@@ -233,10 +236,16 @@ class Kept(NamedTuple):
 
 
 def read_kept(files: ReadOnlyFiles, directory: str) -> tuple[str, list[Kept]]:
-    """(name of the store, its objects) of a directory that keeps some. Raises UnreadableFile where it cannot be understood."""
+    """(name of the store, its objects) of a directory that keeps some. Raises UnreadableFile where it cannot be understood.
+
+    A last line that never reached the disk, or not all of it, names an object that was not deleted.
+    """
     path = f"{directory}/{OBJECTS}"
     try:
-        lines = [json.loads(line) for line in files.read(path, _MAX_MANIFEST).splitlines(keepends=True) if line.endswith(b"\n")]
+        written = files.read(path, _MAX_MANIFEST).split(b"\n")[:-1]
+        if written and b"\0" in written[-1]:  # a sector of it is missing
+            written.pop()
+        lines = [json.loads(line) for line in written]
         if lines[0]["version"] != _VERSION:
             raise UnreadableFile(f"{path}: version {lines[0]['version']}, which is not known", path=path)
         kept = [Kept(f"{directory}/{one['file']}", str(one["key"]), int(one["size"]), str(one["sha256"])) for one in lines[1:]]

@@ -30,7 +30,7 @@ from engine.log.report import Action, Report
 from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
 from engine.remote.inventory import list_store
 from engine.remote.metadata import records_of
-from engine.remote.metadata_log import MetadataLogs, append_records
+from engine.remote.metadata_log import MetadataLogs, append_records, is_unfinished
 from engine.remote.records import State, encode_record, key_of, metadata_partition_of, random_id, uuid_text
 from engine.remote.restored_log import LogWriter, NotRestored, RestorePlanner
 
@@ -183,8 +183,11 @@ class Restore:
             records = list(_missing_records(log, known, placement.node_id, session.options.now))
             if records:
                 values.setdefault(placement.metadata_log(log.metadata.metadata_partition), []).extend(records)
-        yield from append_records(session, _COMMAND, values)
-        if placement.is_new:
+        are_known = True
+        for report in append_records(session, _COMMAND, values):
+            are_known = are_known and report.failure is None
+            yield report
+        if placement.is_new and are_known:  # without its records the leader of a topic would begin at its local segment
             yield placement.add_topics((log for _, log, _ in planned), session.options.now)
 
 
@@ -291,7 +294,8 @@ class Placement:
         """Raise NotRestored where the records of a partition have no place in the log dirs of this broker."""
         number = metadata_partition_of(key_of(name.topic_id, name.partition), self.metadata_count)
         records = f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
-        if self._existing_metadata_log(number) is not None:
+        found = self._metadata_log_dir(number)
+        if found is not None and not is_unfinished(self._files, _metadata_log(found, number)):
             return
         if self._topic is not None and self.node_id not in self._topic.replicas.get(number, (self.node_id,)):
             brokers = ", ".join(map(str, self._topic.replicas[number]))
@@ -308,12 +312,9 @@ class Placement:
             if identity is not None and identity.node_id == self.node_id:
                 yield log_dir
 
-    def _existing_metadata_log(self, number: int) -> str | None:
-        for log_dir in self._own_log_dirs():
-            path = f"{log_dir.path.rstrip('/')}/{REMOTE_LOG_METADATA_TOPIC}-{number}"
-            if self._files.exists(path):
-                return path
-        return None
+    def _metadata_log_dir(self, number: int) -> LogDir | None:
+        """The log dir of this broker that has a log of __remote_log_metadata."""
+        return next((one for one in self._own_log_dirs() if self._files.exists(_metadata_log(one, number))), None)
 
     @property
     def _metadata_topic_id(self) -> str | None:
@@ -324,18 +325,18 @@ class Placement:
 
     def metadata_log(self, number: int) -> str:
         """The directory of a log of __remote_log_metadata in one of this broker's log dirs; made where there is none."""
-        found = self._existing_metadata_log(number)
-        if found is not None:
-            return found
-        files, topic_id = self._files, self._metadata_topic_id
+        found = self._metadata_log_dir(number)
+        if found is not None and not is_unfinished(self._files, _metadata_log(found, number)):
+            return _metadata_log(found, number)
+        log_dir, topic_id = found or self.target, self._metadata_topic_id
         assert topic_id is not None  # see `check`
-        directory = f"{self.target.path.rstrip('/')}/{REMOTE_LOG_METADATA_TOPIC}-{number}"
-        self._manager.forget(self.target, {(REMOTE_LOG_METADATA_TOPIC, number)})  # what checkpoints say of one that is gone
+        files, directory = self._manager.files_of(log_dir.path), _metadata_log(log_dir, number)
+        self._manager.forget(log_dir, {(REMOTE_LOG_METADATA_TOPIC, number)})  # what checkpoints say of one that is gone
         files.make_directory(directory)
         for make in (log_file_name, offset_index_file_name, time_index_file_name):
             replace(files, f"{directory}/{make(0)}", [b""])
         write_topic_id(files, f"{directory}/{FileKind.PARTITION_METADATA.value}", topic_id)
-        files.sync_directory(self.target.path)
+        files.sync_directory(log_dir.path)
         return directory
 
     def add_topics(self, logs: Iterable[RestoredLog], now: int) -> Report:
@@ -367,6 +368,10 @@ class Placement:
                    "are set with kafka-configs. A controller reads the file at its first start; one elsewhere needs a copy")
             report.add(Action.EXPLAINED, "", why)
         return report
+
+
+def _metadata_log(log_dir: LogDir, number: int) -> str:
+    return f"{log_dir.path.rstrip('/')}/{REMOTE_LOG_METADATA_TOPIC}-{number}"
 
 
 def _bootstrap(log_dir: LogDir) -> str:

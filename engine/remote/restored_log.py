@@ -282,7 +282,8 @@ def _small_files(log: RestoredLog) -> dict[str, bytes]:
 def write_segment(files: Files, directory: str, parts: SegmentParts, segment: RemoteSegment) -> int:
     """Write the files of a segment as its broker had them → bytes of its log. Each one comes whole or not at all.
 
-    The log comes last: indexes without a log are nobody's, and a broker removes them. Raises NotRestored.
+    The log comes last: indexes without a log are nobody's, and a broker removes them. Its name is on the disk once the caller
+    has synced the directory. Raises NotRestored.
     """
     for kind, name in _INDEX_NAMES.items():
         data = parts.index(kind)
@@ -300,5 +301,4 @@ def write_segment(files: Files, directory: str, parts: SegmentParts, segment: Re
             file.write_at(at, parts.read_log(at, min(at + _PIECE, size)))
         file.sync()
     files.rename(f"{path}.tmp", path, replaces=True)
-    files.sync_directory(directory)
     return size

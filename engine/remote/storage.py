@@ -138,8 +138,8 @@ class WritableFolderStore(FolderStore):
         if at != size:
             raise UnwritableFile(f"{path}: {at} bytes came of {size}")
         files.rename(f"{path}.tmp", path)
-        for folder in reversed(made):
-            files.sync_directory(self.path(folder))
+        for folder in (*(self.path(one) for one in reversed(made)), self.name):
+            files.sync_directory(folder)
 
     def delete(self, found: Object) -> None:
         """See WritableStore."""

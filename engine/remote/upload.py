@@ -201,7 +201,10 @@ class Upload:
             self._check(partition, one)
         pairs = [records_of(one.segment, log.topic, key) for one in due]
         directory = logs.directories[number]
-        yield from append_records(session, _COMMAND, {directory: [encode_record(started) for started, _ in pairs]})
+        for begun in append_records(session, _COMMAND, {directory: [encode_record(started) for started, _ in pairs]}):
+            yield begun
+            if begun.failure is not None:
+                return
         done: list[bytes] = []
         try:
             for one, (_, finished) in zip(due, pairs, strict=True):

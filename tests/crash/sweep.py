@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EINTR)
 DRAWN = 3
 PACKAGES = ("engine", "kafkalog_cli")  # those of kafkalog_spark: tests/spark/test_sink_syncs.py
-ELSEWHERE = "engine/remote/"  # stores and what is restored from them: tests/remote/test_faults.py, without power cuts
+ELSEWHERE = "engine/remote/"  # stores and what is restored from them: tests/remote/test_syncs.py
 SYNCS = ("sync", "sync_directory")
 
 
@@ -188,7 +188,7 @@ def sync_sites(packages: Iterable[str] = PACKAGES) -> list[Site]:
         site
         for package in packages
         for path in sorted((ROOT / package).rglob("*.py"))
-        if not path.relative_to(ROOT).as_posix().startswith(ELSEWHERE)
+        if package.startswith(ELSEWHERE) or not path.relative_to(ROOT).as_posix().startswith(ELSEWHERE)
         for site in sites_in(path.relative_to(ROOT).as_posix(), path.read_text())
     ]
 
