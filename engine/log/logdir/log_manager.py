@@ -223,7 +223,7 @@ class LogManager:
         return self._checkpoints[key]
 
     def refuse_malformed_checkpoints(self, place: PartitionPath) -> None:
-        """Raise LogDamaged if a checkpoint that is written again after a change of the log is malformed: lines would be lost."""
+        """Raise LogDamaged if a checkpoint that changes of the log write again is malformed: lines would be lost."""
         for kind in (FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT):
             files, path = self.files_of(place.log_dir), f"{place.log_dir}/{kind.value}"
             fault = known_offsets(files, path)[1] if files.exists(path) else None
