@@ -65,3 +65,11 @@ def store_from(values: dict[str, Any]) -> StoreOptions | None:
     from engine.remote.access import StoreOptions
 
     return StoreOptions(values["store"], values["layout"], values["key_prefix"], values["private_keys"])
+
+
+def required_store(values: dict[str, Any]) -> StoreOptions:
+    """The same for a command that works on a store. Raises click.UsageError without --store."""
+    options = store_from(values)
+    if options is None:
+        raise click.UsageError("--store is needed")
+    return options

@@ -8,20 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.checkpoints import PartitionOffset, encode_leader_epochs, encode_offset_checkpoint, known_offsets
-from engine.discovery.names import (
-    FileKind,
-    file_name,
-    log_file_name,
-    offset_index_file_name,
-    parent_of,
-    producer_snapshot_file_name,
-    time_index_file_name,
-    transaction_index_file_name,
-)
+from engine.discovery.names import FileKind, file_name, log_file_name, parent_of, producer_snapshot_file_name
 from engine.discovery.paths import is_brokers_log_dir
 from engine.errors import UsageError
 from engine.files import replace
 from engine.log.report import Action
+from engine.remote.layouts import INDEX_FILE_NAMES
 from engine.remote.restored_log import NotRestored, write_segment
 
 if TYPE_CHECKING:
@@ -34,7 +26,6 @@ if TYPE_CHECKING:
     from engine.remote.tiered_log import TieredLog
 
 _PIECE = 8 << 20  # bytes that are copied at once
-_NAMES = (offset_index_file_name, time_index_file_name, transaction_index_file_name)
 
 
 def refuse_log_dir(files: Files, into: str) -> None:
@@ -90,7 +81,7 @@ class Download:
     def _copy(self, source: str, target: str, base_offset: int, size: int) -> None:
         """Copy a local segment. Indexes of a log that grows may know more than the `size` bytes: they are rebuilt."""
         is_still = self._files.info(f"{source}/{log_file_name(base_offset)}").size == size
-        for make in _NAMES if is_still else ():
+        for make in INDEX_FILE_NAMES.values() if is_still else ():
             self._copy_small(source, target, make(base_offset))
         self._copy_small(source, target, producer_snapshot_file_name(base_offset))
         self._copy_file(f"{source}/{log_file_name(base_offset)}", f"{target}/{log_file_name(base_offset)}", size)

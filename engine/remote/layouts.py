@@ -6,6 +6,7 @@ import re
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from engine.discovery.names import offset_index_file_name, time_index_file_name, transaction_index_file_name
 from engine.errors import UsageError
 from engine.formats import INT_MAX, LONG_MAX
 
@@ -28,6 +29,13 @@ class IndexKind(IntEnum):
     PRODUCER_SNAPSHOT = 2
     TRANSACTION = 3
     LEADER_EPOCH = 4
+
+
+# file names of the indexes that have the base offset of their segment
+INDEX_FILE_NAMES = {
+    IndexKind.OFFSET: offset_index_file_name, IndexKind.TIMESTAMP: time_index_file_name,
+    IndexKind.TRANSACTION: transaction_index_file_name,
+}  # fmt: skip
 
 
 class SegmentParts(Protocol):

@@ -16,15 +16,14 @@ from engine.discovery.names import (
     offset_index_file_name,
     producer_snapshot_file_name,
     time_index_file_name,
-    transaction_index_file_name,
-)  # fmt: skip
+)
 from engine.errors import KafkalogError, argument
 from engine.files import replace
 from engine.log.operations.mending import topic_id_text
 from engine.log.report import Action
 from engine.remote.aiven_manifest import CorruptObject
 from engine.remote.inventory import describe, lacking_parts, leader_epochs_of
-from engine.remote.layouts import IndexKind
+from engine.remote.layouts import INDEX_FILE_NAMES, IndexKind
 from engine.remote.lineage import Lineage
 from engine.remote.metadata import PartitionMetadata, records_of
 from engine.remote.records import State, key_of, metadata_partition_of
@@ -39,10 +38,6 @@ if TYPE_CHECKING:
     from engine.remote.metadata import RemoteLogMetadata, RemoteSegment
 
 _PIECE = 8 << 20  # bytes of a log that are read and written at once
-_INDEX_NAMES = {
-    IndexKind.OFFSET: offset_index_file_name, IndexKind.TIMESTAMP: time_index_file_name,
-    IndexKind.TRANSACTION: transaction_index_file_name,
-}  # fmt: skip
 
 
 class NotRestored(KafkalogError):
@@ -252,7 +247,7 @@ class LogWriter:
     def _large_names(self, log: RestoredLog) -> set[str]:
         names: set[str] = set()
         for one in log.chain if self._whole else ():
-            make = (log_file_name, *_INDEX_NAMES.values())
+            make = (log_file_name, *INDEX_FILE_NAMES.values())
             names |= {*(name(one.start_offset) for name in make), producer_snapshot_file_name(one.end_offset + 1)}
         return names
 
@@ -285,7 +280,7 @@ def write_segment(files: Files, directory: str, parts: SegmentParts, segment: Re
     The log comes last: indexes without a log are nobody's, and a broker removes them. Its name is on the disk once the caller
     has synced the directory. Raises NotRestored.
     """
-    for kind, name in _INDEX_NAMES.items():
+    for kind, name in INDEX_FILE_NAMES.items():
         data = parts.index(kind)
         if data is not None:
             replace(files, f"{directory}/{name(segment.start_offset)}", [data])

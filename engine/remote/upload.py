@@ -10,19 +10,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import EpochEntry, encode_leader_epochs
-from engine.discovery.names import (
-    FileKind,
-    log_file_name,
-    offset_index_file_name,
-    producer_snapshot_file_name,
-    time_index_file_name,
-    transaction_index_file_name,
-)
+from engine.discovery.names import FileKind, log_file_name, producer_snapshot_file_name
 from engine.errors import KafkalogError, UsageError, argument
 from engine.log.fetch.view import PartitionView
 from engine.log.report import Action, Report
 from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC, Tiering, is_never_tiered
-from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind
+from engine.remote.layouts import INDEX_FILE_NAMES, MAX_INDEX_SIZE, IndexKind
 from engine.remote.metadata import PartitionMetadata, RemoteSegment, records_of
 from engine.remote.metadata_log import MetadataLogs, append_records
 from engine.remote.partitions import is_wanted
@@ -37,14 +30,10 @@ if TYPE_CHECKING:
     from engine.findings import Finding
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.session import Session
-    from engine.remote.layouts import Layout, SegmentParts
+    from engine.remote.layouts import Layout
     from engine.remote.storage import WritableStore
 
 _COMMAND = "remote upload"
-_INDEX_NAMES = {
-    IndexKind.OFFSET: offset_index_file_name, IndexKind.TIMESTAMP: time_index_file_name,
-    IndexKind.TRANSACTION: transaction_index_file_name,
-}  # fmt: skip
 
 
 class NotUploaded(KafkalogError):
@@ -64,7 +53,7 @@ class LocalSegmentParts:
         self, files: ReadOnlyFiles, directory: str, base_offset: int, next_offset: int, epochs: Sequence[EpochEntry]
     ) -> None:
         self._files, self._epochs = files, epochs
-        names = {kind: make(base_offset) for kind, make in _INDEX_NAMES.items()}
+        names = {kind: make(base_offset) for kind, make in INDEX_FILE_NAMES.items()}
         names |= {
             IndexKind.PRODUCER_SNAPSHOT: producer_snapshot_file_name(next_offset),
             IndexKind.LEADER_EPOCH: FileKind.LEADER_EPOCH_CHECKPOINT.value,
@@ -95,17 +84,6 @@ class LocalSegmentParts:
             return encode_leader_epochs(self._epochs)
         path = self._paths[kind]
         return self._files.read(path, MAX_INDEX_SIZE) if self._files.exists(path) else None
-
-
-class _LocalLayout:
-    """Local segments where DeepCheck expects remote ones. See Layout."""
-
-    def __init__(self, parts: SegmentParts) -> None:
-        self._parts = parts
-
-    def parts(self, _partition: PartitionMetadata, _segment: RemoteSegment) -> SegmentParts:
-        """See Layout."""
-        return self._parts
 
 
 class Candidate(NamedTuple):
@@ -198,7 +176,7 @@ class Upload:
             raise NotUploaded(what, "name the log dir with it, or with a copy of it", path=place.path)
         partition = PartitionMetadata(log.topic, key, number)
         for one in due:
-            self._check(partition, one)
+            self._check(one)
         pairs = [records_of(one.segment, log.topic, key) for one in due]
         directory = logs.directories[number]
         for begun in append_records(session, _COMMAND, {directory: [encode_record(started) for started, _ in pairs]}):
@@ -221,10 +199,10 @@ class Upload:
         if done:
             yield from append_records(session, _COMMAND, {directory: done})
 
-    def _check(self, partition: PartitionMetadata, one: Candidate) -> None:
+    def _check(self, one: Candidate) -> None:
         """Raise NotUploaded for a segment that is not sound: all of it is read."""
         found: list[Finding] = []
-        DeepCheck(_LocalLayout(one.parts), found.append).check(partition, one.segment)  # type: ignore[arg-type]
+        DeepCheck(found.append).check(one.parts, one.segment)
         needed = (IndexKind.OFFSET, IndexKind.TIMESTAMP, IndexKind.PRODUCER_SNAPSHOT)
         lacks = [kind for kind in needed if one.parts.index(kind) is None]
         if found or lacks:

@@ -104,13 +104,12 @@ def sample(segments: Sequence[Copied], count: int) -> list[Copied]:
 class DeepCheck:
     """Reads the parts of segments one after the other. `report` takes what is wrong, with the object that it is in."""
 
-    def __init__(self, layout: Layout, report: Report) -> None:
-        self._layout, self._report = layout, report
+    def __init__(self, report: Report) -> None:
+        self._report = report
         self._columns = BatchColumns()
 
-    def check(self, partition: PartitionMetadata, segment: RemoteSegment) -> None:
+    def check(self, parts: SegmentParts, segment: RemoteSegment) -> None:
         """Check every part of a segment."""
-        parts = self._layout.parts(partition, segment)
         for kind in (IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT, IndexKind.TRANSACTION, None):
             found = _Found(parts.path(kind), segment, self._report)
             try:

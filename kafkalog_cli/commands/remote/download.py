@@ -10,7 +10,7 @@ from kafkalog_cli.app import printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH
 from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
-from kafkalog_cli.remote_store import STORE, store_from, store_options
+from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,9 +42,7 @@ def command(
     the logs of __remote_log_metadata; the command does not change them. You can stop it and run it again: complete files are
     not written twice.
     """
-    options = store_from(values)
-    if options is None:
-        raise click.UsageError("--store is needed")
+    options = required_store(values)
     named, settings = log_dirs_and_settings(paths, config_file)
     return show(form, lambda output: _download(named, settings, topics, options, into, output, dry_run=dry_run))
 

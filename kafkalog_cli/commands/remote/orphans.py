@@ -13,7 +13,7 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Duration, Whole, yes_option
 from kafkalog_cli.quarantining import DECLINED, agreed
 from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
-from kafkalog_cli.remote_store import STORE, store_from, store_options
+from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,9 +64,7 @@ def command(
     refused where one of them is missing or damaged. Objects are copied into the quarantine before they are deleted;
     `kafkalog restore` puts them back. The command can be stopped and run again; brokers may run.
     """
-    options = store_from(values)
-    if options is None:
-        raise click.UsageError("--store is needed")
+    options = required_store(values)
     if deletes and older_than_ms is None:
         raise click.UsageError("--delete needs --older-than: what is being uploaded is not named by a record yet")
     if values["quarantine"] is not None and (values["no_quarantine"] or not deletes):

@@ -11,7 +11,7 @@ from kafkalog_cli.engine_options import quarantine_options
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option
 from kafkalog_cli.remote_output import WHICH
-from kafkalog_cli.remote_store import STORE, store_from, store_options
+from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,9 +58,7 @@ def command(
     deleted, it appends the records of a complete copy to the broker's logs of __remote_log_metadata. Run it before you start a
     broker without these records: such a broker would move log starts up to the first local segments.
     """
-    options = store_from(values)
-    if options is None:
-        raise click.UsageError("--store is needed")
+    options = required_store(values)
     from kafkalog_cli.partitions import run
 
     def work(session: Session, progress: Progress) -> Iterator[Report]:

@@ -9,7 +9,7 @@ import click
 from kafkalog_cli.engine_options import quarantine_options
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option
-from kafkalog_cli.remote_store import STORE, store_from, store_options
+from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,9 +69,7 @@ def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **
     Records that were not copied before the loss are not in the store. Do not start a broker before this command has ended: a
     leader whose log is empty deletes the remote segments that it knows. You can stop the command and run it again.
     """
-    options = store_from(values)
-    if options is None:
-        raise click.UsageError("--store is needed")
+    options = required_store(values)
     from engine.remote.restore import RestoreOptions
     from kafkalog_cli.partitions import run
 

@@ -11,7 +11,7 @@ from kafkalog_cli.engine_options import quarantine_options
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, format_option, quiet_option, verbose_option, version_option
 from kafkalog_cli.remote_output import WHICH
-from kafkalog_cli.remote_store import STORE, store_from, store_options
+from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,9 +55,7 @@ def command(topics: tuple[str, ...], **values: Any) -> int:
     You can stop the command and run it again. An upload that was stopped leaves the same objects as a broker that dies during
     a copy; `kafkalog remote orphans` finds them.
     """
-    options = store_from(values)
-    if options is None:
-        raise click.UsageError("--store is needed")
+    options = required_store(values)
     from kafkalog_cli.partitions import run
 
     def work(session: Session, progress: Progress) -> Iterator[Report]:

@@ -10,7 +10,7 @@ from engine.amounts import count_of, size_text
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
-from kafkalog_cli.remote_store import STORE, store_from, store_options
+from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +45,7 @@ def command(
     PATHS are log dirs with the logs of __remote_log_metadata: those of all its partitions. Objects of segments that they do
     not have count as unknown.
     """
-    options = store_from(values)
-    if options is None:
-        raise click.UsageError("--store is needed")
+    options = required_store(values)
     named, _settings = log_dirs_and_settings(paths, config_file)
     count = sample if sample or deep else 0
     return show(form, lambda output: _verify(named, topics, options, count, output))
@@ -74,9 +72,9 @@ def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, 
         requests = 6 * len(chosen) + size // (8 << 20)  # of each segment its parts, and of a large log its pieces
         output.line(f"reading {count_of(len(chosen), 'segment')}, {size_text(size)}, in about {count_of(requests, 'request')}")
         output.flush()
-    check = DeepCheck(layout, report)
+    check = DeepCheck(report)
     for partition, segment in chosen:
-        check.check(partition, segment)
+        check.check(layout.parts(partition, segment), segment)
     if output.stream is None:
         unread = count_of(listed.segments - len(chosen), "segment")
         read = "; all segments were read" if len(chosen) == listed.segments else (
