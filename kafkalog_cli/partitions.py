@@ -59,7 +59,7 @@ def run_operation(values: dict[str, Any], operation: Operation) -> int:
 
 def run(
     name: str, values: dict[str, Any], work: Work, *, gauges: Gauges = lambda: (), with_metadata: bool = False,
-    makes_partitions: bool = False, stream: JsonStream | None = None,
+    makes_partitions: bool = False, stream: JsonStream | None = None, beside: Callable[[], Iterable[str]] = tuple,
 ) -> int:
     """Do the work of the command `name` on the log dirs that PATHS name, and print its reports → exit status.
 
@@ -67,13 +67,14 @@ def run(
     with_metadata  of log dirs it works on the metadata log as well
     makes_partitions  it works on none of those that are there
     stream         where the work puts objects of its own; None: it has none
+    beside         finds log dirs that are locked with those of PATHS
     """
     quarantines = quarantines_for(name, values)
     outlive_output()
     stream = stream or json_stream(values["form"], Lines())
     try:
         tally = Tally(with_metadata=with_metadata, counts=not makes_partitions, dry_run=values["dry_run"])
-        status = _run(name, values, work, quarantines, gauges, tally, stream)
+        status = _run(name, values, work, quarantines, gauges, tally, stream, beside)
     finally:
         if quarantines is not None:
             say_kept(quarantines, values["form"], dry_run=values["dry_run"])
@@ -86,7 +87,7 @@ def run(
 
 def _run(
     name: str, values: dict[str, Any], work: Work, quarantines: Quarantines | None, gauges: Gauges, tally: Tally,
-    stream: JsonStream | None,
+    stream: JsonStream | None, beside: Callable[[], Iterable[str]],
 ) -> int:
     outcome = Outcome(stream=stream, verbose=values["verbose"])
     reports: list[Report] = []
@@ -96,7 +97,7 @@ def _run(
             options = opening_from(values)
             flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
             check_metrics(values)
-            paths = paths_from(values["paths"], options.settings)
+            paths = [*paths_from(values["paths"], options.settings), *beside()]
             with Progress() as progress, _opened(paths, options, quarantines, progress, flushes, errors) as logs:
                 if is_to_be_asked(values):
                     ask(name, logs, work)

@@ -366,6 +366,12 @@ def test_log_dirs_of_several_brokers_are_named_one_by_one(log_dir, tmp_path):
         assert files_of(tmp_path) == before
     assert kafkalog("verify", str(tmp_path)).status == 4, "who only reads may read all"
     assert kafkalog("retain", "--now", NOW, str(log_dir), str(other)).status == 0
+    for number in range(9):
+        shutil.copytree(other, tmp_path / f"p{number}")
+    done = kafkalog("recover", str(tmp_path))
+    assert done.err.endswith(f" {tmp_path}/p7 … (11 log dirs)\n"), "no more than ten are named"
+    for number in range(9):
+        shutil.rmtree(tmp_path / f"p{number}")
     (other / "meta.properties").unlink()
     (other / ".lock").touch()
     for words in (("recover",), ("retain",)):

@@ -161,6 +161,15 @@ def test_a_log_dir_that_nobody_formatted_is_refused(tmp_path):
     assert (done.status, "kafka-storage format" in done.out.decode()) == (2, True)
 
 
+@pytest.mark.parametrize("is_into", [True, False])
+def test_a_log_dir_that_does_not_exist_is_an_error(is_into, tmp_path):
+    into, *_ = lost("clean", tmp_path / "top")
+    words = ("--into", "/nowhere") if is_into else ("--into", into, "--log-dir", "/nowhere")
+    done = kafkalog("remote", "restore", "plain", *words, "--store", stores("clean"))
+    assert (done.status, done.out) == (8, b""), done.err
+    assert "error[unreadable-file] /nowhere: No such file or directory" in done.err
+
+
 def test_a_topic_that_the_cluster_has_under_another_id_is_not_restored(tmp_path):
     left = lost("clean", tmp_path / "top")
     done = kafkalog("remote", "restore", "plain", "--into", left[0], "--log-dir", left[1], "--store", stores("aiven"))

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN_TOPICS = 10
+_SHOWN = 10  # log dirs that an error names
 _DEPTH = 4  # directories between a path and the log dirs below it
 _LOG_DIR_FILES = frozenset((
     FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.REPLICATION_CHECKPOINT,
@@ -198,7 +199,8 @@ def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:
             one, other = (f"{log_dir} {owner or 'has no meta.properties that names its broker'}"
                           for owner, log_dir in list(owners.items())[:2])
             what = f"{path}: these log dirs may belong to several brokers: {one}, {other}"
-            do = f"if you mean all of them, name the log dirs one by one: {' '.join(map(argument, below))}"
+            more = f" … ({len(below)} log dirs)" if len(below) > _SHOWN else ""
+            do = f"if you mean all of them, name the log dirs one by one: {' '.join(map(argument, below[:_SHOWN]))}{more}"
             raise UsageError(what, do, path=path)
 
 

@@ -86,8 +86,8 @@ def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **
         layout = open_layout(store, options.layout, options.prefix, dict(options.private_keys))
         return Restore(chosen, layout, lambda finding: progress.say(str(finding))).work(session)
 
-    return run("remote-restore", {**UNASKED, **values, "paths": (log_dir, *of_one_broker(log_dir, log_dirs))}, work,
-               makes_partitions=True)
+    return run("remote-restore", {**UNASKED, **values, "paths": (log_dir,)}, work, makes_partitions=True,
+               beside=lambda: of_one_broker(log_dir, log_dirs))
 
 
 def of_one_broker(log_dir: str, others: tuple[str, ...]) -> list[str]:
