@@ -100,7 +100,7 @@ class Download:
         files.rename(f"{target}.tmp", target, replaces=True)
 
     def _note_start(self, log: TieredLog) -> None:
-        """A start within the first segment stands in a checkpoint only."""
+        """A start within the first segment is in a checkpoint only."""
         path, key = f"{self._into}/{FileKind.LOG_START_CHECKPOINT.value}", (log.topic, log.partition)
         offsets = dict(known_offsets(self._files, path)[0]) if self._files.exists(path) else {}
         offsets[key] = log.log_start_offset

@@ -1,4 +1,4 @@
-"""What a store itself tells of the segments in it, without `__remote_log_metadata`: by keys, manifests, and the objects."""
+"""The segments in a store, found without `__remote_log_metadata`: by keys, manifests, and the objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class PartitionName(NamedTuple):
-    """A partition of a topic that may have been made again under another id."""
+    """A partition of a topic that may have been created again under another id."""
 
     topic: str
     topic_id: str

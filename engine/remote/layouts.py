@@ -42,7 +42,7 @@ class SegmentParts(Protocol):
     """The parts of one remote segment. Raises UnreadableFile, FileChangedWhileReading; CorruptObject where one is damaged."""
 
     def keys(self, segment: RemoteSegment) -> dict[str, int | None]:
-        """The keys of all objects of the segment, with the size that its metadata tells; None: none. −1: it may be missing."""
+        """The keys of all objects of the segment, with the size by its metadata; None: unknown. −1: it may be missing."""
         ...
 
     def path(self, kind: IndexKind | None) -> str:

@@ -31,7 +31,7 @@ class LocalLayout:
         self.store, self.prefix = store, prefix
 
     def segment(self, named: ObjectName) -> tuple[None, LocalParts]:
-        """See Layout. Nothing but the objects themselves tells."""
+        """See Layout. Only the objects themselves say it."""
         return None, LocalParts(self.store, named.stem)
 
     def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> LocalParts:

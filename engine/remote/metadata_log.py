@@ -149,7 +149,7 @@ class AppendRecords(Operation):
         self.name, self._values = command, values
 
     def work(self, log: UnifiedLog) -> None:
-        """Append to one open log, as its leader does. Raises LogDamaged where nobody would find what is appended."""
+        """Append to one open log, as its leader does. Raises LogDamaged where no reader would find what is appended."""
         refuse_damaged_end(log)
         values = self._values[log.directory]
         intake = BatchIntake(log, log.leader_epoch_cache.latest_epoch or 0)

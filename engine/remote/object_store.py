@@ -85,7 +85,7 @@ class ObjectStore:
         return data
 
     def put(self, key: str, size: int, parts: Iterable[bytes]) -> None:
-        """See WritableStore. A large object comes in parts, of which nobody sees any before the last."""
+        """See WritableStore. A large object is written in parts; it appears when the last one is written."""
         from obstore import put
         from obstore.exceptions import AlreadyExistsError
 

@@ -38,14 +38,14 @@ _MAX_MANIFEST = 1 << 30  # bytes
 
 
 class NotDeleted(KafkalogError):
-    """Objects that are left, as it is not sure that nobody needs them."""
+    """Objects that are left, because they may be needed."""
 
     code = "not-deleted"
     exit_status = 4
 
 
 class Why(Enum):
-    """Why nobody deletes objects. The value is the word of the JSON output."""
+    """Why no broker deletes an object. The value is the word of the JSON output."""
 
     DELETED = "deleted"  # the records say that the segment was deleted
     CUT_OFF = "cut-off"  # no record names the segment, and not all of it is there
@@ -282,7 +282,7 @@ def _digest(store: Store, found: Object) -> str:
 
 
 def delete(store: WritableStore, orphans: Sequence[Orphan], kept: KeptObjects | None) -> Iterator[Orphan]:
-    """Delete the objects of orphans, each one after it was kept → those that are gone.
+    """Delete the objects of orphans, each one after it was kept → the deleted ones.
 
     Raises UnreadableFile, UnwritableFile, FileChangedWhileReading: the rest is as it was.
     """

@@ -17,7 +17,7 @@ _GROWTH = 16  # how many times as large as the last piece one is that follows it
 
 
 class _Coming(Thread):
-    """Bytes [start, end), fetched while others are worked on. What went wrong is said to who takes them."""
+    """Bytes [start, end), fetched by a thread while others are processed. An error is raised where they are taken."""
 
     def __init__(self, start: int, end: int, fetch: Callable[[int, int], bytes]) -> None:
         super().__init__(daemon=True)  # nobody waits for what is not read any more

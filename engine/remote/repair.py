@@ -120,5 +120,5 @@ class RepairMetadata:
 
 
 def _with_time(segment: RemoteSegment, broker_id: int, now: int) -> RemoteSegment:
-    """With the broker and the time of now, where only its log told what it is."""
+    """With the broker and the time of now, where only its log describes the segment."""
     return segment if segment.event_timestamp_ms else segment._replace(event_timestamp_ms=now, broker_id=broker_id)

@@ -1,4 +1,4 @@
-"""Partitions made again in a log dir, where only the store is left of them.
+"""Partitions restored into a log dir, where only the store is left of them.
 
 Their segments become known again by records in `__remote_log_metadata`. A leader with an empty log deletes the remote segments
 that it knows of; so each partition stands before its records do, and stopping in between loses nothing. The topic itself comes
@@ -318,7 +318,7 @@ class Placement:
 
     @property
     def _metadata_topic_id(self) -> str | None:
-        """The id of __remote_log_metadata; None: nobody knows it."""
+        """The id of __remote_log_metadata; None: unknown."""
         if self._topic is not None:
             return self._topic.topic_id
         return self._new_id if self.is_new else None

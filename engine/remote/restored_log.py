@@ -1,6 +1,6 @@
-"""A partition as a store tells it: which segments belong to it, where it begins and ends; and its directory on a disk.
+"""A partition as its store describes it: its segments, where it begins and ends; and its directory on a disk.
 
-Of each partition its last segment tells the history: its leader epochs, and its producers at the log end.
+The last segment of a partition holds the history: the leader epochs, and the producers at the log end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PIECE = 8 << 20  # bytes of a log that are read and written at once
 
 
 class NotRestored(KafkalogError):
-    """A partition that cannot be made again from a store: nothing was written for it."""
+    """A partition that cannot be restored from a store: nothing was written for it."""
 
     code = "not-restored"
     exit_status = 4
@@ -78,7 +78,7 @@ class RestoredLog:
 
 
 class _Candidate(NamedTuple):
-    """A whole segment. `is_read`: nobody told its end offset, the log was read: records behind the last one may be cleaned."""
+    """A complete segment. `is_read`: its end offset is that of the last record read; records after it may be cleaned."""
 
     segment: RemoteSegment
     parts: SegmentParts
@@ -196,7 +196,7 @@ def _open_transactions(snapshot: bytes | None, path: str) -> list[tuple[int, int
 
 
 def _up_to_next(one: _Candidate, gaps: Sequence[tuple[int, int]]) -> _Candidate:
-    """A segment of which nobody told where it ends ends where the next one begins."""
+    """A segment whose end offset is unknown ends where the next one begins."""
     ends = dict(gaps)
     following = ends.get(one.segment.end_offset + 1)
     if following is None or not one.is_read:
@@ -220,7 +220,7 @@ class LogWriter:
         self._files, self._layout, self._whole = files, layout, whole
 
     def check(self, directory: str, log: RestoredLog) -> None:
-        """Raise NotRestored where something else stands in the directory, or where the segments do not make a local log."""
+        """Raise NotRestored if the directory has other files, or if the segments do not form a local log."""
         if self._whole:
             following = log.chain[0].start_offset
             for one in log.chain:
@@ -252,7 +252,7 @@ class LogWriter:
         return names
 
     def write(self, directory: str, log: RestoredLog, report: Report) -> None:
-        """Write everything but partition.metadata, without which a broker takes the directory for nobody's."""
+        """Write everything but partition.metadata, without which a broker does not load the directory."""
         self._files.make_directory(directory)
         for one in log.chain if self._whole else ():
             parts = self._layout.parts(log.metadata, one)

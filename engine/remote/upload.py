@@ -1,7 +1,7 @@
 """Closed segments of a disk copied into a store, as their leader would have done. Mirrors RLMCopyTask.
 
-In this order: the record that the copy begins, the objects, the record that it is complete. What was cut off in between is what
-a broker leaves that dies in a copy: nobody reads it.
+In this order: the record that the copy begins, the objects, the record that it is complete. An upload that
+was stopped leaves the same objects as a broker that dies during a copy: no broker reads them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _COMMAND = "remote upload"
 
 
 class NotUploaded(KafkalogError):
-    """A segment that is not copied, and with it those behind it."""
+    """A segment that is not copied, nor are those after it."""
 
     code = "not-uploaded"
     exit_status = 4

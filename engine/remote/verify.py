@@ -1,4 +1,4 @@
-"""Metadata against the objects of a store: what is missing, what has another size, what nobody names; and what objects hold.
+"""Metadata against the objects of a store: objects that are missing, of another size or not named; and their contents.
 
 Without reading objects this takes one listing of the store. With it every part of a segment is read once and compared with its
 log, and the log with the metadata: Kafka checks nothing but the checksums of batches, and passes over what does not fit.
