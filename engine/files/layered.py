@@ -24,6 +24,11 @@ class FilesAbove(Files):
         """Where changes, and locks for them, go on to."""
         return self._below
 
+    @property
+    def keeps(self) -> bool:
+        """As Files does."""
+        return self._below.keeps
+
     # ---- looking
 
     def info(self, path: str) -> FileInfo:

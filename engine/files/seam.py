@@ -193,6 +193,11 @@ class Files(ReadOnlyFiles):
 
     _opened_writable: type[WritableFile] = WritableFile
 
+    @property
+    def keeps(self) -> bool:
+        """Can what is removed or replaced be put back?"""
+        return False
+
     def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
         """Open a plain file for reading and writing; `create`: an empty one is made where there is none.
 

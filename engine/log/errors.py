@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
 
 __all__ = [
+    "CompactionRefused",
     "CorruptIndex",
     "CorruptRecord",
     "IndexFull",
@@ -121,6 +122,12 @@ class RollRefused(KafkalogError):
     """A new segment would begin where one stands, or below the active one (KafkaException)."""
 
     code = "roll-refused"
+
+
+class CompactionRefused(KafkalogError):
+    """A log that no cleaner compacts."""
+
+    code = "compaction-refused"
 
 
 class OffsetOutOfRange(KafkalogError):

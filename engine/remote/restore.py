@@ -24,6 +24,7 @@ from engine.findings import Severity
 from engine.log.logdir.bootstrap import NewTopic, add_to_bootstrap
 from engine.log.logdir.cluster_metadata import read_bootstrap
 from engine.log.logdir.log_dirs import LogDir, find_log_dirs
+from engine.log.logdir.log_manager import CHECKPOINTS
 from engine.log.logdir.startup import survey
 from engine.log.operations.mending import write_topic_id
 from engine.log.report import Action, Report
@@ -165,6 +166,7 @@ class Restore:
     ) -> Iterator[Report]:
         """Logs and checkpoints first, then what makes directories those of partitions, then what makes them known."""
         target = placement.target.path
+        session.manager.refuse_malformed_checkpoints(target, CHECKPOINTS)
         for directory, log, report in planned:
             writer.write(directory, log, report)
             _tell(log, report)

@@ -159,3 +159,106 @@ def test_a_malformed_checkpoint_is_not_written_again_without_the_lines_of_others
     (partition.parent / name).write_bytes(b"0\n2\nsmall_segments 0 80\nother 3 1\xff\n")
     said = refused(4, *words, partition, name=name)
     assert f"kafkalog recover {partition.parent}" in said
+
+
+REFUSED = [
+    (2, "usage", ("append", "--leader-epoch", "1")), (2, "usage", ("append", "--magic", "0")),
+    (2, "holds ", ("append", "--topic-id", "Ssx5VgobQZyBz3LWRQ0uyQ")),
+    (2, "usage", ("append", "--leader-epoch", "1", "--quarantine", "kept")),
+    (4, None, ("truncate", "--to", "-1")), (4, None, ("truncate", "--to", "-1", "--no-quarantine")),
+    (4, None, ("delete-records", "--before", "99")), (4, None, ("delete-records", "--before", "99", "--no-quarantine")),
+    (4, None, ("compact", "--force", "--config", "cleanup.policy=delete")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("opening", ["sound", "with a leftover", "without an index", "after a crash"])
+@pytest.mark.parametrize(("status", "name", "words"), REFUSED, ids=[" ".join(words) for *_, words in REFUSED])
+def test_what_is_refused_for_its_arguments_leaves_what_opening_the_log_would_change(partition, tmp_path, opening, status, name, words):
+    """Opening this log removes an outdated snapshot, at least."""
+    if opening == "with a leftover":
+        (partition / "00000000000000000000.index.deleted").write_bytes(bytes(8))
+    if opening == "without an index":
+        (partition / "00000000000000000042.index").unlink()
+    if opening == "after a crash":
+        (partition.parent / ".kafka_cleanshutdown").unlink()
+    words = [str(tmp_path / word) if word == "kept" else word for word in words]
+    said = refused(status, *words, partition, name=name or "")
+    assert name is not None or not said
+    assert not list(tmp_path.glob("*kept*"))
+    assert not list(tmp_path.glob("d1.quarantine*"))
+
+
+UNKEPT = [("roll",), ("retain",), ("compact", "--force", "--config", "cleanup.policy=compact"), ("append",),
+          ("truncate", "--to", "80", "--no-quarantine"), ("delete-records", "--before", "70", "--no-quarantine")]
+
+
+def with_later_start(partition):
+    """The first two segments were deleted: producers of them are in snapshots only."""
+    for path in [*partition.glob("000*000.*"), *partition.glob("000*022.*")]:
+        path.unlink()
+
+
+@pytest.mark.parametrize("words", UNKEPT, ids=" ".join)
+def test_an_epoch_file_that_no_broker_can_read_is_not_replaced_where_nothing_keeps_it(partition, words):
+    with (partition / "leader-epoch-checkpoint").open("a") as file:
+        file.write("junk\n")
+    said = refused(4, *words, partition, name="log-damaged")
+    assert f"kafkalog recover {partition}" in said
+
+
+@pytest.mark.parametrize("words", UNKEPT, ids=" ".join)
+def test_producers_that_only_corrupt_snapshots_have_are_not_forgotten(partition, words):
+    with_later_start(partition)
+    for path in partition.glob("*.snapshot"):
+        data = bytearray(path.read_bytes())
+        data[7] ^= 1
+        path.write_bytes(data)
+    said = refused(4, *words, partition, name="log-damaged")
+    assert ".snapshot and keep no copy: " in said
+
+
+def test_a_corrupt_snapshot_after_a_sound_one_is_a_cache(partition):
+    with_later_start(partition)
+    newest = max(partition.glob("*.snapshot"))
+    newest.write_bytes(newest.read_bytes()[:-1] + b"\x77")
+    done = kafkalog("roll", "--now", NOW, str(partition))
+    assert done.status in (0, 1), done.err
+    assert f"removed {newest.name} - Snapshot " in done.out.decode()
+
+
+def test_the_quarantine_keeps_what_opening_the_log_replaces(partition):
+    path = partition / "leader-epoch-checkpoint"
+    path.write_text(path.read_text() + "junk\n")
+    before = state(partition)
+    done = kafkalog("truncate", "--now", NOW, "--to", "62", str(partition))
+    assert done.status in (0, 1), done.err
+    [kept] = partition.parent.parent.glob("d1.quarantine*")
+    assert kafkalog("restore", str(kept)).status == 0
+    assert state(partition) == before
+
+
+@pytest.mark.parametrize("marker", [True, False])
+@pytest.mark.parametrize("options", [(), ("--full",), ("--salvage",)], ids=" ".join)
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+def test_recover_of_a_partition_reports_a_malformed_checkpoint_and_leaves_the_lines_of_others(partition, name, options, marker):
+    path = partition.parent / name
+    path.write_bytes(b"0\n3\nsmall_segments 0 80\nmulti 1 1\nother 3 1\xff\n")
+    if not marker:
+        (partition.parent / ".kafka_cleanshutdown").unlink()
+    before = state(partition)
+    done = kafkalog("recover", "--now", NOW, *options, str(partition))
+    assert done.status == 4
+    assert f"kept {name} - line 5: malformed" in done.out.decode()
+    assert f"kafkalog recover {partition.parent} repairs it" in done.out.decode()
+    of_log_dir = {path: what for path, what in before.items() if path.parent != partition}
+    assert of_log_dir == {path: what for path, what in state(partition).items() if path.parent != partition}
+
+
+def test_recover_of_the_log_dir_keeps_the_lines_that_can_be_read_and_the_old_file(partition):
+    path = partition.parent / "log-start-offset-checkpoint"
+    path.write_bytes(old := b"0\n3\nsmall_segments 0 45\nmulti 1 1\nother 3 1\xff\n")
+    done = kafkalog("recover", "--now", NOW, str(partition.parent))
+    assert done.status == 1, done.err
+    assert path.read_text() == "0\n2\nsmall_segments 0 45\nmulti 1 1\n"
+    [kept] = partition.parent.parent.glob("d1.quarantine*")
+    assert old in [one.read_bytes() for one in (kept / "files").iterdir()]

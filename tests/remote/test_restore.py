@@ -170,6 +170,17 @@ def test_a_log_dir_that_does_not_exist_is_an_error(is_into, tmp_path):
     assert "error[unreadable-file] /nowhere: No such file or directory" in done.err
 
 
+@pytest.mark.parametrize("name", GONE[:3])
+def test_a_malformed_checkpoint_keeps_its_lines(name, tmp_path):
+    left = lost("clean", tmp_path / "top")
+    path = Path(left[0]) / name
+    path.write_bytes(b"0\n2\nother 0 80\nother 3 1\xff\n")
+    before = tree(Path(left[0]))
+    done, _ = restore("clean", left, tmp_path)
+    assert (done.status, name in done.err, f"kafkalog recover {left[0]}" in done.err) == (4, True, True), done
+    assert tree(Path(left[0])) == {**before, ".lock": b""}
+
+
 def test_a_topic_that_the_cluster_has_under_another_id_is_not_restored(tmp_path):
     left = lost("clean", tmp_path / "top")
     done = kafkalog("remote", "restore", "plain", "--into", left[0], "--log-dir", left[1], "--store", stores("aiven"))

@@ -15,6 +15,7 @@ from engine.discovery.names import METADATA_TOPIC, file_name, parse_partition_di
 from engine.log.cleaner.checkpoint import LogToClean, log_to_clean
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
 from engine.log.cleaner.offset_map import DEDUPE_BUFFER_SIZE, SkimpyOffsetMap
+from engine.log.errors import CompactionRefused
 from engine.log.report import Action
 
 if TYPE_CHECKING:
@@ -69,13 +70,15 @@ def compact(
     clock     seconds, for the duration of rounds
     on_share  called with the share that is done, see Headway
     on_stats  called with the statistics of each round, also of one that did not finish
-    Raises Uncleanable, IndexFull, UnwritableFile: the group of segments that was being written is then as it was, and all
-    after it. What a round had put in place before is noted as an event of its own.
+    Raises CompactionRefused; Uncleanable, IndexFull, UnwritableFile: the group of segments that was being written is then as
+    it was, and all after it. What a round had put in place before is noted as an event of its own.
     """
+    refuse_compaction(log)
     target = log_to_clean(log, options.first_dirty_offset, log.now)
     against = _reason_against(log, target, options)
     if against is not None:
-        return _not_compacted(log, target, *against)
+        log.report.add(Action.EXPLAINED, "", f"not compacted: {against}")
+        return Compaction(target, [], None)
     if target.offsets.force_update_checkpoint:
         log.report.add(Action.EXPLAINED, "", OUTSIDE)
     rounds, clean_until = _rounds(log, target, options, on_bytes, on_round, clock, on_share, on_stats)
@@ -84,21 +87,25 @@ def compact(
     return Compaction(target, rounds, clean_until)
 
 
-def _reason_against(log: UnifiedLog, target: LogToClean, options: CompactionOptions) -> tuple[str, str, Action] | None:
-    """Why nothing is to be cleaned, what to do about it, and how to note it; None: there is something to clean."""
+def refuse_compaction(log: UnifiedLog) -> None:
+    """Raise CompactionRefused for a log that no cleaner compacts."""
     if is_metadata_log(log):
-        return METADATA_LOG, INSTEAD, Action.REFUSED
+        raise CompactionRefused(f"not compacted: {METADATA_LOG}; {INSTEAD}")
     if not log.config.compact:
         policy = f"cleanup.policy is {log.config.cleanup_policy or 'empty'}, not compact"
         do = "if the topic is compacted, add --config cleanup.policy=compact; compaction deletes all records without a key"
-        return policy, do, Action.REFUSED
+        raise CompactionRefused(f"not compacted: {policy}; {do}")
+
+
+def _reason_against(log: UnifiedLog, target: LogToClean, options: CompactionOptions) -> str | None:
+    """Why nothing is to be cleaned, and what to do about it; None: there is something to clean."""
     if target.offsets.first_dirty_offset >= target.first_uncleanable_offset or not target.total_bytes:
         why = f"no dirty segment can be cleaned: the first uncleanable offset is {target.first_uncleanable_offset}"
-        return f"{why}: {target.offsets.bound.value}", "--explain shows why", Action.EXPLAINED
+        return f"{why}: {target.offsets.bound.value}; --explain shows why"
     ratio = log.config.min_cleanable_ratio if options.min_dirty_ratio is None else options.min_dirty_ratio
     if not options.force and not target.is_due(ratio):
         why = f"its dirty ratio {target.cleanable_ratio:.2f} is not above {ratio:.2f}"
-        return why, "--force compacts at any ratio, --min-dirty-ratio sets another limit", Action.EXPLAINED
+        return f"{why}; --force compacts at any ratio, --min-dirty-ratio sets another limit"
     return None
 
 
@@ -162,11 +169,6 @@ def _part_noted(log: UnifiedLog, cleaner: Cleaner, on_stats: Callable[[CleanerSt
                 records=stats.messages_deleted, size=stats.bytes_read - stats.bytes_written,
             )  # fmt: skip
         raise
-
-
-def _not_compacted(log: UnifiedLog, target: LogToClean, why: str, do: str, action: Action) -> Compaction:
-    log.report.add(action, "", f"not compacted: {why}; {do}")
-    return Compaction(target, [], None)
 
 
 def _note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offset: int) -> None:

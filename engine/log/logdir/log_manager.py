@@ -32,7 +32,7 @@ from engine.log.report import Action
 from engine.log.tiering import Tiering, TopicPolicy, read_starts, tiering_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from engine.config.server import Settings
     from engine.config.topic import LogConfig
@@ -52,6 +52,7 @@ CHECKPOINTS = (
     FileKind.CLEANER_CHECKPOINT,
 )  # fmt: skip
 
+_OF_LOGS = (FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT)  # written after each change of a log
 _LOG, _INDEX = FileKind.LOG.value, FileKind.OFFSET_INDEX.value
 _REMOTE_STORAGE, _CLEANUP_POLICY = "remote.storage.enable", "cleanup.policy"
 
@@ -222,15 +223,20 @@ class LogManager:
             self._checkpoints[key] = found if fault is None else {}
         return self._checkpoints[key]
 
-    def refuse_malformed_checkpoints(self, place: PartitionPath) -> None:
-        """Raise LogDamaged if a checkpoint that changes of the log write again is malformed: lines would be lost."""
-        for kind in (FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT):
-            files, path = self.files_of(place.log_dir), f"{place.log_dir}/{kind.value}"
+    def refuse_malformed_checkpoints(self, log_dir: str, kinds: Iterable[FileKind] = _OF_LOGS) -> None:
+        """Raise LogDamaged if one of the checkpoints that are going to be written again is malformed: lines would be lost."""
+        for path, fault in self.malformed_checkpoints(log_dir, kinds):
+            what = f"{path}: {fault}: this command would write it again, without the lines of other partitions"
+            do = f"kafkalog recover {argument(log_dir)}    # keeps the malformed file in a quarantine"
+            raise LogDamaged(what, do=do, path=path)
+
+    def malformed_checkpoints(self, log_dir: str, kinds: Iterable[FileKind] = _OF_LOGS) -> Iterator[tuple[str, str]]:
+        """Path and fault of each checkpoint of the log dir that Kafka cannot read. Raises UnreadableFile."""
+        for kind in kinds:
+            files, path = self.files_of(log_dir), f"{log_dir}/{kind.value}"
             fault = known_offsets(files, path)[1] if files.exists(path) else None
             if fault is not None:
-                what = f"{path}: {fault}: this command would write it again, without the lines of other partitions"
-                do = f"kafkalog recover {argument(place.log_dir)}    # keeps the malformed file in a quarantine"
-                raise LogDamaged(what, do=do, path=place.path)
+                yield path, fault
 
     def load(
         self, place: PartitionPath, report: Report, options: LoadOptions, *, clean_start: bool, files: Files | None = None,
@@ -315,7 +321,7 @@ class LogManager:
         self._write(log_dir.path, FileKind.LOG_START_CHECKPOINT, starts)
 
     def add_lines(self, log_dir: str, lines: Mapping[FileKind, Offsets]) -> None:
-        """Add lines to checkpoints of a log dir, for partitions that are about to stand there."""
+        """Add lines to checkpoints of a log dir, for partitions that are about to stand there. Raises LogDamaged."""
         for kind, offsets in lines.items():
             self._write(log_dir, kind, {**self.offsets(log_dir, kind), **offsets})
 
@@ -332,7 +338,8 @@ class LogManager:
                 self._write(log_dir.path, kind, left)
 
     def _write(self, log_dir: str, kind: FileKind, offsets: dict[tuple[str, int], int]) -> None:
-        """Write a checkpoint, unless it says the same already."""
+        """Write a checkpoint, unless it says the same already. Raises LogDamaged for one whose lines cannot be read."""
+        self.refuse_malformed_checkpoints(log_dir, (kind,))
         files, path = self.files_of(log_dir), f"{log_dir}/{kind.value}"
         if files.exists(path) and dict(self.offsets(log_dir, kind)) == offsets:
             return

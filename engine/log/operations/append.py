@@ -6,6 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from engine.discovery.names import parent_of
 from engine.errors import KafkalogError, UsageError
 from engine.formats import CODEC_NAMES, Codec, ControlType
 from engine.kafka07.entries import CODEC_NAMES_07
@@ -16,11 +17,14 @@ from engine.log.append_errors import AppendRefused
 from engine.log.logdir.logs_07 import ReportedLog07
 from engine.log.operations.mending import set_topic_id
 from engine.log.operations.operation import AnyLogOperation
+from engine.log.report import Report
+from engine.overlay import OverlayFiles
 from engine.record.assembly import BatchSpec
 from engine.record.lines import JsonLines, TextLines
 from engine.record.packing import Packer
 
 if TYPE_CHECKING:
+    from engine.files import Files
     from engine.log.append.frames import Appended
     from engine.log.append.intake import Intake
     from engine.log.logdir.log_manager import LogManager
@@ -213,8 +217,19 @@ class Append(AnyLogOperation):
         self._has_begun = True
         refuse_damaged_end(log)
         appender = appender_for(log, self._options)
+        self._set_topic_id(self._manager.files_of(parent_of(log.directory)), log.report)
+        self.read_input(log, appender)
+
+    def refuse(self, log: UnifiedLog | ReportedLog07) -> None:
+        """Raise LogDamaged where nobody would find what is appended, UsageError for options that the log does not support."""
+        appender_for(log, self._options)
+        if not isinstance(log, ReportedLog07) and not self._has_begun:
+            refuse_damaged_end(log)
+            files = OverlayFiles(self._manager.files_of(parent_of(log.directory)), self._manager.now)
+            self._set_topic_id(files, Report(log.directory, self.name))
+
+    def _set_topic_id(self, files: Files, report: Report) -> None:
+        """Raises UsageError."""
         cluster = self._manager.cluster
         [place] = cluster.log_dirs[0].places
-        files = self._manager.files_of(place.log_dir)
-        set_topic_id(files, cluster, place, log.report, self._options.topic_id, is_new=self._is_new)
-        self.read_input(log, appender)
+        set_topic_id(files, cluster, place, report, self._options.topic_id, is_new=self._is_new)

@@ -33,6 +33,10 @@ class Roll(Operation):
         """Roll one open log."""
         log.roll(self._expected)
 
+    def refuse(self, log: UnifiedLog) -> None:
+        """Raise RollRefused."""
+        log.local_log.refuse_roll(self._expected)
+
 
 class DeleteRecords(Operation):
     """Deletes the records before `target` of logs of one partition."""
@@ -49,6 +53,10 @@ class DeleteRecords(Operation):
 
         log.maybe_increment_log_start_offset(self._target, "records were deleted")
         delete_below_log_start_offset(log)
+
+    def refuse(self, log: UnifiedLog) -> None:
+        """Raise OffsetOutOfRange."""
+        log.refuse_log_start_offset(self._target)
 
     def deletes(self, log: UnifiedLog) -> list[LogSegment]:
         """The segments that `work` deletes."""
@@ -72,16 +80,8 @@ class Truncate(Operation):
         return 0 if self._fully else self._target
 
     def work(self, log: UnifiedLog) -> None:
-        """Cut one open log.
-
-        Raises OffsetOutOfRange for a negative offset, and for one below the local segments of a tiered log: its leader epochs
-        would be removed, without which nobody finds its records in remote storage. Raises what changes of files raise.
-        """
-        first = log.segments.base_offsets[0]
-        if log.is_tiered and log.log_start_offset < first and (self._fully or 0 <= self._target < first):
-            what = f"{log.directory}: records before offset {first} are in remote storage and would become unreadable"
-            raise OffsetOutOfRange(what, do=f"--to {first} without --fully keeps them", path=log.directory)
-        if self._target >= 0 and (self._fully or self._target < log.log_end_offset):
+        """Cut one open log."""
+        if self._fully or self._target < log.log_end_offset:
             self._forget_clean(log)
             self._lower_checkpoints(log)
         if self._fully:
@@ -89,9 +89,19 @@ class Truncate(Operation):
         else:
             log.truncate_to(self._target)
 
+    def refuse(self, log: UnifiedLog) -> None:
+        """Raise OffsetOutOfRange for a negative offset, and for one below the local segments of a tiered log: its leader epochs
+        would be removed, without which nobody finds its records in remote storage.
+        """
+        log.refuse_negative(self._target)
+        first = log.segments.base_offsets[0]
+        if log.is_tiered and log.log_start_offset < first and (self._fully or self._target < first):
+            what = f"{log.directory}: records before offset {first} are in remote storage and would become unreadable"
+            raise OffsetOutOfRange(what, do=f"--to {first} without --fully keeps them", path=log.directory)
+
     def deletes(self, log: UnifiedLog) -> list[LogSegment]:
         """The segments that `work` deletes or cuts."""
-        if not self._fully and not 0 <= self._target < log.log_end_offset:
+        if not self._fully and self._target >= log.log_end_offset:
             return []
         kept = self._kept(log)
         return list(log.segments) if kept is None else log.segments.values(kept.base_offset)

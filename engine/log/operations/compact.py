@@ -18,7 +18,7 @@ from engine.files import is_full
 from engine.findings import Severity
 from engine.formats import LONG_MAX
 from engine.log.cleaner.checkpoint import CheckpointFile, CleanerCheckpoint, clean_offsets
-from engine.log.cleaner.compaction import compact
+from engine.log.cleaner.compaction import compact, refuse_compaction
 from engine.log.cleaner.explain import explain_compaction
 from engine.log.cleaner.offset_map import refuse_too_small
 from engine.log.cleaner.outcome import Uncleanable
@@ -137,6 +137,11 @@ class Compact(Operation):
         self._options = replace(self._options, dedupe_buffer_size=whole // at_once)
         refuse_too_small(self._options.dedupe_buffer_size)
         return reported
+
+    def refuse(self, log: UnifiedLog) -> None:
+        """Raise CompactionRefused."""
+        if not self._explain:
+            refuse_compaction(log)
 
     def work(self, log: UnifiedLog) -> None:
         """Compact one open log, whose high watermark is set. What cannot be cleaned is noted in its report."""

@@ -17,7 +17,7 @@ from engine.discovery.names import (
 from engine.files import nameless_file
 from engine.files.layered import FilesAbove
 from engine.findings import Severity
-from engine.log.errors import OffsetOutOfRange, RollRefused
+from engine.log.errors import CompactionRefused, OffsetOutOfRange, RollRefused
 from engine.log.loading.loader import REPAIRABLE
 from engine.log.report import Action
 from engine.overlay import OverlayFiles
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Event, Report
+
+REFUSALS = (CompactionRefused, OffsetOutOfRange, RollRefused)  # the log is well, and stays as it is
 
 
 def work_on(load: Callable[[bool], UnifiedLog], clean_start: bool, work: Callable[[UnifiedLog], object]) -> UnifiedLog:
@@ -51,7 +53,7 @@ def work_on(load: Callable[[bool], UnifiedLog], clean_start: bool, work: Callabl
 def _worked(log: UnifiedLog, work: Callable[[UnifiedLog], object]) -> UnifiedLog:
     try:
         work(log)
-    except (OffsetOutOfRange, RollRefused) as error:
+    except REFUSALS as error:
         log.report.add(Action.REFUSED, "", str(error))
     except BaseException:
         log.close_handlers()

@@ -9,15 +9,25 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, parent_of
+from engine.checkpoint.checkpoints import read_leader_epochs
+from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of, parent_of
 from engine.discovery.paths import is_brokers_log_dir
 from engine.errors import KafkalogError, OversizedFile, UnwritableFile, UsageError, argument, too_little_memory
 from engine.files import is_full, nameless_file, replace
+from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_end, start_beyond_end
 from engine.log.errors import LogDamaged, SegmentTooLarge
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_manager import CheckpointOffsets, Listing, MetadataLogRefused, NoLogOfBrokers, refuse_metadata_log
-from engine.log.operations.opening import UnchangedFiles, WatchedFiles, WouldChange, delete_oldest_segments, work_on
+from engine.log.operations.opening import (
+    REFUSALS,
+    UnchangedFiles,
+    WatchedFiles,
+    WouldChange,
+    delete_oldest_segments,
+    work_on,
+)
 from engine.log.report import Action, Report, loses_records
 from engine.log.verify.losses import Opened, read_evidence
 from engine.overlay import OverlayFiles
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
     from engine.log.verify.losses import Evidence
 
 _MARKER_SIZE = 1 << 16  # bytes
+_SNAPSHOT, _EPOCHS = FileKind.PRODUCER_SNAPSHOT.value, FileKind.LEADER_EPOCH_CHECKPOINT.value
 
 
 # failures of logs in which nothing was changed: the first opening, in memory, finds what is too large
@@ -68,6 +79,10 @@ class Operation(ABC):
     def work(self, log: UnifiedLog) -> object:
         """Work on an open log."""
 
+    def refuse(self, log: UnifiedLog) -> None:
+        """Raise what `work` would refuse. `log` is open, and nothing was changed yet, not even by opening it."""
+        del log
+
     def truncates_to(self, place: PartitionPath) -> int | None:  # noqa: ARG002  # the same for all
         """The offset to which `work` truncates a log; None: it does not. That records after it were lost needs no proof."""
         return None
@@ -85,6 +100,10 @@ class AnyLogOperation(Operation):
     @abstractmethod
     def work(self, log: UnifiedLog | ReportedLog07) -> object:
         """Work on an open log."""
+
+    def refuse(self, log: UnifiedLog | ReportedLog07) -> None:
+        """See Operation."""
+        del log
 
 
 def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> Iterator[Report]:
@@ -263,7 +282,7 @@ class _One(NamedTuple):
                 refuse_metadata_log(place.path, place.name.topic)
             if isinstance(self.operation, AnyLogOperation) and self.manager.is_07(place):
                 return self._done_07(place, self.operation)
-            self.manager.refuse_malformed_checkpoints(place)
+            self.manager.refuse_malformed_checkpoints(place.log_dir)
             if self._ends_before_target(place, report):
                 return report
             try:
@@ -275,6 +294,8 @@ class _One(NamedTuple):
                 again = self._replace(options=replace_in(self.options, log_start_offset=start))
                 self.offsets_left[place] = again._done(place, report)  # noqa: SLF001  # of its own class
             _note_start_within_segment(self.manager, place, self.offsets_left[place], report)
+        except REFUSALS as error:
+            report.add(Action.REFUSED, "", str(error))
         except KafkalogError as error:
             report.failure = error
         except MemoryError:
@@ -295,10 +316,11 @@ class _One(NamedTuple):
         options = self.options
         refuse_offsets_07(place, options.recovery_point, options.log_start_offset, options.high_watermark)
         rehearsal, report = Report(place.path, self.operation.name), Report(place.path, self.operation.name)
-        if not self.operation.accepts_losses:
-            overlay = OverlayFiles(self.manager.files_of(place.log_dir), self.manager.now)
-            self.manager.load_07(place, rehearsal, clean_start=options.clean_start, files=overlay).close()
-            self._refuse_losses(place, rehearsal)
+        overlay = OverlayFiles(self.manager.files_of(place.log_dir), self.manager.now)
+        with self.manager.load_07(place, rehearsal, clean_start=options.clean_start, files=overlay) as log:
+            if not self.operation.accepts_losses:
+                self._refuse_losses(place, rehearsal)
+            operation.refuse(log)
         with self.manager.load_07(place, report, clean_start=options.clean_start) as log:
             operation.work(log)
             log.flush()
@@ -344,11 +366,21 @@ class _One(NamedTuple):
 
     def _refuse(self, place: PartitionPath, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
         """Raise LogDamaged if the log has lost its end, or if the work would delete segments whose sound batches contradict
-        their names.
+        their names; and what the work refuses.
         """
         _refuse_lost_end(place, self.operation.truncates_to(place), evidence, log, report)
-        self._set_high_watermark(place, log)
+        self._refuse_work(place, log, report)
         log.local_log.refuse_contradicted(self.operation.deletes(log))
+
+    def _refuse_work(self, place: PartitionPath, log: UnifiedLog, report: Report) -> None:
+        """Raise what the work refuses; `report` takes how the log stands then."""
+        self._set_high_watermark(place, log)
+        try:
+            self.operation.refuse(log)
+        except REFUSALS:
+            log.describe()
+            report.copy_log_state(log.report)
+            raise
 
     def _freed(self, place: PartitionPath, report: Report) -> int | None:
         """See delete_oldest_segments. Raises LogDamaged, with nothing removed, where opening the log loses records, or proof
@@ -392,9 +424,13 @@ class _One(NamedTuple):
             evidence = self._evidence(place, listing)
             rehearsal = Report(place.path, self.operation.name)
             with closing(Spill(nameless_file)) as spill:
-                opened(rehearsal, OverlayFiles(disk, self.manager.now, spill), listing).close_handlers()
-            if self._begins_beyond_end(place):
-                self._refuse_losses(place, rehearsal)
+                log = opened(rehearsal, OverlayFiles(disk, self.manager.now, spill), listing)
+                try:
+                    if self._begins_beyond_end(place):
+                        self._refuse_losses(place, rehearsal)
+                    self._refuse_work(place, log, report)
+                finally:
+                    log.close_handlers()
             log = opened(report, disk, listing)
             note_end(report, log, evidence)
             return log
@@ -410,6 +446,7 @@ class _One(NamedTuple):
             log = opened(rehearsal, OverlayFiles(disk, self.manager.now, spill), listing)
             try:
                 self._refuse_losses(place, rehearsal)
+                self._refuse_replacing(place, rehearsal, listing, log)
                 self._refuse(place, self._evidence(place, listing, Opened(log.log_end_offset)), log, report)
             finally:
                 log.close_handlers()
@@ -438,6 +475,39 @@ class _One(NamedTuple):
             same = "".join(f"{name} {offset} " for name, offset in given.items() if offset is not None)
             do = f"kafkalog recover --dry-run {same}{argument(place.path)}    # truncated bytes are kept in a quarantine"
             raise LogDamaged(what, do=do)
+
+    def _refuse_replacing(self, place: PartitionPath, rehearsal: Report, listing: Listing, log: UnifiedLog) -> None:
+        """Raise LogDamaged if opening the log removes a corrupt file that nothing keeps, and the log cannot replace all of it.
+
+        Epochs of leaders that wrote nothing are in no batch. Producers before the log start are in snapshots only.
+        """
+        files, start = self.manager.files_of(place.log_dir), log.log_start_offset
+        if files.keeps:
+            return
+        corrupt = [event for event in rehearsal.events
+                   if event.severity is Severity.WARNING and event.action in (Action.REBUILT, Action.REMOVED)]
+        lost = [event for event in corrupt if event.path == _EPOCHS and _has_content(files, f"{place.path}/{_EPOCHS}")]
+        snapshots = [event for event in corrupt if event.path.endswith(_SNAPSHOT)]
+        if snapshots and start > 0 and not _has_sound_snapshot(files, place.path, listing.plain, start):
+            lost += snapshots
+        if lost:
+            what = f"{place.path}: opening it would remove {lost[0].path} and keep no copy: {lost[0].reason}"
+            do = f"kafkalog recover {argument(place.path)}    # keeps the file in a quarantine"
+            raise LogDamaged(what, do=do, path=place.path)
+
+
+def _has_content(files: Files, path: str) -> bool:
+    """Does the leader-epoch-checkpoint at `path` hold anything?"""
+    checkpoint = read_leader_epochs(files, path)
+    return bool(checkpoint.entries) or checkpoint.fault is not None
+
+
+def _has_sound_snapshot(files: Files, directory: str, names: Iterable[str], start: int) -> bool:
+    """Can one of the snapshots after offset `start` be read? Brokers do not use those before it."""
+    return any(
+        ProducerSnapshot.read(files, f"{directory}/{name}").error() is None
+        for name in names if name.endswith(_SNAPSHOT) and (offset_of(name) or 0) > start
+    )  # fmt: skip
 
 
 def closed(log: UnifiedLog, first: Callable[[], object] = lambda: None, *, keep_deleted: bool) -> CheckpointOffsets:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from engine.amounts import count_of
 from engine.checkpoint.checkpoints import lower_checkpoints
-from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind
-from engine.errors import KafkalogError, UnreadableFile, UsageError, too_little_memory
+from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind, file_name
+from engine.errors import KafkalogError, UnreadableFile, UsageError, argument, too_little_memory
 from engine.files import nameless_file
 from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
@@ -184,6 +184,8 @@ def prepare(
             marker = _without_marker(manager, options, log_dir, report)
             if marker is not None:
                 recovery.markers[log_dir.path] = marker
+        if not log_dir.is_whole:
+            _note_malformed_checkpoints(manager, log_dir, report)
         if report.events:
             yield report
 
@@ -306,6 +308,14 @@ def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: P
         except MemoryError:
             report.failure = too_little_memory(place.path)
     return report
+
+
+def _note_malformed_checkpoints(manager: LogManager, log_dir: LogDir, report: Report) -> None:
+    """Report those of a log dir of which only partitions were named: they hold the lines of others, and stay as they are."""
+    for path, fault in manager.malformed_checkpoints(log_dir.path):
+        why = (f"{fault}: no line of it was used; it has the lines of other partitions too: kafkalog recover "
+               f"{argument(log_dir.path)} repairs it, and keeps the old file in a quarantine")
+        report.add(Action.KEPT, file_name(path), why, severity=Severity.WARNING)
 
 
 def _accounts_for_end(report: Report) -> bool:

@@ -109,15 +109,10 @@ class LocalLog:
         Left-over files of that name are removed first; an empty active segment of the same base is deleted and made
         anew. Raises RollRefused where a segment exists there or after.
         """
-        new_offset = max(expected_next_offset, self.log_end_offset)
+        new_offset = self.refuse_roll(expected_next_offset)
         active = self.segments.active_segment
         if new_offset in self.segments:
-            if active.base_offset != new_offset or active.size:
-                raise RollRefused(f"{self.directory}: a segment at offset {new_offset} already exists")
             segment = self.create_and_delete_segment(new_offset, active, "empty; the new segment has the same offset")
-        elif new_offset < active.base_offset:
-            where = f"offset {new_offset} is below the active segment's base {active.base_offset}"
-            raise RollRefused(f"{self.directory}: {where}")
         else:
             for name in SEGMENT_FILES:
                 if self.files.exists(self.path(name(new_offset))):
@@ -131,6 +126,18 @@ class LocalLog:
         self.report.add(Action.CREATED, log_file_name(new_offset), "a new segment", offsets=(new_offset, new_offset), size=0)
         self.update_log_end_offset(self.log_end_offset)
         return segment
+
+    def refuse_roll(self, expected_next_offset: int) -> int:
+        """The offset at which `roll` begins a segment. Raises RollRefused."""
+        new_offset = max(expected_next_offset, self.log_end_offset)
+        active = self.segments.active_segment
+        if new_offset in self.segments:
+            if active.base_offset != new_offset or active.size:
+                raise RollRefused(f"{self.directory}: a segment at offset {new_offset} already exists")
+        elif new_offset < active.base_offset:
+            where = f"offset {new_offset} is below the active segment's base {active.base_offset}"
+            raise RollRefused(f"{self.directory}: {where}")
+        return new_offset
 
     def remove_and_delete_segments(
         self, segments: Iterable[LogSegment], reason: str | Mapping[int, str], *, newest_first: bool = False

@@ -273,11 +273,7 @@ class UnifiedLog:
 
         Raises OffsetOutOfRange beyond the high watermark.
         """
-        if new_log_start_offset > self.high_watermark:
-            limit = f"it is larger than the high watermark {self.high_watermark}"
-            raise OffsetOutOfRange(
-                f"{self.directory}: cannot set the log start offset to {new_log_start_offset}: {limit}"
-            )
+        self.refuse_log_start_offset(new_log_start_offset)
         if new_log_start_offset <= self.log_start_offset:
             return False
         old = self.log_start_offset
@@ -289,6 +285,12 @@ class UnifiedLog:
         self.producer_state.on_log_start_offset_incremented(new_log_start_offset)
         self.maybe_increment_first_unstable_offset()
         return True
+
+    def refuse_log_start_offset(self, offset: int) -> None:
+        """Raise OffsetOutOfRange where the log cannot begin there."""
+        if offset > self.high_watermark:
+            limit = f"it is larger than the high watermark {self.high_watermark}"
+            raise OffsetOutOfRange(f"{self.directory}: cannot set the log start offset to {offset}: {limit}")
 
     def _follow_local_log_start_offset(self) -> None:
         """Nothing below the local log start offset is unreplicated, or not on the disk."""
@@ -302,7 +304,7 @@ class UnifiedLog:
 
         A batch that holds the offset is removed as a whole. Raises OffsetOutOfRange for a negative offset.
         """
-        self._refuse_negative(target_offset)
+        self.refuse_negative(target_offset)
         reason = f"the log is to end at offset {target_offset}" if reason is None else reason
         if target_offset >= self.log_end_offset:
             self.report.add(Action.EXPLAINED, "", f"nothing to truncate: the log ends at offset {self.log_end_offset}")
@@ -329,7 +331,7 @@ class UnifiedLog:
 
         Raises OffsetOutOfRange for a negative offset.
         """
-        self._refuse_negative(new_offset)
+        self.refuse_negative(new_offset)
         self.local_log.truncate_fully_and_start_at(new_offset, reason)
         self.leader_epoch_cache.clear_and_flush()
         self.producer_state.truncate_fully_and_start_at(new_offset)
@@ -337,7 +339,8 @@ class UnifiedLog:
         self._rebuild_producer_state(new_offset)
         self._set_high_watermark(self.local_log.next_offset)
 
-    def _refuse_negative(self, offset: int) -> None:
+    def refuse_negative(self, offset: int) -> None:
+        """Raise OffsetOutOfRange where the log cannot be truncated to `offset`."""
         if offset < 0:
             raise OffsetOutOfRange(f"{self.directory}: cannot be truncated to the negative offset {offset}")
 

@@ -128,6 +128,11 @@ class QuarantiningFiles(FilesAbove):
         self.stored_size = 0
         self.is_whole = False  # does the manifest have its last line?
 
+    @property
+    def keeps(self) -> bool:
+        """As Files does: yes."""
+        return True
+
     def note_made(self, directory: str) -> None:
         """Note a directory that the command has made before anything was kept: undoing removes it. Raises UnwritableFile."""
         place = self._place(directory)
