@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from engine.remote.access import RemoteAccess
     from engine.remote.reading import TieredView
     from kafkalog_cli.app import Outcome
+    from kafkalog_cli.fetch_07 import Log07
     from kafkalog_cli.fetch_output import Renderer
 
 
