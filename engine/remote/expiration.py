@@ -235,8 +235,8 @@ class RemoteRetention:
             elif log.log_start_offset < log.local_log_start_offset:
                 first, local = log.log_start_offset, log.local_log_start_offset
                 what = (f"offsets {first} to {local - 1} are remote, and no record of their segments was read: name the other "
-                        "logs of __remote_log_metadata by --log-dir; if there are none, its leader moves the log start offset to "
-                        f"{local}")
+                        "logs of __remote_log_metadata by --log-dir; if there are none, its leader moves the log start offset "
+                        f"to {local}")
                 report.add(Action.EXPLAINED, "", what)
         finally:
             view.close()
