@@ -1,8 +1,8 @@
 """Complete or undo an interrupted deletion, compaction or split in a partition directory, according to the file names.
 
 `.deleted` files are deleted. `.cleaned` files are incomplete and are deleted. `.swap` files are complete and replace all
-segments with their offsets, unless a `.cleaned` with a lower offset shows that a split was interrupted. Temporary files of kafkalog are
-deleted too. Mirrors the first three passes of LogLoader.load. All logs are read before they are deleted, and batches that no
+segments with their offsets, unless a `.cleaned` with a lower offset shows that a split was interrupted. Temporary files of
+kafkalog are deleted too. Mirrors the first three passes of LogLoader.load. All logs are read before they are deleted, and batches that no
 other file has are reported as lost. With `keep_whole` such files become segments instead, whose batches salvage puts in order.
 """
 

@@ -488,7 +488,8 @@ def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Find
     are_whole = all(one.is_whole for one in cluster.log_dirs)
     for problem in find_start_problems(files, cluster):
         if are_whole:
-            is_due = problem.effect is not Effect.WARNS or problem.kind is not FileKind.PRODUCER_SNAPSHOT  # reported with the log
+            # verifying the log reports its producer snapshots
+            is_due = problem.effect is not Effect.WARNS or problem.kind is not FileKind.PRODUCER_SNAPSHOT
         else:
             is_due = problem.effect in (Effect.STOPS, Effect.OFFLINE) and problem.kind is not FileKind.LEADER_EPOCH_CHECKPOINT
         if is_due:
