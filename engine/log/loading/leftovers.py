@@ -2,8 +2,10 @@
 
 `.deleted` files are deleted. `.cleaned` files are incomplete and are deleted. `.swap` files are complete and replace all
 segments with their offsets, unless a `.cleaned` with a lower offset shows that a split was interrupted. Temporary files of
-kafkalog are deleted too. Mirrors the first three passes of LogLoader.load. All logs are read before they are deleted, and batches that no
-other file has are reported as lost. With `keep_whole` such files become segments instead, whose batches salvage puts in order.
+kafkalog are deleted too. Mirrors the first three passes of LogLoader.load.
+
+All logs are read before they are deleted, and batches that no other file has are reported as lost. With `keep_whole` such files
+become segments instead, whose batches salvage puts in order.
 """
 
 from __future__ import annotations
