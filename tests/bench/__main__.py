@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.bench import compaction, dumping, listing, producing, reading, recovering
+from tests.bench import compaction, dumping, fetching, listing, producing, reading, recovering
 from tests.bench.append import append_results
 from tests.bench.report import Measured, Result, machine_facts, markdown, table, update
 from tests.bench.setting import TOOL_OPTIONS, Bench
@@ -71,6 +71,7 @@ GROUPS = {
     "deep": Group(_DUMP, _dump("deep"), 1),
     "shallow": Group(_DUMP, _dump("shallow")),
     "jsonl": Group(_DUMP, _dump("jsonl"), 1),
+    "by-two": Group(_DUMP, fetching.by_two),
     "timeindex": Group(_DUMP, _dump("timeindex")),
     "columns": Group(_COLUMNS, dumping.columns),
     "verify": Group(_INDEX, reading.verify_index, 1),
@@ -80,6 +81,8 @@ GROUPS = {
     "producers": Group(_OPEN, producing.recover_producers),
     "append": Group(_APPEND, append_results, 2),
     "raw": Group(_APPEND, reading.raw),
+    "fetch": Group(_APPEND, fetching.beside_dump_log),
+    "client": Group(_APPEND, fetching.beside_client),
     "lookup": Group(_APPEND, reading.lookup),
     **{f"compact-{codec}": Group(_COMPACT, _compact(codec), int(codec == "none")) for codec in compaction.CODECS},
     "compact-transactions": Group(_COMPACT, _compact_transactions),
