@@ -61,8 +61,8 @@ def read_doomed(
     Brokers delete the oldest segments, the newest ones, and those that another segment replaces, but never all. So a
     `.log.deleted` between two segments is a loss, unless the cleaner may have removed its records. After the last segment it is
     a loss if the high watermark says that its records were committed. Otherwise it proves nothing: a follower truncates its log
-    on purpose, a starting broker truncates it after damage, and both lower the high watermark afterwards. `.log.cleaned` and `.swap` files are complete before the old ones are deleted, so offsets that only they
-    have are a loss.
+    on purpose, a starting broker truncates it after damage, and both lower the high watermark afterwards. `.log.cleaned` and
+    `.swap` files are complete before the old ones are deleted, so offsets that only they have are a loss.
     """
     found = {name: base for name in names if _is_doomed(name, unfinished) and (base := offset_of(name)) is not None
              and files.info(f"{directory}/{name}").size}
