@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.logs_07 import ReportedLog07
     from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.report import Event
     from engine.log.segment.log_segment import LogSegment
     from engine.log.session import OpenOptions
     from engine.log.verify.losses import Evidence
@@ -300,7 +301,14 @@ class _One(NamedTuple):
             report.failure = error
         except MemoryError:
             report.failure = too_little_memory(place.path)
+        report.events = [event for event in report.events if not self._is_asked_for(place, event)]
         return report
+
+    def _is_asked_for(self, place: PartitionPath, event: Event) -> bool:
+        """Does `event` report a doubt about records that the operation truncates? A truncation that was stopped leaves them."""
+        target = self.operation.truncates_to(place)
+        return (target is not None and event.action is Action.MISSING and event.severity is Severity.WARNING
+                and is_log_file_name(event.path) and (event.first_offset or 0) >= target)
 
     def _done(self, place: PartitionPath, report: Report) -> CheckpointOffsets:
         def load(clean_start: bool) -> UnifiedLog:
@@ -486,7 +494,8 @@ class _One(NamedTuple):
             return
         corrupt = [event for event in rehearsal.events
                    if event.severity is Severity.WARNING and event.action in (Action.REBUILT, Action.REMOVED)]
-        lost = [event for event in rehearsal.find(Action.MISSING) if is_log_file_name(event.path)]
+        lost = [event for event in rehearsal.find(Action.MISSING)
+                if is_log_file_name(event.path) and not self._is_asked_for(place, event)]
         lost += [event for event in corrupt if event.path == _EPOCHS and _has_content(files, f"{place.path}/{_EPOCHS}")]
         snapshots = [event for event in corrupt if event.path.endswith(_SNAPSHOT)]
         if snapshots and start > 0 and not _has_sound_snapshot(files, place.path, listing.plain, start):
