@@ -328,3 +328,9 @@ def test_what_is_no_file_is_not_passed_over(small, work, kind):
     assert f"{log(small, 42)}: a {kind.lower() if kind == 'directory' else ''}" in done.err
     assert "ls -ld" in done.err
     assert looks(small) == before
+
+
+def test_a_truncation_that_was_stopped_is_no_doubt_for_the_next_one(rolls):
+    after_the_end(rolls, 173)
+    done = run("truncate", "--to", "100", rolls)
+    assert (done.status, "missing" in done.out.decode()) == (1, False), done
