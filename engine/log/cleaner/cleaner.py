@@ -138,7 +138,7 @@ class Cleaner:
                 for _ in walk.chunks(window):
                     pass
                 left -= size_of(window)
-                self._headway.looked_through(size_of(window), left)
+                self._headway.checked_ahead(size_of(window), left)
                 self._on_bytes(size_of(window))
 
     def _on_filtered(self, size: int) -> None:
@@ -164,11 +164,11 @@ class Cleaner:
             )
         except GroupOverflow as error:
             if not self._dry_run:
-                gone, _ = split_overflowed_segment(place, error.segment)
-                delete_producer_snapshots(gone, log.producer_state, log.local_log.deferred)
+                without_successor, _ = split_overflowed_segment(place, error.segment)
+                delete_producer_snapshots(without_successor, log.producer_state, log.local_log.deferred)
             raise LogCleaningAborted(str(error)) from error
         if not isinstance(cleaned, Counted):
-            put_in_place(log, cleaned, group)
+            replace_group(log, cleaned, group)
             if not self._keep_deleted:
                 log.local_log.deferred.run(keep=False)
 
@@ -281,10 +281,10 @@ def write_group(
     return cleaned
 
 
-def put_in_place(log: UnifiedLog, cleaned: LogSegment, group: Sequence[LogSegment]) -> None:
+def replace_group(log: UnifiedLog, cleaned: LogSegment, group: Sequence[LogSegment]) -> None:
     """Replace `group` with `cleaned`, whose files end in `.cleaned`."""
-    gone = replace_segments(replacing_in(log), [cleaned], list(group))
-    delete_producer_snapshots(gone, log.producer_state, log.local_log.deferred)
+    without_successor = replace_segments(replacing_in(log), [cleaned], list(group))
+    delete_producer_snapshots(without_successor, log.producer_state, log.local_log.deferred)
 
 
 def replacing_in(log: UnifiedLog) -> Replacing:

@@ -86,20 +86,20 @@ class CleanedTransactionMetadata:
 
         kind_of  returns the `kind` for `on_control_batch_read`, for control batches that are not plain markers
         """
-        goes, status = memoryview(bytearray(window.rows)), int(Status.FULL)
+        dropped, status = memoryview(bytearray(window.rows)), int(Status.FULL)
         table = window.batches.table
         while status != Status.END:
-            row, status = decide_rows(window.data, table, row, window.rows, self._memory(), goes)
+            row, status = decide_rows(window.data, table, row, window.rows, self._memory(), dropped)
             if status == Status.BAD_RECORD:
                 producer_id, last_offset = table[BatchField.PRODUCER_ID, row], table[BatchField.LAST_OFFSET, row]
-                goes[row] = self.on_control_batch_read(producer_id, last_offset, kind_of(window, row))
+                dropped[row] = self.on_control_batch_read(producer_id, last_offset, kind_of(window, row))
                 row += 1
             elif status == Status.FULL:
                 self._make_room()
             elif status != Status.END:
                 raise AssertionError("batches, flags and transactions do not match")
-        self._hand_on()
-        return goes
+        self._pass_kept()
+        return dropped
 
     def _memory(self) -> Transactions:
         """The state as the kernels read it."""
@@ -111,10 +111,10 @@ class CleanedTransactionMetadata:
             self._make_room()
         if answer < 0:
             raise AssertionError("transactions do not match")
-        self._hand_on()
+        self._pass_kept()
         return bool(answer)
 
-    def _hand_on(self) -> None:
+    def _pass_kept(self) -> None:
         """Pass aborted transactions to `keep`, in the order of their markers, if records of theirs were read."""
         if self.keep is not None:
             for number in self._kept[: self._state[TxnState.KEPT]]:
@@ -122,7 +122,7 @@ class CleanedTransactionMetadata:
         self._state[TxnState.KEPT] = 0
 
     def _make_room(self) -> None:
-        self._hand_on()
+        self._pass_kept()
         places = len(self._slots) // TXN_WORDS
         if 2 * (self._state[TxnState.PRODUCERS] + 1) > places:
             self._move(places)  # without producers that have no open transaction

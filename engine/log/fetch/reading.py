@@ -91,7 +91,7 @@ def read(
     if start_offset > log.log_end_offset or segment is None:
         raise out_of_range(log, start_offset, f"upto {log.log_end_offset}")
     if start_offset >= limit.message_offset:
-        place = limit if start_offset == limit.message_offset else _place(log, start_offset)
+        place = limit if start_offset == limit.message_offset else _position_of(log, start_offset)
         return FetchData(place, None, 0, aborted=[] if wants_aborted else None)
     while segment is not None:
         found = segment.read(start_offset, max_length, _end_in(segment, limit), min_one_message=min_one_message)
@@ -178,7 +178,7 @@ def _end_in(segment: ReadableSegment, limit: LogOffsetMetadata) -> int | None:
     return segment.size if segment.base_offset < limit.segment_base_offset else limit.position
 
 
-def _place(log: ReadableLog, offset: int) -> LogOffsetMetadata:
+def _position_of(log: ReadableLog, offset: int) -> LogOffsetMetadata:
     """The position from which a read of `offset` would begin (convertToOffsetMetadataOrThrow)."""
     segment = log.segments.floor_segment(offset)
     while segment is not None:
@@ -306,8 +306,8 @@ class _Markers:
         return self._aborted
 
     def _is_over(self, window: Window) -> bool:
-        is_behind = window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] >= self._upper
-        return is_behind and all(first >= self._upper for first in self._open.values())
+        is_past = window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] >= self._upper
+        return is_past and all(first >= self._upper for first in self._open.values())
 
     def _follow(self, window: Window, file: OpenFile) -> None:
         table = window.batches.table

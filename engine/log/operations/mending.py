@@ -245,12 +245,12 @@ def _directory_id(cluster: Cluster, log_dir: str) -> str | None:
     """The directory id that the metadata log has for most of the partitions in `log_dir`; None: it has none."""
     if cluster.metadata is None or cluster.node_id is None:
         return None
-    taken = {identity.directory_id for identity in cluster.identities.values()}
+    used = {identity.directory_id for identity in cluster.identities.values()}
     found: Counter[str] = Counter()
     for one in cluster.log_dirs:
         for place in one.partitions() if one.path == log_dir else ():
             directory_id = cluster.metadata.directory_of(*place.key, cluster.node_id)
-            if directory_id is not None and directory_id not in taken and directory_id.strip("A"):
+            if directory_id is not None and directory_id not in used and directory_id.strip("A"):
                 found[directory_id] += 1
     return found.most_common(1)[0][0] if found else None
 

@@ -134,10 +134,10 @@ def delete_oldest_segments(
         finally:
             log.close_handlers()
     held = {event.path: event for event in log.report.find(Action.REMOVED)}
-    goes = [held[log_file_name(base)] for base in before if base < after[0]]
-    if there != set(before) or not goes:
+    deleted = [held[log_file_name(base)] for base in before if base < after[0]]
+    if there != set(before) or not deleted:
         return None
-    for event in goes:
+    for event in deleted:
         _remove(disk, directory, event, report)
     return start
 

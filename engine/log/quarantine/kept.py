@@ -98,12 +98,12 @@ def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable
         partition = as_partition(files, directory)
         if partition is None or files.exists(directory):
             real = files.resolve(directory)
-            beside = _beside(files, real, missed) if is_log_dir(files, real) or partition is not None else []
-            for place in (real, *beside):
+            siblings = _siblings(files, real, missed) if is_log_dir(files, real) or partition is not None else []
+            for place in (real, *siblings):
                 found |= {kept.path: kept for kept in _below(files, place, _DEPTH, missed)}
         if partition is not None:
             log_dir = files.resolve(parent_of(partition))
-            for place in (log_dir, *_beside(files, log_dir, missed)):
+            for place in (log_dir, *_siblings(files, log_dir, missed)):
                 found |= {kept.path: kept for kept in _below(files, place, 0, missed)
                           if _concerns(files, kept, log_dir, file_name(partition))}
     return [found[path] for path in sorted(found)]
@@ -158,13 +158,13 @@ def left_unfinished(files: ReadOnlyFiles, log_dir: str, directory: str) -> list[
         """Ignore an unreadable directory."""
 
     real = files.resolve(log_dir)
-    places = {*_beside(files, real, skip), *_directories(files, parent_of(files.absolute(directory)), skip)}
+    places = {*_siblings(files, real, skip), *_directories(files, parent_of(files.absolute(directory)), skip)}
     found = [kept for place in sorted(places) if is_quarantine(files, place) for kept in _below(files, place, 0, skip)
              if kept.path != directory and kept.state is State.UNFINISHED and real in log_dirs_of(files, kept.path)]
     return sorted(found, key=lambda kept: when_made(files, kept.path), reverse=True)
 
 
-def _beside(files: ReadOnlyFiles, log_dir: str, missed: Callable[[UnreadableFile], object]) -> list[str]:
+def _siblings(files: ReadOnlyFiles, log_dir: str, missed: Callable[[UnreadableFile], object]) -> list[str]:
     """The directories beside a log dir whose names begin with the name of the log dir."""
     prefix = f"{file_name(log_dir)}."
     return [path for path in _directories(files, parent_of(log_dir), missed) if file_name(path).startswith(prefix)]

@@ -57,7 +57,7 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
     for place in sorted(places - around):
         _check_owner(files, directory, place, place, owners)
     checked: dict[str, str] = {}  # directory → its path without links
-    for path in (*_changed(files, manifest), *_looked_at(manifest)):
+    for path in (*_changed(files, manifest), *_compared(manifest)):
         if not path.startswith("/") or file_name(path) in ("", ".", ".."):
             raise ForeignPath(f"{line}: {path!r} is not the path of a file", do=_OUTSIDE)
         if is_lock(file_name(path)):
@@ -85,7 +85,7 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
 
 def partitions_in(files: ReadOnlyFiles, manifest: Manifest) -> list[str]:
     """The existing partition directories that restoring changes."""
-    parents = dict.fromkeys(parent_of(path) for path in (*_changed(files, manifest), *_looked_at(manifest)))
+    parents = dict.fromkeys(parent_of(path) for path in (*_changed(files, manifest), *_compared(manifest)))
     return [one for one in parents if parse_partition_dir(file_name(one)) is not None and files.exists(one)]
 
 
@@ -115,7 +115,7 @@ def _changed(files: ReadOnlyFiles, manifest: Manifest) -> Iterator[str]:
                 yield f"{entry.to}/{_ANY}"
 
 
-def _looked_at(manifest: Manifest) -> Iterator[str]:
+def _compared(manifest: Manifest) -> Iterator[str]:
     """Yield every path that restoring compares, and for a directory a path in it."""
     yield from (f"{directory}/{_ANY}" for directory in manifest.before)  # new files there may be removed
     yield from manifest.left or ()
@@ -135,13 +135,13 @@ def _followed(files: ReadOnlyFiles, entry: Entry) -> str | None:
 
 def _real(files: ReadOnlyFiles, directory: str) -> str:
     """`directory` with every link in its existing part resolved."""
-    gone: list[str] = []
+    missing: list[str] = []
     while not files.exists(directory):
-        gone.append(file_name(directory))
+        missing.append(file_name(directory))
         directory = parent_of(directory)
-    if ".." in gone:
+    if ".." in missing:
         return "/"  # not known where that leads
-    return "/".join((files.resolve(directory).rstrip("/"), *reversed(gone))) or "/"
+    return "/".join((files.resolve(directory).rstrip("/"), *reversed(missing))) or "/"
 
 
 def _is_kafkas_directory(files: ReadOnlyFiles, directory: str, real: str, log_dirs: set[str]) -> bool:
