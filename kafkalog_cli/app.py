@@ -83,10 +83,10 @@ class Outcome:
         if finding.code in self._quiet_codes or (self.is_quiet and finding.severity is Severity.INFO):
             return
         key = (finding.code, finding.where.file)
-        self._counts[key] += finding.stands_for
+        self._counts[key] += finding.occurrences
         place = (finding.code, _parent(finding.where.file))
         if self.is_verbose or (self._shown[key] < SHOWN_PER_CODE and self._lines[place] < SHOWN_PER_DIRECTORY):
-            self._shown[key] += finding.stands_for
+            self._shown[key] += finding.occurrences
             self._lines[place] += 1
             self._show(finding)
 

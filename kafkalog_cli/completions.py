@@ -89,7 +89,7 @@ def _offered_by(name: str, found: dict[str, DocumentedCommand]) -> list[Offered]
 
 
 def _words_of(command: DocumentedCommand) -> tuple[str, ...]:
-    """What its first argument can be, empty where nobody knows."""
+    """What its first argument can be, empty if nobody knows."""
     first = next((parameter for parameter in command.params if isinstance(parameter, click.Argument)), None)
     if command.name == "help":
         return tuple(sorted(COMMANDS))

@@ -164,7 +164,7 @@ def settings_from(config_file: str | None, overrides: tuple[tuple[str, str], ...
 
 
 def paths_from(paths: tuple[str, ...], settings: Settings) -> list[str]:
-    """PATHS, or the log dirs of --config-file. Raises click.UsageError where neither says anything."""
+    """PATHS, or the log dirs of --config-file. Raises click.UsageError if neither says anything."""
     server = settings.server
     found = list(paths) or list(server.log_dirs)
     if not paths and server.metadata_log_dir not in (None, *found):

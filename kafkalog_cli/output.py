@@ -145,7 +145,7 @@ class Lines(TextBuffer):
 
 
 def json_stream(form: str, out: TextBuffer, command: str | None = None) -> JsonStream | None:
-    """A stream into `out`; None where `form` is text. `command`: None is the one that runs."""
+    """A stream into `out`; None if `form` is text. `command`: None is the one that runs."""
     if form == "text":
         return None
     context = click.get_current_context(silent=True)

@@ -184,7 +184,7 @@ def _places(log_dirs: Iterable[LogDir]) -> list[str]:
 
 
 def _without_dry_run() -> list[str]:
-    """The command line that does what this dry run showed; empty where this is none."""
+    """The command line that does what this dry run showed; empty if this is none."""
     context = click.get_current_context()
     words = words_of(context)
     done = [word for word in words if word not in ("-n", "--dry-run")]

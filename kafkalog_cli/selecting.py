@@ -125,7 +125,7 @@ class Header(click.ParamType[tuple[bytes, bytes | None]]):
     def convert(
         self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None
     ) -> tuple[bytes, bytes | None]:
-        """Text → (name, value); a value of None is any. A backslash in front of anything else, and in the value, is itself."""
+        """Text → (name, value); a value of None is any. A backslash before anything else, and in the value, is itself."""
         text = value.encode("utf-8", "surrogateescape")
         found = _HEADER_NAME.match(text)
         assert found is not None  # it matches no bytes, too

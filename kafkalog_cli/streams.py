@@ -62,7 +62,7 @@ class Outliving:
 
 
 def colour_choice() -> bool | None:
-    """For click's `color`: False where the user wants no colours, True where they are asked for, None: on a terminal only.
+    """For click's `color`: False if the user wants no colours, True if they are asked for, None: on a terminal only.
 
     NO_COLOR (no-color.org) and FORCE_COLOR (force-color.org) count where they are not empty, the first one before the other;
     a terminal that calls itself dumb knows no colours.

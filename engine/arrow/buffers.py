@@ -165,7 +165,7 @@ class Headers:
         self.empty, self.nulls = self.empty + empty, self.nulls + nulls
 
     def array(self, rows: int) -> pa.Array:
-        """The first `rows` as lists; null where there are no headers. Keys are what Java makes of their bytes."""
+        """The first `rows` as lists; null if there are no headers. Keys are what Java makes of their bytes."""
         keys = self._key_array()
         valid = self._values_valid if self.nulls else None
         values = _binary(valid, self._value_ends, self._values, self._value_ends[self.count], self.count, self.nulls)

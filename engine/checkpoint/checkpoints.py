@@ -36,7 +36,7 @@ _KINDS = (FileKind.REPLICATION_CHECKPOINT, FileKind.RECOVERY_POINT_CHECKPOINT)
 
 
 class Decoded(NamedTuple, Generic[Value]):
-    """What a small file says, None where it cannot be understood, and what is wrong with it."""
+    """What a small file says, None if it cannot be understood, and what is wrong with it."""
 
     value: Value | None
     findings: list[Finding]
@@ -45,10 +45,10 @@ class Decoded(NamedTuple, Generic[Value]):
 class Checkpoint(NamedTuple, Generic[Entry]):
     """The lines of a checkpoint file.
 
-    version, expected  the first two lines, None where they are missing, as in the empty files that brokers leave;
+    version, expected  the first two lines, None if they are missing, as in the empty files that brokers leave;
                        `expected` is the number of entries
     entries            the lines that make sense, in file order
-    fault              why Kafka reads nothing of it, None where it does: one that ends before the number of entries has
+    fault              why Kafka reads nothing of it, None if it does: one that ends before the number of entries has
                        none for Kafka
     """
 
@@ -60,7 +60,7 @@ class Checkpoint(NamedTuple, Generic[Entry]):
 
 
 class Line(NamedTuple):
-    """A line: number from 1, byte position, and text without its end, None where it is not UTF-8."""
+    """A line: number from 1, byte position, and text without its end, None if it is not UTF-8."""
 
     number: int
     position: int
@@ -100,7 +100,7 @@ class Faults:
 
     @property
     def first(self) -> str | None:
-        """The first fault in words, None where there is none."""
+        """The first fault in words, None if there is none."""
         return self._findings[0].what if self._findings else None
 
     def all(self) -> list[Finding]:
@@ -284,7 +284,7 @@ def decode_offset_checkpoint(data: bytes, path: str) -> Checkpoint[PartitionOffs
 
 
 def known_offsets(files: ReadOnlyFiles, path: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
-    """The offset of each partition, and why Kafka cannot read the file at `path`: None where it can. Raises UnreadableFile.
+    """The offset of each partition, and why Kafka cannot read the file at `path`: None if it can. Raises UnreadableFile.
 
     A log dir may have ten thousand partitions, of which each asks: while its bytes are the same the file is parsed once.
     """
@@ -327,7 +327,7 @@ def encode_offset_checkpoint(entries: Iterable[PartitionOffset]) -> bytes:
 
 
 def checkpoint_fault(files: ReadOnlyFiles, path: str) -> str | None:
-    """Why Kafka cannot read the offset checkpoint at `path`; None where it can."""
+    """Why Kafka cannot read the offset checkpoint at `path`; None if it can."""
     return read_offset_checkpoint(files, path).fault
 
 

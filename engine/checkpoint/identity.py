@@ -32,7 +32,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class MetaProperties(NamedTuple):
-    """meta.properties of a log dir. None where the file does not say; `others`: keys that Kafka 4.3.1 does not use.
+    """meta.properties of a log dir. None if the file does not say; `others`: keys that Kafka 4.3.1 does not use.
 
     node_id  `node.id`, or `broker.id` in version 0, which brokers under ZooKeeper wrote
     """
@@ -52,7 +52,7 @@ class CleanShutdown(NamedTuple):
 
 
 class QuorumState(NamedTuple):
-    """quorum-state of the metadata log. Ids and epochs are -1 where there is none.
+    """quorum-state of the metadata log. Ids and epochs are -1 if there is none.
 
     Version 0 has static voters and no directory id, version 1 has dynamic voters, which are in the log (KIP-853).
     """
@@ -196,7 +196,7 @@ def _text(fields: dict[str, object], key: str, faults: Faults) -> str | None:
 
 
 def _voters(fields: dict[str, object], faults: Faults) -> tuple[int, ...] | None:
-    """The voter ids; None where the file says null."""
+    """The voter ids; None if the file says null."""
     voters = fields.get("currentVoters", faults)
     if voters is None:
         return None

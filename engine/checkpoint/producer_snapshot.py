@@ -37,8 +37,8 @@ class ProducerSnapshot:
     """A .snapshot file, of whatever size: it is read some producers at a time, once for its checksum and for each iteration.
 
     size                        bytes
-    version, stored_crc, count  as in the file, None where it is too short for them
-    computed_crc                None where it is too short to hold a checksum, or too large
+    version, stored_crc, count  as in the file, None if it is too short for them
+    computed_crc                None if it is too short to hold a checksum, or too large
     is_too_large                Kafka does not read it, and nor is it read here
     `len`, iteration, `pieces`  the producers whose bytes are there, whatever else is wrong with the file
     """

@@ -49,7 +49,7 @@ class BatchHeads:
     def at(self, position: int, limit: int | None = None) -> BatchAt | str:
         """The batch that begins at `position` and lies within `limit` bytes from there; else why there is none.
 
-        Raises UnreadableFile, and FileChangedWhileReading where the log became shorter meanwhile.
+        Raises UnreadableFile, and FileChangedWhileReading if the log became shorter meanwhile.
         """
         if not 0 <= position <= self.size:
             return f"byte {position} is outside the log, which has {self.size} bytes"
@@ -88,7 +88,7 @@ class BatchHeads:
         return int(found), bool(several)
 
     def window(self, batch: BatchAt, columns: BatchColumns, rows: int = 1) -> Window | None:
-        """The whole batch, its header in `columns`; None where it is larger than a block.
+        """The whole batch, its header in `columns`; None if it is larger than a block.
 
         rows  up to so many batches, as far as they follow the first one, are in memory, and `columns` have room
 

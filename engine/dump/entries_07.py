@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def starting_offset(path: str) -> int | None:
-    """The offset of the first byte of the file, which its name says up to the first dot; None where it does not."""
+    """The offset of the first byte of the file, which its name says up to the first dot; None if it does not."""
     return parse_long(path.rpartition("/")[2].partition(".")[0])
 
 

@@ -273,7 +273,7 @@ class OffsetSearch:
         """
         begin: int | None = position
         if self._last[0] == position and self._last[1] <= offset:
-            begin = self._last[2]  # nothing in front of that reached a smaller offset
+            begin = self._last[2]  # nothing before that reached a smaller offset
         found = None if begin is None else self._first(begin, offset)
         self._last = (position, offset, None if found is None else found.position)
         return found
@@ -361,7 +361,7 @@ class LargestTimestamps:
         self._singly: set[int] = set()  # positions of batches that could not be decoded together
 
     def of(self, batch: BatchAt) -> int | None:
-        """−1 at least; None where there are no records, or they could not all be read.
+        """−1 at least; None if there are no records, or they could not all be read.
 
         Raises UnreadableFile, and FileChangedWhileReading.
         """
@@ -418,7 +418,7 @@ class LargestTimestamps:
         return answer
 
     def _read(self, window: Window) -> memoryview | None:
-        """The largest timestamp of each of the window's batches; None where something is wrong with one, see `_damage`."""
+        """The largest timestamp of each of the window's batches; None if something is wrong with one, see `_damage`."""
         self._damage.clear()
         self.known_window = None
         for row in range(window.rows):

@@ -54,7 +54,7 @@ class JsonDump:
         self._options, self._stream, self._report = options, stream, report
 
     def file(self, path: str, name: FileName | None) -> None:
-        """The object `file`, in front of everything that is in it."""
+        """The object `file`, before everything that is in it."""
         fields: dict[str, object] = {**text_field("path", path), "kind": None}
         if name is not None:
             fields["kind"] = name.kind.name.lower().replace("_", "-")

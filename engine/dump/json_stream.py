@@ -152,7 +152,7 @@ def is_text(data: memoryview) -> bool:
 
 
 def _texts(data: memoryview) -> Iterator[str]:
-    """The characters of `data`, piece by piece. Raises UnicodeDecodeError where it is no UTF-8."""
+    """The characters of `data`, piece by piece. Raises UnicodeDecodeError if it is no UTF-8."""
     decoder = getincrementaldecoder("utf-8")()
     for at in range(0, len(data), _PIECE):
         yield decoder.decode(bytes(data[at : at + _PIECE]), final=at + _PIECE >= len(data))

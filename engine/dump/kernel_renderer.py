@@ -87,7 +87,7 @@ def _put_part(out: TextBuffer, shown: Shown, part: Part) -> None:
 
 
 def _is_large_next(shown: Shown, part: Part) -> bool:
-    """Is what the kernel found no room for a large record, and not the batch in front of it?"""
+    """Is what the kernel found no room for a large record, and not the batch before it?"""
     table, (row, last_row, record, last_record) = shown.chunk.records.table, part
     if record >= last_record or (row < last_row and row <= table[RecordField.BATCH, record]):
         return False
@@ -100,7 +100,7 @@ def _is_large_next(shown: Shown, part: Part) -> bool:
 def put_head(out: TextBuffer, shown: Shown, record: int, mark: bytes) -> None:
     """The text before the key of a large record; many headers some at a time.
 
-    mark  what the kernel writes in front of the first header; after the last is `]`
+    mark  what the kernel writes before the first header; after the last is `]`
     """
     chunk = shown.chunk
     shown = shown._replace(flags=(shown.flags & ~CONTENTS) | OPEN, put_large=_not_large)
@@ -157,7 +157,7 @@ class Form(NamedTuple):
     r"""How records look.
 
     kernel       writes them: print_records or record_objects
-    headers      what it writes in front of the first header of a record
+    headers      what it writes before the first header of a record
     end          after a record
     bad_control  the end of the line of a control record that cannot be read, without \n
     """

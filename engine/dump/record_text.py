@@ -78,7 +78,7 @@ class DecoderEnded(KafkalogError):
 
 
 def decoder_failure(error: Exception | SystemExit) -> str:
-    """What to say of a decoder that raised `error`. Raises MemoryError, and DecoderEnded where it was SystemExit.
+    """What to say of a decoder that raised `error`. Raises MemoryError, and DecoderEnded if it was SystemExit.
 
     A decoder is the user's own: it may raise anything, also what cannot say why.
     """

@@ -123,7 +123,7 @@ def read_small_file(files: ReadOnlyFiles, path: str, kind: FileKind) -> tuple[li
 
 
 def base_offset_of(path: str, name: FileName, report: Callable[[Finding], None]) -> int:
-    """The offset in the file's name; 0 and a finding where there is none."""
+    """The offset in the file's name; 0 and a finding if there is none."""
     if name.base_offset is None:
         what = f"the name {file_name(path)!r} does not begin with an offset"
         report(Finding("name-invalid", Where(path), what))

@@ -131,7 +131,7 @@ def may_hold_matches(files: ReadOnlyFiles, path: str, name: FileName, selection:
 
 
 def start_position(files: ReadOnlyFiles, path: str, name: FileName, log: OpenFile, selection: Selection) -> int:
-    """A byte position where a batch begins and before which nothing fits; 0 where the indexes do not help.
+    """A byte position where a batch begins and before which nothing fits; 0 if the indexes do not help.
 
     Indexes are only believed where a batch with fitting offsets really begins at the place they name.
     """

@@ -1,4 +1,4 @@
-"""A seam above another one: what a layer does not do itself, it hands on."""
+"""A layer over another file system interface: it passes on the calls that it does not implement."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class FilesAbove(Files):
-    """All of Files by `below`; a layer says what it does otherwise. Methods are those of Files."""
+    """All of Files, implemented by `below`; a layer overrides methods. They have the contracts of Files."""
 
     def __init__(self, below: Files) -> None:
         self._below = below
 
     @property
     def _changing(self) -> Files:
-        """Where changes, and locks for them, go on to."""
+        """The interface that makes changes and takes locks for them."""
         return self._below
 
-    # ---- looking
+    # ---- reading
 
     def info(self, path: str) -> FileInfo:
         """As Files does."""

@@ -98,7 +98,7 @@ class Backing:
         self._is_rewritten, self._on_disk, self._changed = False, len(data), True
 
     def read(self, position: int, size: int) -> bytes:
-        """`size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading where there are fewer."""
+        """`size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading if there are fewer."""
         if not size:
             return b""
         with self.files.open(self.path) as file:

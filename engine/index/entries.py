@@ -61,7 +61,7 @@ class InvalidIndexSize(KafkalogError):
 
 
 class TransactionOrder(KafkalogError):
-    """An aborted transaction that ends before the one in front of it (IllegalArgumentException)."""
+    """An aborted transaction that ends before the one before it (IllegalArgumentException)."""
 
     code = "transaction-order"
 
@@ -137,7 +137,7 @@ class IndexFile:
     def data(self) -> Buffer:
         """The bytes of a view as they were read; of an open index those of its entries.
 
-        Raises UnreadableFile, and CorruptIndex where an open index has more than MAX_INDEX_SIZE bytes.
+        Raises UnreadableFile, and CorruptIndex if an open index has more than MAX_INDEX_SIZE bytes.
         """
         if self._data is None:
             if self._size > MAX_INDEX_SIZE:
@@ -208,7 +208,7 @@ def _too_large(path: str, size: int) -> str:
 
 
 def _used_bytes(file: OpenFile, size: int) -> int:
-    """Bytes in front of the zeros that end the first `size` bytes of a file, in whole chunks. Raises UnreadableFile."""
+    """Bytes before the zeros that end the first `size` bytes of a file, in whole chunks. Raises UnreadableFile."""
     used, chunk = 0, bytearray(_CHUNK)
     for at in range(0, size, _CHUNK):
         if not is_zero(chunk, file.read_into(memoryview(chunk)[: min(_CHUNK, size - at)], at)):

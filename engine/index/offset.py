@@ -74,7 +74,7 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
 
     @cached_property
     def _growing(self) -> array[int] | None:
-        """The relative offsets of the used entries; None where they do not grow or leave 64 bits."""
+        """The relative offsets of the used entries; None if they do not grow or leave 64 bits."""
         numbers = array("i", bytes(self.used))
         if sys.byteorder == "little":
             numbers.byteswap()

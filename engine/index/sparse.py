@@ -47,7 +47,7 @@ class SparseIndex(IndexFile, Generic[_E]):
         cls, files: ReadOnlyFiles, path: str, base_offset: int, max_index_size: int = -1, *, writable: bool = True,
         rewrite: bool = False,
     ) -> Self:
-        """Open the file at `path`, believing that it is full of entries; where there is none, make one of zeros.
+        """Open the file at `path`, believing that it is full of entries; if there is none, make one of zeros.
 
         max_index_size  bytes of a new file, rounded down to whole entries
         writable        without it nothing is made: a missing file is an index without entries
@@ -121,7 +121,7 @@ class SparseIndex(IndexFile, Generic[_E]):
         self._add(entries)
 
     def _check_first(self, entries: Buffer) -> None:
-        """Raise InvalidOffset or InvalidTimestamp where the first of `entries` does not go after the last one."""
+        """Raise InvalidOffset or InvalidTimestamp if the first of `entries` does not go after the last one."""
         raise NotImplementedError
 
     def can_append_offset(self, offset: int) -> bool:
@@ -174,7 +174,7 @@ class SparseIndex(IndexFile, Generic[_E]):
 
     @property
     def used_entries(self) -> int:
-        """Entries in front of the zeros that end the file, which are space that was never used. Of an open index: all.
+        """Entries before the zeros that end the file, which are space that was never used. Of an open index: all.
 
         An entry may consist of zeros only where it is the single one of the file.
         """

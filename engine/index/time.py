@@ -69,7 +69,7 @@ class TimeIndex(SparseIndex[TimestampOffset]):
         """Add an entry if `timestamp` is larger than that of the last one.
 
         Raises IndexFull, InvalidOffset and InvalidTimestamp (below the last entry's), IndexOffsetOverflow. The full one
-        raises even where nothing would be added. Mirrors TimeIndex.maybeAppend.
+        raises even if nothing would be added. Mirrors TimeIndex.maybeAppend.
         """
         if self.is_full and not skip_full_check:
             raise IndexFull(f"{self.path}: Attempt to append to a full time index (size = {len(self)}).")

@@ -66,7 +66,7 @@ class TransactionIndex(IndexFile):
     def extend(self, entries: Buffer) -> None:
         """Add entries, in the file's own bytes, at the end of the file, even if that ends inside an entry.
 
-        Raises TransactionOrder where a last offset is not above that of the entry before; those before it are added.
+        Raises TransactionOrder if a last offset is not above that of the entry before; those before it are added.
         """
         for number, entry in enumerate(ABORTED_TXN.struct.iter_unpack(entries)):
             last_offset = entry[_LAST_OFFSET]
@@ -104,17 +104,17 @@ class TransactionIndex(IndexFile):
         self.sync_changes()
 
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
-        """As `aborted_in`, but raises CorruptIndex where an entry has a version that Kafka does not know."""
+        """As `aborted_in`, but raises CorruptIndex if an entry has a version that Kafka does not know."""
         self._refuse_later_version()
         return self.aborted_in(fetch_offset, upper_bound_offset)
 
     def checked(self) -> Iterator[AbortedTxn]:
-        """All entries, one by one. Raises CorruptIndex before the first where one has a version that Kafka does not know."""
+        """All entries, one by one. Raises CorruptIndex before the first if one has a version that Kafka does not know."""
         self._refuse_later_version()
         return iter(self)
 
     def sanity_check(self) -> None:
-        """Raises CorruptIndex where the broker would. Mirrors TransactionIndex.sanityCheck."""
+        """Raises CorruptIndex if the broker would. Mirrors TransactionIndex.sanityCheck."""
         error = self.broker_error(self.path)
         if error:
             raise CorruptIndex(error)

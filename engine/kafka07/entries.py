@@ -18,7 +18,7 @@ from engine.record.damage import Problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-SIZE_FIELD = ENTRY_07.positions["magic"]  # bytes in front of what the size counts
+SIZE_FIELD = ENTRY_07.positions["magic"]  # bytes before what the size counts
 HEADER_V0 = ENTRY_07_V0.size - SIZE_FIELD  # magic, checksum
 HEADER_V1 = ENTRY_07.size - SIZE_FIELD  # magic, attributes, checksum
 MIN_SIZE = HEADER_V0  # smallest size field that 0.7.2 takes for an entry (Message.MinHeaderSize)
@@ -59,14 +59,14 @@ class MessageAndOffset(NamedTuple):
 
     @property
     def codec(self) -> int | None:
-        """Codec id, 0 to 3 (3 is unknown), or None where the magic is unknown."""
+        """Codec id, 0 to 3 (3 is unknown), or None if the magic is unknown."""
         if self.attributes is not None:
             return self.attributes & CODEC_MASK_07
         return 0 if self.magic == 0 else None
 
     @property
     def valid(self) -> bool | None:
-        """Does the checksum fit? None where there is none to be read."""
+        """Does the checksum fit? None if there is none to be read."""
         return None if self.computed is None else self.computed == self.checksum
 
     def crc_problem(self) -> Problem:
@@ -195,7 +195,7 @@ def open_sets(
     All sets that one of `messages` holds, at any depth and side by side, may take `limit` bytes together. A set that needs
     more, and every one after it, or one that is nested deeper stays shut: its wrapper comes with the error `over-limit`.
     So does a wrapper whose checksum fails, with `crc-mismatch`.
-    As in 0.7.2, whose iterators look one message ahead, the message in front of a bad one inside a set is lost with it.
+    As in 0.7.2, whose iterators look one message ahead, the message before a bad one inside a set is lost with it.
     """
     return _opened(messages, lambda: _Budget(limit), max_depth)
 

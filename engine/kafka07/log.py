@@ -268,7 +268,7 @@ def open_log_07(
                    entry; older files are never checked inside.
     cut_nonsense   cut also at an entry at which 0.7.2 throws
 
-    Raises Refused07 where 0.7.2 would not open the log, UnreadableFile, UnwritableFile. Mirrors Log.loadSegments.
+    Raises Refused07 if 0.7.2 would not open the log, UnreadableFile, UnwritableFile. Mirrors Log.loadSegments.
     """
     segments = sorted((_segment(files, directory, name) for name in _names(files, directory)), key=lambda s: s.start)
     if not segments:

@@ -51,7 +51,7 @@ class Reader07:
         self._is_first = True
 
     def check_offset(self, at: int) -> None:
-        """Raise OffsetOutOfRange07, or UsageError for an offset where no entry begins and the log does not end."""
+        """Raise OffsetOutOfRange07, or UsageError for an offset if no entry begins and the log does not end."""
         if not self._log.log_start_offset <= at <= self._log.log_end_offset:
             raise OffsetOutOfRange07(at)
         for segment in self._log.segments:

@@ -31,7 +31,7 @@ INVALID_PARTITION = "kafka.common.InvalidPartitionException"
 
 
 class Refused07(KafkalogError):
-    """What 0.7.2 refuses: the class of its exception and that one's text, None where it has none."""
+    """What 0.7.2 refuses: the class of its exception and that one's text, None if it has none."""
 
     code = "refused-07"
 
@@ -181,7 +181,7 @@ class Segment07:
     def recover(self, *, cut_nonsense: bool = False) -> Recovered07:
         """Cut the file after its last sound entry (FileMessageSet.recover), and sync it.
 
-        Raises Refused07 where an entry has a magic or size at which 0.7.2 throws, and leaves the file as it is; with
+        Raises Refused07 if an entry has a magic or size at which 0.7.2 throws, and leaves the file as it is; with
         `cut_nonsense` it is cut there too.
         """
         file = self._writable()

@@ -8,7 +8,7 @@
     content    the bytes of a file as extents of other files, of memory, of zeros
 
 Bytes that were not changed are never copied, however much is cut, lengthened by zeros, moved or copied from file to file;
-only written bytes take memory, and many of them go to a `Spill` where there is one.
+only written bytes take memory, and many of them go to a `Spill` if there is one.
 """
 
 from engine.overlay.content import Spill

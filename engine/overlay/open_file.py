@@ -102,7 +102,7 @@ class OverlayFile(OpenFile):
         self._changes.note(Operation("sync", self.path), self._node, modifies=False)
 
     def copy_from(self, other: OverlayFile, start: int, end: int, position: int) -> None:
-        """Take the bytes [start, end) of `other`, without reading them. Raises UnreadableFile where it has fewer."""
+        """Take the bytes [start, end) of `other`, without reading them. Raises UnreadableFile if it has fewer."""
         size = other.size()
         if end > size:
             raise UnreadableFile(f"{other.path}: became shorter than {end} bytes while it was read")

@@ -236,7 +236,7 @@ class OverlayFiles(Files):
             self._changes.note(Operation("remove_directory", path))
 
     def sync_directory(self, path: str) -> None:
-        """Note that it was asked for. Raises UnwritableFile where there is no directory."""
+        """Note that it was asked for. Raises UnwritableFile if there is no directory."""
         if not isinstance(self._tree.find(path), Directory):
             raise UnwritableFile(f"{path}: {'Not a directory' if self.exists(path) else NO_ENTRY}")
         self._changes.note(Operation("sync_directory", path))

@@ -105,7 +105,7 @@ class Tree:
         return None if directory is None else (directory, name)
 
     def unchanged(self, path: str) -> str | None:
-        """Where on the disk it is if anything stands at `path`; None where that is not known, or something was changed."""
+        """Where on the disk it is if anything stands at `path`; None if that is not known, or something was changed."""
         above, slash, name = path.rpartition("/")  # no lock: nothing is looked at twice
         directory = self._directories.get(above)
         if directory is None or directory.source is None or name in directory.changed or not slash or name in NO_NAMES:
@@ -149,7 +149,7 @@ class Tree:
         return node
 
     def parent(self, path: str, what: str | None = None) -> tuple[Directory, str]:
-        """(directory, last word) of `path`. Raises UnwritableFile where the directory is none."""
+        """(directory, last word) of `path`. Raises UnwritableFile if the directory is none."""
         words = self.words(path)
         parent = self.find("/" + "/".join(words[:-1]), keep=True)
         if not words or not isinstance(parent, Directory):

@@ -101,7 +101,7 @@ class BatchSpec(NamedTuple):
 
 
 def check_spec(spec: BatchSpec) -> None:
-    """Raise UnbuildableBatch where the format lacks something, as MemoryRecordsBuilder and its close() do."""
+    """Raise UnbuildableBatch if the format lacks something, as MemoryRecordsBuilder and its close() do."""
     if spec.magic not in (MAGIC_V0, MAGIC_V1, MAGIC_V2):
         raise UnbuildableBatch(f"message format {spec.magic} does not exist")
     for value in (spec.base_offset, spec.log_append_time, spec.delete_horizon_ms):
@@ -213,7 +213,7 @@ class _Rows(NamedTuple):
         return self.columns.field(field)[self.first : self.first + self.length]
 
     def measure(self, magic: int, base_offset: int, base_timestamp: int) -> int:
-        """Bytes that the records will take. Raises UnbuildableBatch where one cannot be written."""
+        """Bytes that the records will take. Raises UnbuildableBatch if one cannot be written."""
         sizes = memoryview(array("q", bytes(8 * self.length)))
         done, size, status = measure_records(
             self.data, self.columns.table, self.first, self.length, magic, base_offset, base_timestamp, sizes,
@@ -224,7 +224,7 @@ class _Rows(NamedTuple):
         return int(size)
 
     def expect_end(self, status: int, done: int) -> None:
-        """Raise UnbuildableBatch where a kernel stopped early, at record `done`."""
+        """Raise UnbuildableBatch if a kernel stopped early, at record `done`."""
         if status == Status.BAD_RECORD:
             offset = self.columns.table[RecordField.OFFSET, self.first + done]
             raise UnbuildableBatch(f"offset {offset}: no record can be made of its columns")

@@ -66,7 +66,7 @@ def build_batch(records: Iterable[NewRecord], *, last_offset: int | None = None,
 
 
 def check_records(spec: BatchSpec, records: Sequence[NewRecord]) -> None:
-    """Raise UnbuildableBatch where offsets do not grow from the base, or a timestamp is below −1."""
+    """Raise UnbuildableBatch if offsets do not grow from the base, or a timestamp is below −1."""
     last_offset = spec.base_offset - 1
     for record in records:
         if record.offset <= last_offset:

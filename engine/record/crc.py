@@ -41,7 +41,7 @@ _crc = _extension()
 
 
 def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
-    """CRC-32C of `data`, unsigned; `before` is that of the bytes in front of it."""
+    """CRC-32C of `data`, unsigned; `before` is that of the bytes before it."""
     return _crc(data, before)
 
 

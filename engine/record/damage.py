@@ -17,7 +17,7 @@ class CorruptError(Exception):
 class Problem(NamedTuple):
     """What is wrong with an entry: a code of `findings.KINDS`, our words, and the exception of 0.7.2 with its text.
 
-    `exception` is None where 0.7.2 throws nothing, and for every later format; `message` is None where its exception
+    `exception` is None if 0.7.2 throws nothing, and for every later format; `message` is None if its exception
     has no text.
     """
 

@@ -39,7 +39,7 @@ class LineReader(Protocol):
 
 
 class TextLines:
-    """A key, `separator` and a value; the value alone where there is no separator. `null` is how a null is written."""
+    """A key, `separator` and a value; the value alone if there is no separator. `null` is how a null is written."""
 
     def __init__(self, separator: bytes, null: bytes) -> None:
         self._separator, self._null = memoryview(separator), memoryview(null)

@@ -270,7 +270,7 @@ class ChunkReader:
         """Batches row … end − 1, whose records lie in `data`. `problems`: what is known already, by row."""
         table = window.batches.table
         due, at, done = row, 0, 0
-        known = sorted(problems)  # no chunk goes on after one of these: its reader is to know of it in front of the next
+        known = sorted(problems)  # no chunk goes on after one of these: its reader is to know of it before the next
         while True:
             stop = known[0] + 1 if known else end
             count, row, at, done, status = decode_records(data, table, row, stop, at, done, self._records.table, 0)

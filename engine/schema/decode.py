@@ -32,7 +32,7 @@ class RecordDecoder(Protocol):
         ...
 
     def data(self, offset: int, key: bytes | None, value: bytes | None) -> dict[str, object]:
-        """{"key": …, "value": …, "problem": …}: the same as values for JSON, each None where absent."""
+        """{"key": …, "value": …, "problem": …}: the same as values for JSON, each None if absent."""
         ...
 
 

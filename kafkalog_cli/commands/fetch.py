@@ -300,7 +300,7 @@ class _Log07:
         from engine.overlay import OverlayFiles
 
         _refuse_unknown_to_07(path, wanted)
-        files, self._wanted = OverlayFiles(Files(), now_ms()), wanted  # opening makes a file where there is none: in memory
+        files, self._wanted = OverlayFiles(Files(), now_ms()), wanted  # opening makes a file if there is none: in memory
         self.log = open_log_07(files, path.rstrip("/"), Config07(), now=now_ms(), need_recovery=False)
         self._reader = Reader07(files, self.log, report, wanted.max_bytes)
         self._unlimited = Reader07(files, self.log, lambda _finding: None)
@@ -467,7 +467,7 @@ def _tails(directories: list[str], wanted: Wanted, remote: RemoteAccess | None) 
 
 
 def _view(path: str, wanted: Wanted, report: Callable[[Finding], None]) -> PartitionView:
-    """The partition at `path`. Raises UsageError where `path` leads to log dirs, UnreadableFile where nothing is."""
+    """The partition at `path`. Raises UsageError where `path` leads to log dirs, UnreadableFile if nothing is."""
     files = ReadOnlyFiles()
     try:
         return PartitionView(

@@ -260,7 +260,7 @@ def _failure(message: str) -> KafkalogError:
 
 
 def _sentence(error: Exception) -> str:
-    """What went wrong, out of Spark's pages: our own sentence where there is one, else the first, and what it came from."""
+    """What went wrong, out of Spark's pages: our own sentence if there is one, else the first, and what it came from."""
     from kafkalog_spark.errors import PREFIX
 
     pages = [[line.strip() for line in page.splitlines() if line.strip()] for page in _pages(error)]

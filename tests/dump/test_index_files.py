@@ -157,7 +157,7 @@ def test_many_wrong_entries_are_counted(monkeypatch):
     done = offsets(index(*[(number, AT[3]) for number in (1, 2, 3, 4, 5)]))
     named = [finding for finding in done.findings if finding.code == "index-offset-mismatch"]
     assert [finding.where.position for finding in named] == [0, 8, None]
-    assert (named[-1].what, named[-1].stands_for) == ("3 more entries", 3)
+    assert (named[-1].what, named[-1].occurrences) == ("3 more entries", 3)
 
 
 # ---- time indexes

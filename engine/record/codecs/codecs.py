@@ -40,7 +40,7 @@ class InflateStatus(IntEnum):
 
 
 class Inflated(NamedTuple):
-    """What came out: `data` is never longer than the limit, `problem` is one line, None where all is well."""
+    """What came out: `data` is never longer than the limit, `problem` is one line, None if all is well."""
 
     data: Buffer
     status: InflateStatus
@@ -254,7 +254,7 @@ def _inflate_zstd(data: memoryview, output: Output, _magic: int) -> None:
 
 
 def _zstd_frame(data: memoryview, context: ZstdDecompressor, limit: int) -> bytes:
-    """What one frame holds. Raises ZstdError for damage, and where it is more than the limit or 64 times its size.
+    """What one frame holds. Raises ZstdError for damage, and if it is more than the limit or 64 times its size.
 
     The library takes as much memory as the frame may become: fresh memory costs more than inflating into it.
     """

@@ -26,7 +26,7 @@ _HCRC, _EXTRA, _NAME, _COMMENT = 2, 4, 8, 16
 
 
 def inflate(data: memoryview, output: Output) -> None:
-    """Put what comes out of all members into `output`. Raises CorruptError where Kafka would stop, OverLimitError."""
+    """Put what comes out of all members into `output`. Raises CorruptError if Kafka would stop, OverLimitError."""
     start = _header(data, 0)
     filled = start  # up to here Java's buffer has taken the input
     step = _STEP
@@ -53,7 +53,7 @@ def inflate(data: memoryview, output: Output) -> None:
 
 
 def _header(data: memoryview, at: int) -> int:
-    """Position after the header that begins at `at`; CorruptError where there is none."""
+    """Position after the header that begins at `at`; CorruptError if there is none."""
     end = at + len(_HEADER)
     if data[at : at + 2] != b"\x1f\x8b"[: len(data) - at]:
         raise CorruptError("not in gzip format")

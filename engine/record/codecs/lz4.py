@@ -62,7 +62,7 @@ def _rotate(value: int, by: int) -> int:
 
 
 def blocks(data: memoryview, *, ignore_checksum: bool) -> Iterator[bytes]:
-    """The inflated blocks of a frame, each at most 4 MiB. Raises CorruptError where Kafka would stop.
+    """The inflated blocks of a frame, each at most 4 MiB. Raises CorruptError if Kafka would stop.
 
     ignore_checksum  of the descriptor: message format 0 was written with a wrong one (KAFKA-3160)
     """

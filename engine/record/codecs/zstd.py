@@ -25,7 +25,7 @@ _DAMAGE = "Data corruption detected"  # … and one that has
 
 
 def blocks(data: memoryview, context: ZstdDecompressor) -> Iterator[bytes]:
-    """What comes out of all frames, at most 128 KiB at a time. Raises CorruptError where Kafka would stop."""
+    """What comes out of all frames, at most 128 KiB at a time. Raises CorruptError if Kafka would stop."""
     import zstandard
 
     start = 0
