@@ -148,8 +148,7 @@ class TransactionIndex(IndexFile):
         return AbortedTxns(found, is_complete=False)
 
     def sanity(self) -> list[Finding]:
-        """Check the file without its log: one finding for each of MAX_FINDINGS bad entries, and one for all others.
-        """
+        """Check the file without its log: one finding for each of MAX_FINDINGS bad entries, and one for all others."""
         found: First[Finding] = First(MAX_FINDINGS)
         last_offset = self.base_offset - 1
         for number, txn in enumerate(self):
