@@ -264,9 +264,9 @@ def open_log_07(
 ) -> Log07:
     """Open the log in `directory`, which must exist; an empty one begins at offset 0.
 
-    need_recovery  False after a clean stop: the last file is not checked. Otherwise it is truncated after its last sound
-                   entry; older files are never checked inside.
-    truncate_invalid   also truncate at an entry at which 0.7.2 throws
+    need_recovery     False after a clean stop: the last file is not checked. Otherwise it is truncated after its last sound
+                      entry; older files are never checked inside.
+    truncate_invalid  also truncate at an entry at which 0.7.2 throws
 
     Raises Refused07 if 0.7.2 would not open the log, UnreadableFile, UnwritableFile. Mirrors Log.loadSegments.
     """
