@@ -262,7 +262,7 @@ _kafkalog() {
             _kafkalog_words 'auto local aiven' "$cur"
             return
             ;;
-        --key-prefix|--private-key|--segment|--metadata-partitions|--older-than|--topic-id|--sample)
+        --key-prefix|--private-key|--price-per-gib|--segment|--metadata-partitions|--older-than|--topic-id|--sample)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -272,9 +272,9 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --into -n --dry-run --format --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir -q --quiet -v --verbose --full --topic-id --deep --sample' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --price-per-gib --format --into -n --dry-run --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir -q --quiet -v --verbose --full --topic-id --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'download list offsets orphans repair-metadata restore upload verify' "$cur"
+            _kafkalog_words 'cost download list offsets orphans repair-metadata restore upload verify' "$cur"
         fi
         ;;
     restore)
