@@ -306,7 +306,7 @@ def test_runs_of_sound_entries_hide_nothing(monkeypatch):
             at_a_glance = Dumped(contents, path)
             with monkeypatch.context() as patch:
                 patch.setattr(BatchHeads, "sound_entries", lambda *_: (0, False))
-                patch.setattr("engine.dump.index_files._TimeJudge.sound_entries", lambda _self, _index, _number, _count, previous: (0, previous))
+                patch.setattr("engine.dump.index_files._TimeEntryCheck.sound_entries", lambda _self, _index, _number, _count, previous: (0, previous))
                 one_by_one = Dumped(contents, path)
             for name in ("entries", "words", "findings", "lines"):
                 assert getattr(at_a_glance, name) == getattr(one_by_one, name)
