@@ -22,7 +22,7 @@ from engine.log.errors import CorruptRecord
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.heads import HeadWalk
-from engine.record.soundness import go_on
+from engine.record.soundness import resume_after_damage
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -102,19 +102,19 @@ def head_batches(
 def _of_segment(
     walk: LogWalk | HeadWalk, heads: _Heads, order: OffsetOrder, start: int, end: int, report: Callable[[Finding], None]
 ) -> Iterator[pa.RecordBatch]:
-    goes_on = True
-    while goes_on:
+    resumes = True
+    while resumes:
         for window in walk:
             heads.add(window)
             order.check(window)  # reports wrong order of batches; isValid has the result of checksums
             if order.is_past(end):
-                goes_on = False
+                resumes = False
                 break
             if heads.rows >= BATCH_ROWS:
                 yield from heads.between(start, end)
         yield from heads.between(start, end)
-        if goes_on:
-            goes_on, findings = go_on(walk)
+        if resumes:
+            resumes, findings = resume_after_damage(walk)
             for finding in findings:
                 report(finding)
 

@@ -14,7 +14,7 @@ from engine.dump.reports import DumpReports
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.record.reader import ChunkReader
-from engine.record.soundness import go_on, too_large, unsound_batches
+from engine.record.soundness import resume_after_damage, too_large, unsound_batches
 from engine.record.windows import MAX_LOG_SIZE, LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -193,8 +193,8 @@ class LogDump:
         if start:
             self._gaps.begin_anywhere()
         walk = LogWalk(self._file, start, end, max_batch_bytes=options.max_batch_bytes)
-        goes_on = True
-        while goes_on:
+        resumes = True
+        while resumes:
             for window in walk:
                 self._check_headers(window)
                 if self._selector is None:
@@ -204,8 +204,8 @@ class LogDump:
                 self._select(self._selector, window)
                 if self._selector.is_past(window) or self._selector.finished:
                     return
-            goes_on, findings = go_on(walk, search=options.continue_on_corruption, is_cut=end < size)
-            if not goes_on and walk.stop is Stop.TORN and options.max_bytes == UNLIMITED:
+            resumes, findings = resume_after_damage(walk, search=options.continue_on_corruption, is_cut=end < size)
+            if not resumes and walk.stop is Stop.TORN and options.max_bytes == UNLIMITED:
                 self._renderer.trailing(size - walk.position)
             for finding in findings:
                 self._report(finding)

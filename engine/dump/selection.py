@@ -50,7 +50,7 @@ class Selector:
         A single batch is not enough: its base offset is not covered by the checksum and may be damaged.
         """
         table, row = window.batches.table, window.rows
-        while row and self.selection.is_behind(table, row - 1):
+        while row and self.selection.is_after(table, row - 1):
             row -= 1
         self._after = window.rows - row if row else self._after + window.rows
         return self._after >= _AGREEING
