@@ -294,11 +294,11 @@ _kafkalog() {
         ;;
     retain)
         case $prev in
-        --free|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
-            compopt +o default 2>/dev/null
+        --log-dir|--quarantine|--config-file|--metrics-textfile)
             return
             ;;
-        --quarantine|--config-file|--metrics-textfile)
+        --free|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
+            compopt +o default 2>/dev/null
             return
             ;;
         --format)
@@ -307,7 +307,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--explain --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '--explain --log-dir --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     roll)

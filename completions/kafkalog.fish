@@ -256,6 +256,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from restore' -s V -l version -d
 complete -c kafkalog -n '__fish_seen_subcommand_from restore' -s h -l help -d 'Show the help; -h shows the main options only'
 complete -c kafkalog -n __fish_use_subcommand -f -a retain -d 'Delete the segments that retention allows'
 complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l explain -d 'Change nothing; show for each segment why it would be deleted or kept, and when it will be deleted'
+complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l log-dir -r -F -d 'With --explain: a log dir of another broker with logs of __remote_log_metadata, for the remote segments of topics with remote storage; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l free -x -d 'For emergencies: ignore retention; delete leftover files and then the oldest segments of all logs, until the disk of each log dir has BYTES free'
 complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l as-much-as-possible -d 'With --free: delete as much as allowed even if BYTES cannot be freed'
 complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l keep-deleted -d 'Rename deleted files to .deleted instead of removing them'
