@@ -1,11 +1,11 @@
-"""A layer over another file system interface: it passes on the calls that it does not implement."""
+"""Layers over another file system interface: they pass on the calls that they do not implement."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from engine.files import Files
+from engine.files import Files, ReadOnlyFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,18 +13,11 @@ if TYPE_CHECKING:
     from engine.files import DiskSpace, FileInfo, Lock, OpenFile, WritableFile
 
 
-class FilesAbove(Files):
-    """All of Files, implemented by `below`; a layer overrides methods. They have the contracts of Files."""
+class ReadOnlyFilesAbove(ReadOnlyFiles):
+    """All of ReadOnlyFiles, implemented by `below`; a layer overrides methods, which keep the contracts of ReadOnlyFiles."""
 
-    def __init__(self, below: Files) -> None:
+    def __init__(self, below: ReadOnlyFiles) -> None:
         self._below = below
-
-    @property
-    def _changing(self) -> Files:
-        """The interface that makes changes and takes locks for them."""
-        return self._below
-
-    # ---- reading
 
     def info(self, path: str) -> FileInfo:
         """As Files does."""
@@ -66,6 +59,24 @@ class FilesAbove(Files):
         """As Files does."""
         return self._below.absolute(path)
 
+    def root(self, path: str) -> str:
+        """As Files does."""
+        return self._below.root(path)
+
+
+class FilesAbove(ReadOnlyFilesAbove, Files):
+    """All of Files by `below`; a layer says what it does otherwise. Methods are those of Files."""
+
+    _below: Files
+
+    def __init__(self, below: Files) -> None:
+        super().__init__(below)
+
+    @property
+    def _changing(self) -> Files:
+        """The interface that makes changes and takes locks for them."""
+        return self._below
+
     @contextmanager
     def held_open(self, directory: str) -> Iterator[None]:
         """As Files does."""
@@ -77,8 +88,6 @@ class FilesAbove(Files):
         """As Files does."""
         with self._below.held_for_deletion(directory):
             yield
-
-    # ---- changing
 
     def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
         """As Files does."""

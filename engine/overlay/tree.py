@@ -48,6 +48,9 @@ class Disk(Protocol):
     def open(self, path: str, /) -> OpenFile:
         """Open a file for reading."""
 
+    def root(self, path: str, /) -> str:
+        """What `path` begins with and is no name."""
+
     def absolute(self, path: str, /) -> str:
         """Return `path` after the working directory."""
 
