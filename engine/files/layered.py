@@ -65,7 +65,7 @@ class ReadOnlyFilesAbove(ReadOnlyFiles):
 
 
 class FilesAbove(ReadOnlyFilesAbove, Files):
-    """All of Files by `below`; a layer says what it does otherwise. Methods are those of Files."""
+    """All of Files, implemented by `below`; a layer overrides methods, which keep the contracts of Files."""
 
     _below: Files
 

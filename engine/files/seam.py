@@ -180,7 +180,7 @@ class ReadOnlyFiles:
             return file.read(0, size)
 
     def root(self, path: str) -> str:
-        """What `path` begins with and is no name in a directory: `/`, or nothing."""
+        """Return the start of `path` that is not a name in a directory: `/`, or nothing."""
         return "/" if path.startswith("/") else ""
 
     def absolute(self, path: str) -> str:

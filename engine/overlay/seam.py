@@ -129,7 +129,7 @@ class OverlayFiles(Files):
         return OverlayFile(path, node, self.disk, self._changes, writable=False)
 
     def root(self, path: str) -> str:
-        """What `path` begins with and is no name in a directory."""
+        """Return the start of `path` that is not a name in a directory."""
         return self.disk.root(path)
 
     def absolute(self, path: str) -> str:

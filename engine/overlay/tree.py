@@ -49,7 +49,7 @@ class Disk(Protocol):
         """Open a file for reading."""
 
     def root(self, path: str, /) -> str:
-        """What `path` begins with and is no name."""
+        """Return the start of `path` that is not a name in a directory."""
 
     def absolute(self, path: str, /) -> str:
         """Return `path` after the working directory."""

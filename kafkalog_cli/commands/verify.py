@@ -511,7 +511,7 @@ class Rebuild:
                 try:
                     yield Begun(dirs.files, rebuild)
                 finally:
-                    INTERRUPTION.pardon()
+                    INTERRUPTION.defer_to_end()
         finally:
             errors += () if dirs is None else dirs.errors
 

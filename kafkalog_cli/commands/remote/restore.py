@@ -87,7 +87,7 @@ def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **
         return Restore(chosen, layout, lambda finding: progress.say(str(finding))).work(session)
 
     return run("remote-restore", {**UNASKED, **values, "paths": (log_dir,)}, work, makes_partitions=True,
-               beside=lambda: of_one_broker(log_dir, log_dirs))
+               more_log_dirs=lambda: of_one_broker(log_dir, log_dirs))
 
 
 def of_one_broker(log_dir: str, others: tuple[str, ...]) -> list[str]:
