@@ -60,9 +60,8 @@ def findings_table(_name: str = "") -> str:
 
 
 def _sentence(text: str) -> str:
-    if text.startswith("kafkalog "):
-        return f"`{text.replace('{path}', 'FILE').replace('{directory}', 'DIRECTORY')}`"
-    return text[0].upper() + text[1:]
+    text = text.replace("{path}", "FILE").replace("{directory}", "DIRECTORY")
+    return f"`{text}`" if text.startswith("kafkalog ") else text[0].upper() + text[1:]
 
 
 _TABLES: dict[str, Callable[[str], str]] = {"layout": layout_table, "findings": findings_table}
