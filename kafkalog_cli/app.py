@@ -119,12 +119,12 @@ class Outcome:
     def finish(self, instead: int = 0) -> int:
         """Print how many findings were not printed; returns the exit status. `instead`: that of a signal, 0: none came."""
         status = instead or self._status
-        self._say_what_was_left_out()
+        self._print_omitted()
         if self._stream is not None:
             self._stream.end(status)
         return status
 
-    def _say_what_was_left_out(self) -> None:
+    def _print_omitted(self) -> None:
         """Print the numbers of findings that were not printed: by file, or by directory if none of its was printed."""
         rest: dict[tuple[str, str], list[int]] = {}  # by code and directory: the number of findings of each such file
         for (code, path), count in self._counts.items():

@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> Any:
     try:
         status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False, color=colour_choice())
         sys.stdout.flush()
-        failure = getattr(sys.stdout, "failure", None)  # see outlive_output
+        failure = getattr(sys.stdout, "failure", None)  # see tolerate_output_failure
         if failure is not None:
             why = failure.strerror or failure
             _abandon("output-failed", f"cannot write the output: {why}; the command itself ran to its end", arguments)

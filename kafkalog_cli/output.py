@@ -16,7 +16,7 @@ import click
 from engine.background import Background
 from engine.dump.json_stream import JsonStream
 from engine.dump.text_buffer import TextBuffer
-from kafkalog_cli.streams import Outliving
+from kafkalog_cli.streams import TolerantStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,18 +69,18 @@ def raw_stdout() -> Callable[[memoryview], object]:
     return write
 
 
-def outlive_output() -> None:
+def tolerate_output_failure() -> None:
     """From here on, if output fails or its reader ends (`| head`), drop output instead of stopping work on files.
 
     See `output_failure`.
     """
     if signal.getsignal(signal.SIGPIPE) is signal.SIG_DFL:  # only if `main` set it, that is, in kafkalog's own process
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        sys.stdout, sys.stderr = Outliving(sys.stdout), Outliving(sys.stderr)
+        sys.stdout, sys.stderr = TolerantStream(sys.stdout), TolerantStream(sys.stderr)
 
 
 def output_failure() -> OSError | None:
-    """Return why stdout could not be written since `outlive_output`; None: no failure, or its reader ended."""
+    """Return why stdout could not be written since `tolerate_output_failure`; None: no failure, or its reader ended."""
     return getattr(sys.stdout, "failure", None)
 
 
@@ -95,7 +95,7 @@ def say_always(text: str, *, err: bool = False) -> None:
         click.echo(text, err=True)
 
 
-def _is_pipe(stream: TextIO | Outliving) -> bool:
+def _is_pipe(stream: TextIO | TolerantStream) -> bool:
     try:
         mode = os.fstat(stream.fileno()).st_mode
     except (OSError, ValueError):  # of a test's stream
@@ -103,14 +103,14 @@ def _is_pipe(stream: TextIO | Outliving) -> bool:
     return stat.S_ISFIFO(mode) or (stat.S_ISCHR(mode) and not stream.isatty())
 
 
-def _is_one_file(one: TextIO | Outliving, other: TextIO | Outliving) -> bool:
+def _is_one_file(one: TextIO | TolerantStream, other: TextIO | TolerantStream) -> bool:
     try:
         return os.path.sameopenfile(one.fileno(), other.fileno())
     except (OSError, ValueError):
         return False
 
 
-def outliving(write: Callable[[memoryview], object]) -> Callable[[memoryview], object]:
+def tolerant(write: Callable[[memoryview], object]) -> Callable[[memoryview], object]:
     """Return a function that writes as `write` does, and after its first failure drops output."""
 
     def attempt(view: memoryview) -> None:
@@ -119,7 +119,7 @@ def outliving(write: Callable[[memoryview], object]) -> Callable[[memoryview], o
                 write(view)
             except OSError as error:
                 stream = sys.stdout
-                if not isinstance(stream, Outliving):
+                if not isinstance(stream, TolerantStream):
                     raise
                 stream.give_up(error)
 

@@ -20,7 +20,7 @@ from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.help import words_of
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
-from kafkalog_cli.output import Lines, json_stream, outlive_output
+from kafkalog_cli.output import Lines, json_stream, tolerate_output_failure
 from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.quarantining import DECLINED, Declined, ask, is_to_be_asked, put_kept, quarantines_for, say_kept
 from kafkalog_cli.render_report import (
@@ -70,7 +70,7 @@ def run(
     more_log_dirs  returns further log dirs to lock
     """
     quarantines = quarantines_for(name, values)
-    outlive_output()
+    tolerate_output_failure()
     stream = stream or json_stream(values["form"], Lines())
     try:
         tally = Tally(with_metadata=with_metadata, counts=not makes_partitions, dry_run=values["dry_run"])
@@ -135,7 +135,7 @@ def _run(
         for failure in errors:
             outcome.error(failure)
         if any(not isinstance(failure, UsageError) for failure in errors):
-            _say_how_far(tally, is_unchanged=not values["dry_run"] and quarantines is not None and not quarantines.is_used)
+            _print_progress_made(tally, is_unchanged=not values["dry_run"] and quarantines is not None and not quarantines.is_used)
         put_kept(quarantines, stream, dry_run=values["dry_run"])
         return outcome.finish(INTERRUPTION.status)
 
@@ -192,7 +192,7 @@ def _without_dry_run() -> list[str]:
     return [] if done == words else ["kafkalog", *([group] if group else []), context.info_name or "", *done]
 
 
-def _say_how_far(tally: Tally, *, is_unchanged: bool) -> None:
+def _print_progress_made(tally: Tally, *, is_unchanged: bool) -> None:
     """Report how much of a failed operation was done."""
     if is_unchanged:
         click.echo("nothing was changed", err=True)

@@ -51,7 +51,7 @@ def say_kept(quarantines: Quarantines, form: str, *, dry_run: bool) -> None:
         if made.is_used:
             say_always(would_keep(made) if dry_run else kept_in(made), err=form != "text" or sys.exc_info()[0] is not None)
     for made in quarantines.made:
-        _say_unfinished(made)
+        _print_unfinished(made)
 
 
 def put_kept(quarantines: Quarantines | None, stream: JsonStream | None, *, dry_run: bool) -> None:
@@ -68,7 +68,7 @@ def would_keep(quarantine: QuarantiningFiles) -> str:
     return f"would keep in quarantine: {shown_size(quarantine.stored_size)}, in {argument(quarantine.directory)}"
 
 
-def _say_unfinished(quarantine: QuarantiningFiles) -> None:
+def _print_unfinished(quarantine: QuarantiningFiles) -> None:
     """Report interrupted earlier commands in the same log dirs, and how to undo them."""
     from engine.files import ReadOnlyFiles
     from engine.log.quarantine.kept import left_unfinished

@@ -21,10 +21,10 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    sys.stderr = Outliving(sys.stderr)
+    sys.stderr = TolerantStream(sys.stderr)
 
 
-class Outliving:
+class TolerantStream:
     """A text stream that drops output once writing fails or its reader ended.
 
     failure  the error of the failed write

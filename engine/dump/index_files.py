@@ -121,7 +121,7 @@ class IndexDump:
             if self._options.sanity_only:
                 self._sanity(index, path)
             else:
-                self._time_entries(index, path, log, self._offset_index_beside(path, index_path, base_offset))
+                self._time_entries(index, path, log, self._offset_index_of_segment(path, index_path, base_offset))
                 self._report_problems(index)
         finally:
             if log:
@@ -170,7 +170,7 @@ class IndexDump:
             self._report(Finding("log-missing", Where(path), str(error)))
             return None
 
-    def _offset_index_beside(self, path: str, index_path: str, base_offset: int) -> OffsetIndex:
+    def _offset_index_of_segment(self, path: str, index_path: str, base_offset: int) -> OffsetIndex:
         try:
             return OffsetIndex.read(self._files, index_path, base_offset)
         except UnreadableFile as error:

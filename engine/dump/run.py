@@ -78,9 +78,9 @@ class Dump:
             with self._files.open(path) as file:
                 self._renderer.log_07(file, path, self._selector)
         elif kind is FileKind.OFFSET_INDEX:
-            self._indexes.offset_index(path, self._beside(path, name, ".log"), base_offset_of(path, name, self._report))
+            self._indexes.offset_index(path, self._sibling(path, name, ".log"), base_offset_of(path, name, self._report))
         elif kind is FileKind.TIME_INDEX:
-            log, index = self._beside(path, name, ".log"), self._beside(path, name, ".index")
+            log, index = self._sibling(path, name, ".log"), self._sibling(path, name, ".index")
             self._indexes.time_index(path, log, index, base_offset_of(path, name, self._report))
         elif kind is FileKind.TRANSACTION_INDEX:
             self._transaction_index(path, name)
@@ -143,7 +143,7 @@ class Dump:
         for entry in snapshot:
             self._renderer.entry(entry)
 
-    def _beside(self, path: str, name: FileName, suffix: str) -> str:
+    def _sibling(self, path: str, name: FileName, suffix: str) -> str:
         """Return the file of the same segment with another suffix, preferably with the same addition, such as `.deleted`."""
         directory = path[: len(path) - len(file_name(path))]
         plain = directory + file_name(path).split(".")[0] + suffix

@@ -350,7 +350,7 @@ class InputReader:
         marker = self._appender.end_transaction(kind)
         self._flush()
         fields = {"control_type": kind.upper(), "offset": marker.first_offset}
-        self._say("marker", fields, f"{kind} marker at offset {marker.first_offset}")
+        self._print("marker", fields, f"{kind} marker at offset {marker.first_offset}")
 
     def _flush_in_time(self) -> None:
         due = self._values["flush_ms"]
@@ -369,17 +369,17 @@ class InputReader:
     def _acknowledge(self) -> None:
         """Print the offsets below the recovery point, consecutive ones together."""
         for appended in self._intake.appended.take(self._log.recovery_point):
-            self._say_appended(appended)
+            self._print_appended(appended)
 
-    def _say_appended(self, run: Appended) -> None:
+    def _print_appended(self, run: Appended) -> None:
         first, last = run.first_offset, run.last_offset
         there = ", already in the log" if run.is_duplicate else ""
         fields: dict[str, object] = {
             "first_offset": first, "last_offset": last, f"{self._unit}s": run.amount, "is_duplicate": run.is_duplicate,
         }  # fmt: skip
-        self._say("appended", fields, f"offsets {first} to {last} ({count_of(run.amount, self._unit)}{there})")
+        self._print("appended", fields, f"offsets {first} to {last} ({count_of(run.amount, self._unit)}{there})")
 
-    def _say(self, kind: str, fields: dict[str, object], text: str) -> None:
+    def _print(self, kind: str, fields: dict[str, object], text: str) -> None:
         """Print offsets that are on the disk, as an object of type `kind` or as text."""
         if self._stream is not None:
             self._stream.put(kind, {**text_field("partition", self._directory), **fields})

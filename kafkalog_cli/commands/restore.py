@@ -31,7 +31,7 @@ from kafkalog_cli.options import (
     version_option,
     yes_option,
 )
-from kafkalog_cli.output import Lines, json_stream, outlive_output, say_always
+from kafkalog_cli.output import Lines, json_stream, say_always, tolerate_output_failure
 from kafkalog_cli.quarantining import DECLINED, agreed, would_keep
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any)
     if not (values["paths"] or lists or prunes):
         raise click.UsageError("name quarantines; kafkalog restore --list DIR lists them")
     if not lists:
-        outlive_output()
+        tolerate_output_failure()
     stream = json_stream(values.pop("form"), Lines())
     outcome = Outcome(stream=stream, verbose=values.pop("verbose"), quiet=values.pop("quiet"))
     if lists:
@@ -126,7 +126,7 @@ def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool,
             log_dirs = log_dirs_of(files, directory) if len(directories) > 1 else set()
             later = next((failed[log_dir] for log_dir in sorted(log_dirs & failed.keys())), None)
             if later is not None:
-                code = _say_not_begun(directory, later, outcome)
+                code = _print_not_begun(directory, later, outcome)
             elif files.exists(f"{directory}/{OBJECTS}"):
                 code = put_objects_back(files, directory, outcome, dry_run=dry_run)
             elif file_name(directory) == MANIFEST or _is_half_committed(files, directory):
@@ -179,7 +179,7 @@ def _newest_first(files: Files, paths: list[str]) -> list[str]:
     return paths if len(paths) < 2 else sorted(dict.fromkeys(paths), key=lambda path: when_made(files, path), reverse=True)
 
 
-def _say_not_begun(path: str, later: str, outcome: Outcome) -> int:
+def _print_not_begun(path: str, later: str, outcome: Outcome) -> int:
     """Report that `path` was not undone because `later` could not be undone; returns the exit status."""
     what = f"{path}: not undone: {later} is of a later operation on the same log dir, and was not undone"
     error = ChangedSince(what, do=f"kafkalog restore {argument(later)} {argument(path)}    # once that problem is solved")
@@ -324,11 +324,11 @@ def undo_last(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool = F
     finally:
         if aside is not None and aside.is_used and outcome.is_text:
             click.echo(would_keep(aside) if dry_run else kept_in(aside))
-    _say_undone(log_dir, commit, aside, outcome, dry_run=dry_run)
+    _print_undone(log_dir, commit, aside, outcome, dry_run=dry_run)
     return 0
 
 
-def _say_undone(
+def _print_undone(
     log_dir: str, commit: LastCommit | None, aside: QuarantiningFiles | None, outcome: Outcome, *, dry_run: bool
 ) -> None:
     for step in [] if commit is None else commit.steps:

@@ -325,7 +325,7 @@ def _export(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.export import export
 
     export(spark, *given.paths, to=given.to, mode=given.mode, table=given.table, **given.reading)
-    _say_written(given, ())
+    _print_written(given, ())
     return 0
 
 
@@ -335,11 +335,11 @@ def _import(spark: SparkSession, given: Given) -> int:
     left_out = bring_back(
         spark, *given.paths, to=given.to, mode=given.mode, table=given.table, config=given.config, topics=given.topics
     )
-    _say_written(given, left_out)
+    _print_written(given, left_out)
     return 0
 
 
-def _say_written(given: Given, left_out: Iterable[str]) -> None:
+def _print_written(given: Given, left_out: Iterable[str]) -> None:
     """Print where the result is, and which topics are not in it."""
     given.outcome.put("written", {**text_field("path", given.to), "left_out": list(left_out)}, None)
     if given.outcome.is_text:

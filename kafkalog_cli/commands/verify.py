@@ -46,7 +46,7 @@ from kafkalog_cli.options import (
     version_option,
     yes_option,
 )
-from kafkalog_cli.output import json_stream, outlive_output, outliving, raw_stdout
+from kafkalog_cli.output import json_stream, raw_stdout, tolerant, tolerate_output_failure
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 from kafkalog_cli.quarantining import DECLINED, Declined, agreed, names_of
 
@@ -177,8 +177,8 @@ def verify_all(
     """
     writes = rebuild is not None and not rebuild.dry_run
     if rebuild is not None:
-        outlive_output()
-    out = TextBuffer(raw_stdout() if rebuild is None else outliving(raw_stdout()))
+        tolerate_output_failure()
+    out = TextBuffer(raw_stdout() if rebuild is None else tolerant(raw_stdout()))
     stream = json_stream(form, out)
     outcome = Outcome(stream=stream, verbose=shows.verbose)
     tally = _Tally()
