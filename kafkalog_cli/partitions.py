@@ -135,7 +135,7 @@ def _run(
         for failure in errors:
             outcome.error(failure)
         if any(not isinstance(failure, UsageError) for failure in errors):
-            _print_progress_made(tally, is_unchanged=not values["dry_run"] and quarantines is not None and not quarantines.is_used)
+            _print_state(tally, is_unchanged=not values["dry_run"] and quarantines is not None and not quarantines.is_used)
         put_kept(quarantines, stream, dry_run=values["dry_run"])
         return outcome.finish(INTERRUPTION.status)
 
@@ -192,7 +192,7 @@ def _without_dry_run() -> list[str]:
     return [] if done == words else ["kafkalog", *([group] if group else []), context.info_name or "", *done]
 
 
-def _print_progress_made(tally: Tally, *, is_unchanged: bool) -> None:
+def _print_state(tally: Tally, *, is_unchanged: bool) -> None:
     """Report how much of a failed operation was done."""
     if is_unchanged:
         click.echo("nothing was changed", err=True)
