@@ -96,7 +96,7 @@ class Declined(Exception):  # not an error: the user's answer
 
 
 def is_at_terminal() -> bool:
-    """Return whether a user can read a question and answer it: stdin and stderr are terminals."""
+    """Return whether a user can read a question and answer it: stdin, stdout and stderr are terminals."""
     return sys.stdin is not None and all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
