@@ -379,7 +379,7 @@ def _is_reported_with_its_partition(finding: Finding) -> bool:
 
 
 def _is_lost_segment(files: ReadOnlyFiles, path: str) -> bool:
-    """Is it the name of a segment's log, and a link to a target that does not exist?"""
+    """Return whether `path` has the name of a segment's log and is a dangling link."""
     name = parse_file_name(file_name(path))
     is_log = name is not None and name.kind is FileKind.LOG and name.base_offset is not None and not name.suffix
     return is_log and not files.exists(path)
@@ -449,7 +449,7 @@ def _verdict(done: Verification) -> str:
 
 
 class Begun(NamedTuple):
-    """What rebuilds one of the partitions: path, settings, tiering, findings → names of files. `files`: with them."""
+    """`rebuild`: rebuilds a partition: path, settings, tiering, findings → names of files; it uses `files`."""
 
     files: ReadOnlyFiles
     rebuild: Callable[[str, LogConfig, Tiering, list[Finding]], list[str]]
