@@ -1,4 +1,4 @@
-"""What the commands of `kafkalog remote` share: their options, and their output as text or JSON."""
+"""Common code of the commands of `kafkalog remote`: options, and output as text or JSON."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _OPTIONS = (
 
 
 def remote_options(function: Command) -> Command:
-    """PATHS and the options of every command."""
+    """Add PATHS and the options of every remote command."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
 class Output:
-    """Where objects, lines and findings go. `stream`: None for text."""
+    """The destination of objects, lines and findings. `stream`: None for text."""
 
     def __init__(self, out: TextBuffer, form: str) -> None:
         self._out = out
@@ -51,11 +51,11 @@ class Output:
         self.outcome = Outcome(stream=self.stream)
 
     def line(self, text: str = "") -> None:
-        """A line of text."""
+        """Print a line of text."""
         self._out.put(printable(text) + "\n")
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], words: Container[str]) -> None:
-        """Rows below their headings, indented; columns with these headings are words, the others numbers."""
+        """Print indented rows below their headings; columns with the headings `words` are text, others numbers."""
         widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
         sides = ("<" if heading in words else ">" for heading in headings)
         text = "  " + "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
@@ -63,12 +63,12 @@ class Output:
             self.line(text.format(*row).rstrip())
 
     def flush(self) -> None:
-        """Hand out what was written."""
+        """Write the output so far."""
         self._out.flush()
 
 
 def show(form: str, work: Callable[[Output], None]) -> int:
-    """Do some work that prints to stdout; report its error → exit status."""
+    """Do work that prints to stdout; reports its error, and returns the exit status."""
     from engine.dump.text_buffer import TextBuffer
     from engine.errors import KafkalogError
     from kafkalog_cli.output import raw_stdout
@@ -86,6 +86,6 @@ def show(form: str, work: Callable[[Output], None]) -> int:
 
 
 def log_dirs_and_settings(paths: tuple[str, ...], config_file: str | None) -> tuple[list[str], Settings]:
-    """PATHS, or log.dirs of --config-file; and what that says of topics. Raises UsageError, UnreadableFile."""
+    """Return PATHS, or log.dirs of --config-file, and its settings. Raises UsageError, UnreadableFile."""
     settings = settings_from(config_file, ())
     return paths_from(paths, settings), settings

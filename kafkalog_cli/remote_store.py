@@ -1,4 +1,4 @@
-"""The options that say where remote segments are: for every command that reads them."""
+"""The options for the location of remote segments, common to all commands that read them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class KeyFile(click.ParamType[tuple[str, str]]):
     name = "key"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Text → (id, path); click.BadParameter without a `=`."""
+        """Convert text to (id, path). Raises click.BadParameter without a `=`."""
         if isinstance(value, tuple):
             return value
         name, equals, path = value.partition("=")
@@ -48,14 +48,14 @@ _OPTIONS = (
 
 
 def store_options(function: Command) -> Command:
-    """The options of a command that may read remote segments."""
+    """Add the options of a command that can read remote segments."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
 def store_from(values: dict[str, Any]) -> StoreOptions | None:
-    """What the options say; None without --store. Raises click.UsageError for those that need it."""
+    """Convert the options; None without --store. Raises click.UsageError for options that need --store."""
     if values["store"] is None:
         given = {"--key-prefix": values["key_prefix"], "--private-key": values["private_keys"]}
         for name, value in given.items():
@@ -68,7 +68,7 @@ def store_from(values: dict[str, Any]) -> StoreOptions | None:
 
 
 def required_store(values: dict[str, Any]) -> StoreOptions:
-    """The same for a command that works on a store. Raises click.UsageError without --store."""
+    """As `store_from`, for a command that needs a store. Raises click.UsageError without --store."""
     options = store_from(values)
     if options is None:
         raise click.UsageError("--store is needed")

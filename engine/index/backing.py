@@ -1,7 +1,7 @@
-"""The file of an open index: read when it is needed, written a run of entries at a time, open only meanwhile.
+"""The file of an open index: read when it is needed, written in runs of entries, and open only during a call.
 
-Kafka maps index files into memory. Here entries are kept in memory and reach the file with `write`; a partition of
-thousands of segments holds no descriptor for any of them.
+Kafka maps index files into memory. Here entries are kept in memory, and `write` puts them into the file, so a partition of
+thousands of segments needs no descriptor for each.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 
 class Backing:
-    """A file at `path`, of `length` bytes. Without `writable`, or where it does not exist, nothing is made on the disk.
+    """A file at `path`, of `length` bytes. Without `writable`, or if it does not exist, nothing is made on the disk.
 
-    Zeros that lengthen it are only written where it is renamed: until then no reader asks for them, and most files are
-    trimmed again before that.
-    exists  is it there? None: ask the disk
-    is_replaced  did another file take its place? That is on the disk with the next sync of its directory
+    Zeros that lengthen it are written only before a rename: until then no reader needs them, and most files are trimmed before.
+    exists  whether the file exists; None: ask the disk
+    is_replaced  another file replaced it, which is on the disk after the next sync of its directory
     """
 
     def __init__(self, files: ReadOnlyFiles, path: str, *, writable: bool, exists: bool | None = None) -> None:
@@ -31,49 +30,50 @@ class Backing:
         self.writable = writable
         self.exists = files.exists(path) if exists is None else exists
         self.length = files.info(path).size if self.exists else 0
-        self._on_disk = self.length  # bytes that the file has
+        self._on_disk = self.length  # current size of the file
         self._changed = False  # since the last sync
-        self._is_rewritten = False  # does another file take the place of this one once it is written?
+        self._is_rewritten = False  # will another file replace this one once it is written?
         self.is_replaced = False
 
     @property
     def _files(self) -> Files:
         if not self.writable:
-            raise PermissionError(f"{self.path} was opened for reading only")  # a mistake of the caller, not of the disk
+            raise PermissionError(f"{self.path} was opened for reading only")  # an error of the caller, not of the disk
         return cast("Files", self.files)
 
     def _new_mode(self) -> int | None:
-        """The mode of a new file: that of the .log of its segment; None: of the file that is there, see Files.open_writable."""
+        """Return the mode of a new file: that of its segment's .log; None: of the existing file, see Files.open_writable."""
         base, _, rest = file_name(self.path).partition(".")
         suffix = "".join(rest.partition(".")[1:])
         log = None if self.exists else look(self.files, f"{parent_of(self.path)}/{base}{FileKind.LOG.value}{suffix}")
         return None if log is None else log.mode
 
     def create(self, length: int) -> None:
-        """Make the file, `length` zeros that take no space; one that was there is cut or lengthened to that."""
+        """Make the file with `length` zeros that take no space; an existing one gets that size."""
         with self._files.open_writable(self.path, create=True, mode=self._new_mode()) as file:
             file.truncate(length)
         self.exists, self.length, self._on_disk, self._changed = True, length, length, True
 
     @property
     def is_rewritten(self) -> bool:
-        """Is the rewrite of the file not complete yet?"""
+        """Return whether the rewrite of the file is not complete yet."""
         return self._is_rewritten
 
     def begin_rewrite(self, length: int) -> None:
-        """The next `write`, from byte 0 on, rewrites the whole file; readers see `length` bytes of it.
+        """Let the next `write`, from byte 0 on, rewrite the whole file; readers see `length` bytes of it.
 
-        Until then it stays what it was, and it is never half of each, whenever a process ends.
+        Until then the old file remains; the file is never a mix of both, even if the process is killed.
         """
         self._is_rewritten, self.length = True, length
 
     def _replace(self, data: memoryview | bytes) -> None:
-        """Write `data` aside, sync, rename. Where the file says the same already it stays.
+        """Write `data` to a temporary file, sync and rename it. An equal file is kept.
 
-        A disk that has no room for both gets the new one over the old one, as a broker writes it: there must be a way on.
+        On a disk without room for both, the old file is overwritten, as a broker does it: the operation must be able to
+        complete.
         """
         if self.exists and self._on_disk == len(data) and self.read(0, len(data)) == data:
-            self._is_rewritten, self._changed = False, True  # who wrote it may not have synced it
+            self._is_rewritten, self._changed = False, True  # its writer may not have synced it
             return
         aside = self.path + ASIDE
         try:
@@ -98,7 +98,7 @@ class Backing:
         self._is_rewritten, self._on_disk, self._changed = False, len(data), True
 
     def read(self, position: int, size: int) -> bytes:
-        """`size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading where there are fewer."""
+        """Return `size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading if there are fewer."""
         if not size:
             return b""
         with self.files.open(self.path) as file:
@@ -111,13 +111,13 @@ class Backing:
             self.length = max(self.length, self._on_disk)
             return
         with self._files.open_writable(self.path, create=True, mode=self._new_mode()) as file:
-            self.exists = True  # also where the disk has no room for the data
+            self.exists = True  # also if the disk has no room for the data
             file.write_at(position, data)
         self._on_disk = max(self._on_disk, position + len(data))
         self.length, self._changed = max(self.length, self._on_disk), True
 
     def set_length(self, length: int) -> None:
-        """Cut the file, or lengthen it with zeros."""
+        """Truncate the file, or lengthen it with zeros."""
         if self._is_rewritten and not length:
             self._replace(b"")
         elif length < self._on_disk and not self._is_rewritten:
@@ -130,7 +130,7 @@ class Backing:
         self._on_disk, self._changed = length, True
 
     def sync(self) -> None:
-        """Wait until the file is on the disk; that there is none is no error."""
+        """Wait until the file is on the disk; it may be missing."""
         if self._is_rewritten:
             self._replace(b"")
         if self.exists:
@@ -139,12 +139,12 @@ class Backing:
             self._changed = False
 
     def sync_changes(self) -> None:
-        """As `sync`, if anything was changed here since the last time."""
+        """As `sync`, if anything changed since the last one."""
         if self._changed or self._is_rewritten:
             self.sync()
 
     def rename(self, path: str) -> None:
-        """Give the file, if it exists, another name; an index of that name is replaced, which its log can rebuild."""
+        """Rename the file if it exists; an index of that name is replaced, since it can be rebuilt from its log."""
         if self._is_rewritten:
             self._replace(b"")
         if self.exists:

@@ -1,7 +1,7 @@
-"""What all index files share: equal entries in a row, read whole and searched where they lie.
+"""Common code of all index files: entries of one size, read as a whole and searched in place.
 
-An index is a view of bytes (`read`, or the constructor), which checks them, or open (`open`): then it
-believes the file as the broker does, takes entries, and writes them back.
+An index is a view of bytes (`read`, or the constructor), which checks them, or open (`open`): an open one trusts the file as
+the broker does, accepts entries, and writes them back.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 
 class IndexTooLarge(UnreadableFile):
-    """An index with more bytes than one may have. It was not read."""
+    """An index larger than the limit; it was not read."""
 
 
 class CorruptIndex(KafkalogError):
-    """An index that the broker would not use: its segment is recovered (CorruptIndexException)."""
+    """An index that the broker would not use: it recovers the segment (CorruptIndexException)."""
 
     code = "index-corrupt"
 
 
 class IndexFull(KafkalogError):
-    """No room for another entry (IllegalArgumentException). Appending rolls before; in recovery the index is too small."""
+    """An index without room for another entry (IllegalArgumentException). Appending rolls before that happens."""
 
     code = "index-full"
 
 
 class InvalidOffset(KafkalogError):
-    """An entry whose offset does not follow the last one (InvalidOffsetException)."""
+    """An entry whose offset is not above the last one (InvalidOffsetException)."""
 
     code = "invalid-offset"
 
@@ -49,19 +49,19 @@ class InvalidTimestamp(KafkalogError):
 
 
 class IndexOffsetOverflow(KafkalogError):
-    """An offset that 31 bits after the base offset cannot hold (IndexOffsetOverflowException)."""
+    """An offset that does not fit into 31 bits relative to the base offset (IndexOffsetOverflowException)."""
 
     code = "index-offset-overflow"
 
 
 class InvalidIndexSize(KafkalogError):
-    """segment.index.bytes holds not even one entry (IllegalArgumentException)."""
+    """segment.index.bytes is smaller than one entry (IllegalArgumentException)."""
 
     code = "invalid-index-size"
 
 
 class TransactionOrder(KafkalogError):
-    """An aborted transaction that ends before the one in front of it (IllegalArgumentException)."""
+    """An aborted transaction that ends before the one before it (IllegalArgumentException)."""
 
     code = "transaction-order"
 
@@ -74,7 +74,7 @@ _CHUNK = 1 << 20
 class IndexFile:
     """The bytes of an index file of `path`, whose segment begins at `base_offset`.
 
-    `len(index)` counts the whole entries in the file, as Kafka does when it opens one. A rest after them is no entry.
+    `len(index)` counts the whole entries in the file, as Kafka does when it opens one, and ignores a partial one at the end.
     """
 
     entry_size: ClassVar[int]
@@ -85,13 +85,13 @@ class IndexFile:
         self._data: Buffer | None = data
         self._size = len(data)
         self._backing: Backing | None = None
-        self._stored = 0  # bytes of `data` that are in the file already
+        self._stored = 0  # bytes of `data` that the file has already
 
     @classmethod
     def read(cls, files: ReadOnlyFiles, path: str, base_offset: int) -> Self:
         """Read the file at `path`. Raises UnreadableFile, and IndexTooLarge for more than MAX_INDEX_SIZE bytes of entries.
 
-        Zeros after them, as a broker allocates them ahead, take no memory; no index has more than 2^31 − 1 bytes.
+        Zeros that a broker preallocated after them take no memory; no index has more than 2^31 − 1 bytes.
         """
         with files.open(path) as file:
             size = file.size()
@@ -105,22 +105,22 @@ class IndexFile:
             return cls(data, base_offset, path)
 
     def _attach(self, backing: Backing, size: int) -> None:
-        """Open: the first `size` bytes of the file are this index; they are read when they are needed."""
+        """Open the index: it consists of the first `size` bytes of the file, which are read when they are needed."""
         self._backing, self._data, self._size, self._stored = backing, None, size, size
 
     @property
     def is_open(self) -> bool:
-        """Is the index open, that is, backed by a file that it trusts and may write to?"""
+        """Return whether the index is open, that is, backed by a file that it trusts and may write."""
         return self._backing is not None
 
     @property
     def is_rewritten(self) -> bool:
-        """Is the file still another one, whose place this index is going to take?"""
+        """Return whether this index is still to replace the file."""
         return self._file.is_rewritten
 
     @property
     def is_replaced(self) -> bool:
-        """Did a new file take the place of the one that was opened? See Backing."""
+        """Return whether a new file replaced the one that was opened; see Backing."""
         return self._file.is_replaced
 
     @property
@@ -130,14 +130,14 @@ class IndexFile:
         return self._backing
 
     def open_file(self) -> OpenFile:
-        """The file of an open index, for whoever needs few of its entries. Raises UnreadableFile."""
+        """Open the file of an open index, for callers that need few of its entries. Raises UnreadableFile."""
         return self._file.files.open(self.path)
 
     @property
     def data(self) -> Buffer:
-        """The bytes of a view as they were read; of an open index those of its entries.
+        """Return the bytes of a view as they were read, or the bytes of an open index's entries.
 
-        Raises UnreadableFile, and CorruptIndex where an open index has more than MAX_INDEX_SIZE bytes.
+        Raises UnreadableFile, and CorruptIndex if an open index has more than MAX_INDEX_SIZE bytes.
         """
         if self._data is None:
             if self._size > MAX_INDEX_SIZE:
@@ -150,11 +150,11 @@ class IndexFile:
 
     @property
     def whole(self) -> memoryview:
-        """The bytes of the whole entries."""
+        """Return the bytes of the whole entries."""
         return memoryview(self.data)[: len(self) * self.entry_size]
 
     def odd_size(self) -> list[Finding]:
-        """A finding where the file ends inside an entry."""
+        """Return a finding if the file ends inside an entry."""
         rest = self._size % self.entry_size
         if not rest:
             return []
@@ -162,7 +162,7 @@ class IndexFile:
         return [Finding("index-size-invalid", where, f"{count_of(rest, 'byte')} at the end, an entry has {self.entry_size}")]
 
     def _add(self, entries: Buffer) -> None:
-        """Take `entries`, in memory."""
+        """Add `entries` in memory."""
         data = self.data
         if not isinstance(data, bytearray):
             raise TypeError(f"{self.path} is not open")
@@ -170,13 +170,13 @@ class IndexFile:
         self._size = len(data)
 
     def _cut(self, size: int) -> None:
-        """Forget what follows the first `size` bytes. In the file it stays until it is overwritten or trimmed."""
+        """Drop all but the first `size` bytes. The file keeps the others until they are overwritten or trimmed."""
         if self._data is not None:
             self._data = bytearray(memoryview(self._data)[:size])
         self._size, self._stored = size, min(self._stored, size)
 
     def write_back(self) -> None:
-        """Write the entries to the file that are not there yet. Raises UnwritableFile."""
+        """Write the entries that the file does not have yet. Raises UnwritableFile."""
         if self._stored < self._size:
             self._file.write(self._stored, memoryview(self.data)[self._stored :])
             self._stored = self._size
@@ -187,18 +187,18 @@ class IndexFile:
         self._file.sync()
 
     def sync_changes(self) -> None:
-        """Write back, and wait until what was changed since the last time is on the disk. Raises UnwritableFile."""
+        """Write back, and wait until all changes since the last sync are on the disk. Raises UnwritableFile."""
         self.write_back()
         self._file.sync_changes()
 
     def rename_to(self, path: str) -> None:
-        """Give the file another name."""
+        """Rename the file."""
         self.write_back()
         self._file.rename(path)
         self.path = path
 
     def delete_if_exists(self) -> None:
-        """Remove the file, and what was not written to it."""
+        """Remove the file, and drop entries not written to it."""
         self._file.remove()
         self._data, self._size, self._stored = bytearray(), 0, 0
 
@@ -208,7 +208,7 @@ def _too_large(path: str, size: int) -> str:
 
 
 def _used_bytes(file: OpenFile, size: int) -> int:
-    """Bytes in front of the zeros that end the first `size` bytes of a file, in whole chunks. Raises UnreadableFile."""
+    """Return the length of the first `size` bytes less the zeros at their end, in whole chunks. Raises UnreadableFile."""
     used, chunk = 0, bytearray(_CHUNK)
     for at in range(0, size, _CHUNK):
         if not is_zero(chunk, file.read_into(memoryview(chunk)[: min(_CHUNK, size - at)], at)):

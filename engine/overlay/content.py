@@ -1,6 +1,6 @@
-"""The bytes of a changed file, as extents: of files on the disk, of what was written, of zeros.
+"""The bytes of a changed file, as extents: of files on the disk, of written bytes, of zeros.
 
-`Spill` takes what is too much for memory. Cutting, lengthening by zeros and taking over bytes of other files cost no memory.
+Large content moves to a `Spill`. Truncation, lengthening by zeros and sharing bytes of other files need no memory.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from engine.files import Buffer, WritableFile
 
-WORTH_IT = 64 << 10  # bytes of one write: less stays in memory
-IN_MEMORY = 2 << 20  # bytes of such writes that stay in memory too
+WORTH_IT = 64 << 10  # bytes: a smaller write stays in memory
+IN_MEMORY = 2 << 20  # bytes of larger writes that stay in memory, too
 
 
 class Extent:
-    """A run of bytes: `data`, or bytes of a file on the disk from `position` on, or (neither) zeros."""
+    """A run of bytes: `data`, or bytes of a file on the disk from `position` on, or, without both, zeros."""
 
     __slots__ = ("data", "path", "position", "size")
 
@@ -27,13 +27,13 @@ class Extent:
         self.size, self.data, self.path, self.position = size, data, path, position
 
     def part(self, start: int, end: int) -> Extent:
-        """The bytes [start, end) of it."""
+        """Return the part [start, end) of the extent."""
         data = None if self.data is None else self.data[start:end]
         return Extent(end - start, data, self.path, self.position + start)
 
 
 class Content:
-    """The bytes of a file: `size` bytes of the file at `path` to begin with, or none."""
+    """The bytes of a file: initially `size` bytes of the file at `path`, or none."""
 
     def __init__(self, path: str | None, size: int) -> None:
         self.size = size
@@ -41,7 +41,7 @@ class Content:
         self._starts: list[int] = [0] if size else []
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes, or lengthen with zeros."""
+        """Truncate to `size` bytes, or lengthen with zeros."""
         if size < self.size:
             at = self._boundary(size)
             del self._extents[at:], self._starts[at:]
@@ -51,17 +51,17 @@ class Content:
         self.size = size
 
     def write(self, position: int, data: Buffer) -> None:
-        """Put `data` at `position`; bytes between the end and there become zeros."""
+        """Write `data` at `position`; a gap after the current end becomes zeros."""
         self._put(position, Extent(len(data), bytearray(data)))
 
     def put_parts(self, position: int, parts: list[Extent]) -> None:
-        """Put extents of this or another file one after the other, from `position` on."""
+        """Write extents of this or another file in order, starting at `position`."""
         for part in parts:
             self._put(position, part)
             position += part.size
 
     def parts(self, start: int, end: int) -> list[Extent]:
-        """The extents of the bytes [start, end), which must lie within the file."""
+        """Return the extents of the bytes [start, end), which must be within the file."""
         found: list[Extent] = []
         at = bisect_right(self._starts, start) - 1
         while start < end:
@@ -88,7 +88,7 @@ class Content:
         self.size = max(self.size, end)
 
     def _boundary(self, position: int) -> int:
-        """Number of the extent that begins at `position`, which is made so by cutting the one that holds it."""
+        """Split the extent at `position`, unless one begins there, and return the number of the extent that begins there."""
         at = bisect_right(self._starts, position) - 1
         if at < 0:
             return 0
@@ -102,7 +102,7 @@ class Content:
 
 
 class Spill:
-    """Takes written bytes to the file that `make` makes, once there are many of them. `close` lets go of it."""
+    """Moves written bytes, once there are many, to the file that `make` opens. `close` deletes the file."""
 
     def __init__(self, make: Callable[[], WritableFile]) -> None:
         self._make = make
@@ -111,7 +111,7 @@ class Spill:
         self._lock = Lock()
 
     def take(self, data: Buffer) -> Extent | None:
-        """The extent that stands for `data` from now on; None: keep it in memory. Raises UnwritableFile."""
+        """Return an extent that replaces `data`; None: keep `data` in memory. Raises UnwritableFile."""
         size = len(data)
         if size < WORTH_IT:
             return None
@@ -127,11 +127,11 @@ class Spill:
         return Extent(size, None, self._file.path, at)
 
     def file_of(self, path: str) -> WritableFile | None:
-        """The file that an extent with this path lies in, if it is here."""
+        """Return the spill file if `path`, of an extent, is its path; else None."""
         return self._file if self._file is not None and self._file.path == path else None
 
     def close(self) -> None:
-        """Close the file, if there is one; that deletes it."""
+        """Close the file, if there is one, which deletes it."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,4 +1,4 @@
-"""A file of an overlay that somebody holds open: unchanged bytes from the disk, changed ones from memory."""
+"""An open file of an overlay: unchanged bytes from the disk, changed ones from memory."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class OverlayFile(OpenFile):
             self._source(node.source)
 
     def close(self) -> None:
-        """Release what is open on the disk. A second call does nothing."""
+        """Close the files on the disk. A second call does nothing."""
         while self._opened:
             self._opened.popitem()[1].close()
 
     def size(self) -> int:
-        """Bytes in the file at this moment."""
+        """The current size in bytes."""
         content, source = self._node.content, self._node.source
         if content is not None:
             return content.size
@@ -40,7 +40,7 @@ class OverlayFile(OpenFile):
         return self._source(source).size()
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill `buffer` from byte `position`; returns how many bytes came, fewer only at the end of the file."""
+        """Fill `buffer` from byte `position`; returns the number of bytes read, fewer only at the end of the file."""
         content, source = self._node.content, self._node.source
         if content is None:
             assert source is not None  # a new file has content
@@ -60,18 +60,18 @@ class OverlayFile(OpenFile):
                 spill = self._changes.spill
                 spilled = None if spill is None else spill.file_of(part.path)
                 count = (spilled or self._source(part.path)).read_into(view, part.position)
-                if count < part.size:  # another process cut it meanwhile
+                if count < part.size:  # another process truncated it meanwhile
                     return done + count
             done += part.size
         return done
 
     def next_data(self, position: int, end: int) -> int:
-        """As OpenFile does, while the file is as on the disk."""
+        """As OpenFile does, if the file is unchanged; else return `position`."""
         content, source = self._node.content, self._node.source
         return position if content is not None or source is None else self._source(source).next_data(position, end)
 
     def write_at(self, position: int, *parts: Buffer) -> None:
-        """Write all of `parts`, one after the other, from byte `position` on. Raises UnwritableFile."""
+        """Write all `parts` in order, starting at byte `position`. Raises UnwritableFile."""
         content = self._changed()
         if position < 0:
             raise UnwritableFile(f"{self.path}: Invalid argument")
@@ -89,7 +89,7 @@ class OverlayFile(OpenFile):
             self._changes.note_write(self._node, self.path, start, position - start)
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes, or lengthen it with zeros. Raises UnwritableFile."""
+        """Truncate the file to `size` bytes, or lengthen it with zeros. Raises UnwritableFile."""
         content = self._changed()
         if size < 0:
             raise UnwritableFile(f"{self.path}: Invalid argument")
@@ -98,11 +98,11 @@ class OverlayFile(OpenFile):
         self._changes.note(Operation("truncate", self.path, size=size), self._node)
 
     def sync(self) -> None:
-        """Note that it was asked for."""
+        """Record the call."""
         self._changes.note(Operation("sync", self.path), self._node, modifies=False)
 
     def copy_from(self, other: OverlayFile, start: int, end: int, position: int) -> None:
-        """Take the bytes [start, end) of `other`, without reading them. Raises UnreadableFile where it has fewer."""
+        """Share the bytes [start, end) of `other`, without reading them. Raises UnreadableFile if it has fewer."""
         size = other.size()
         if end > size:
             raise UnreadableFile(f"{other.path}: became shorter than {end} bytes while it was read")
@@ -113,7 +113,7 @@ class OverlayFile(OpenFile):
         self._changes.note_write(self._node, self.path, position, end - start)
 
     def _changed(self) -> Content:
-        """The content, kept in memory from now on."""
+        """Return the content, kept in memory from now on."""
         if not self._writable:
             raise UnwritableFile(f"{self.path}: Bad file descriptor")
         node = self._node

@@ -1,6 +1,6 @@
-"""Names over a disk that does not change: what stands where after renames, removals and new files.
+"""Names over an unchanged disk: which path leads to which file after renames, removals and new files.
 
-Names and files are apart, as an operating system keeps them: an open file stays the same file while it is renamed or removed.
+Names and files are separate, as in an operating system: an open file remains the same file when it is renamed or removed.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ NO_NAMES = ("", ".", "..")
 
 
 class Disk(Protocol):
-    """What an overlay needs of the seam below it: ReadOnlyFiles, or a test's double."""
+    """The file system below an overlay: ReadOnlyFiles, or a test double."""
 
     def info(self, path: str, /) -> FileInfo:
-        """What stands at `path`."""
+        """Return the attributes of `path`."""
 
     def space(self, path: str, /) -> DiskSpace:
-        """The room where `path` lies."""
+        """Return the free space at `path`."""
 
     def exists(self, path: str, /) -> bool:
-        """Is there anything?"""
+        """Return whether `path` exists."""
 
     def plain(self, directory: str, /) -> list[str]:
-        """Names of the plain files in a directory."""
+        """Return the names of the plain files in a directory."""
 
     def list(self, directory: str, /) -> list[str]:
-        """Names in a directory."""
+        """Return the names in a directory."""
 
     def special(self, directory: str, /) -> dict[str, str]:
-        """Those of them that are neither plain files nor directories."""
+        """Return the names in a directory of neither plain files nor directories."""
 
     def resolve(self, path: str, /) -> str:
-        """`path` without symbolic links."""
+        """Return `path` without symbolic links."""
 
     def open(self, path: str, /) -> OpenFile:
-        """Open for reading."""
+        """Open a file for reading."""
 
     def root(self, path: str, /) -> str:
-        """What `path` begins with and is no name."""
+        """Return the start of `path` that is not a name in a directory."""
 
     def absolute(self, path: str, /) -> str:
-        """`path` with the working directory in front."""
+        """Return `path` after the working directory."""
 
 
 class File:
-    """A file: on the disk at `source` (None: a new one), changed where `content` is there. `mode`: of a new one."""
+    """A file: on the disk at `source` (None: a new one), and changed if it has `content`. `mode`: of a new one."""
 
     __slots__ = ("content", "last_write", "mode", "modified_ns", "source")
 
@@ -64,11 +64,11 @@ class File:
         self.source, self.mode = source, mode
         self.content = Content(None, 0) if source is None else None
         self.modified_ns: int | None = None
-        self.last_write: int | None = None  # number of the operation, while nothing else happened to the file
+        self.last_write: int | None = None  # number of the operation, until another one changes the file
 
 
 class Directory:
-    """A directory: what the disk has at `source` (None: nothing), but for `changed`, where None is a removed name."""
+    """A directory: the content of `source` on the disk (None: empty), with `changed`, in which None is a removed name."""
 
     __slots__ = ("changed", "source")
 
@@ -78,21 +78,21 @@ class Directory:
 
 
 class Tree:
-    """What stands at a path, with changes over `disk`. Whoever changes a `Directory` holds `lock`."""
+    """The directory tree of `disk` with changes. Hold `lock` to change a `Directory`."""
 
     __slots__ = ("_directories", "_root", "disk", "lock")
 
     def __init__(self, disk: Disk, lock: RLock) -> None:
         self.disk, self.lock = disk, lock
         self._root = Directory("")
-        self._directories: dict[str, Directory] = {}  # by path as it was spelled, until directories move
+        self._directories: dict[str, Directory] = {}  # by path as spelled by the caller, until directories move
 
     def directories_moved(self) -> None:
-        """Forget which path led to which directory."""
+        """Clear the cache of directories by path."""
         self._directories.clear()
 
     def words(self, path: str) -> Words:
-        """The names on the way to `path` from the root, without dots."""
+        """Return the names on the way from the root to `path`, without dots."""
         words: Words = []
         for word in self.disk.absolute(path).split("/"):
             if word == "..":
@@ -102,21 +102,21 @@ class Tree:
         return words
 
     def _known(self, path: str) -> tuple[Directory, str] | None:
-        """(directory, name) of `path`, if somebody asked for a path there before."""
+        """Return (directory, name) of `path`, if its directory is cached."""
         above, slash, name = path.rpartition("/")
         directory = self._directories.get(above) if slash and name not in NO_NAMES and "\0" not in name else None
         return None if directory is None else (directory, name)
 
     def unchanged(self, path: str) -> str | None:
-        """Where on the disk it is if anything stands at `path`; None where that is not known, or something was changed."""
-        above, slash, name = path.rpartition("/")  # no lock: nothing is looked at twice
+        """Return where `path` would be on the disk; None if that is unknown, or something was changed."""
+        above, slash, name = path.rpartition("/")  # no lock needed: nothing is read twice
         directory = self._directories.get(above)
         if directory is None or directory.source is None or name in directory.changed or not slash or name in NO_NAMES:
             return None
         return f"{directory.source}/{name}"
 
     def find(self, path: str, *, keep: bool = False) -> File | Directory | None:
-        """What stands at `path`. `keep`: remember it, so that everyone who asks gets the same file."""
+        """Return the file or directory at `path`. `keep`: keep it, so that all callers get the same object."""
         if not path or "\0" in path:
             return None
         with self.lock:
@@ -152,7 +152,7 @@ class Tree:
         return node
 
     def parent(self, path: str, what: str | None = None) -> tuple[Directory, str]:
-        """(directory, last word) of `path`. Raises UnwritableFile where the directory is none."""
+        """Return (directory, last name) of `path`. Raises UnwritableFile if it is not in a directory."""
         words = self.words(path)
         parent = self.find("/" + "/".join(words[:-1]), keep=True)
         if not words or not isinstance(parent, Directory):
@@ -161,7 +161,7 @@ class Tree:
 
 
 class Operation(NamedTuple):
-    """One change that was asked for, in the words of `Files`. Writes that follow each other in a file are one."""
+    """A requested change, with the names of `Files`. Consecutive writes to a file are one."""
 
     name: str
     path: str
@@ -173,9 +173,9 @@ class Operation(NamedTuple):
 class Changes:
     """The operations so far.
 
-    now    ms since the epoch: the time of change of what is changed here
-    lock   held while names, contents or notes change
-    spill  takes written bytes that are too many for memory; None: all stay there
+    now    ms since the epoch, used as the time of changes
+    lock   held while names, contents or operations change
+    spill  for written bytes that exceed the memory limit; None: all stay in memory
     """
 
     __slots__ = ("lock", "now", "operations", "spill")
@@ -186,7 +186,7 @@ class Changes:
         self.lock = RLock()
 
     def note(self, operation: Operation, node: File | None = None, *, modifies: bool = True) -> None:
-        """Keep `operation`; `node` is the file that it changed."""
+        """Add `operation`; `node` is the file that it changed."""
         with self.lock:
             self.operations.append(operation)
             if node is not None:
@@ -195,7 +195,7 @@ class Changes:
                     node.modified_ns = self.now * 1_000_000
 
     def note_write(self, node: File, path: str, position: int, size: int) -> None:
-        """Keep a write, as a part of the file's last one if it continues that."""
+        """Add a write, or extend the file's last one if the write continues it."""
         with self.lock:
             node.modified_ns = self.now * 1_000_000
             last = None if node.last_write is None else self.operations[node.last_write]

@@ -122,7 +122,7 @@ _DECODERS = {
 
 
 def options_from(values: dict[str, Any]) -> DumpOptions:
-    """DumpOptions from the command line."""
+    """Convert the options to DumpOptions."""
     chosen = next((name for flag, name in _DECODERS.items() if values[flag]), None)
     classes = values["key_decoder_class"], values["value_decoder_class"]
     names_class = classes != (None, None)
@@ -154,13 +154,13 @@ def _record_decoder(name: str | None) -> RecordDecoder | None:
 
 
 def _looks_into_records(values: dict[str, Any]) -> bool:
-    """Are headers of batches not enough to know which records are wanted? They do not have the smallest timestamp."""
+    """Return whether the selection needs records: batch headers do not have the smallest timestamp."""
     has_end = bool(values["times"]) and values["times"][1] != NO_END
     return bool(values["keys"] or values["key_regex"] or values["headers"]) or has_end
 
 
 def _selection(values: dict[str, Any]) -> Selection | None:
-    """The Selection that the command line asks for; None: everything. Raises UsageError for what excludes each other."""
+    """Return the Selection of the options; None: everything. Raises UsageError for options that exclude each other."""
     from engine.record.selection import EVERYTHING
 
     first, end = values["offsets"] or (None, None)
@@ -177,7 +177,7 @@ def _selection(values: dict[str, Any]) -> Selection | None:
 
 
 _SLASHES = re.compile("/{2,}")
-# what kafka-dump-log reports in its own words when all files are done
+# codes that kafka-dump-log reports in its own words at the end
 _REPORTED = frozenset({
     "index-offset-mismatch", "timeindex-timestamp-mismatch", "timeindex-out-of-order", "timeindex-offset-not-found",
     "offset-gap", "offset-order",
@@ -185,13 +185,13 @@ _REPORTED = frozenset({
 
 
 def java_path(path: str) -> str:
-    """A path as java.io.File keeps it: no doubled slash, none at the end."""
+    """Return a path as java.io.File stores it: without repeated slashes, and without one at the end."""
     path = _SLASHES.sub("/", path)
     return path if path == "/" else path.removesuffix("/")
 
 
 def java_split(text: str) -> list[str]:
-    """`text` split at commas as String.split does it: empty parts at the end vanish."""
+    """Split `text` at commas as String.split does: without empty parts at the end."""
     parts = text.split(",")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -199,16 +199,16 @@ def java_split(text: str) -> list[str]:
 
 
 class Target(NamedTuple):
-    """A file to dump: as the user named it, and what its name says (None: none of Kafka's)."""
+    """A file to dump: its path as the user gave it, and its parsed name (None: not one of Kafka's)."""
 
     path: str
     name: FileName | None
-    is_named: bool = True  # the user named this very file
-    is_listed: bool = False  # by --files, so that kafka-dump-log's ways count
+    is_named: bool = True  # the user gave this path, not its directory
+    is_listed: bool = False  # in --files, so it is treated as by kafka-dump-log
 
     @property
     def log_name(self) -> FileName:
-        """What the name of a log says: selections look into nothing else."""
+        """The parsed name of a log. Selections read no other files."""
         assert self.name is not None
         return self.name
 
@@ -217,7 +217,7 @@ def dump_all(
     files: ReadOnlyFiles, paths: tuple[str, ...], listed: str | None, options: DumpOptions,
     selection: Selection | None = None, form: str = "text", jobs: int = 1,
 ) -> int:
-    """Dump what `--files` lists as kafka-dump-log would, then everything the plain arguments lead to → exit status.
+    """Dump the files of `--files` as kafka-dump-log does, then those of the plain arguments; return the exit status.
 
     form  text, json or jsonl        jobs  threads
     """
@@ -284,20 +284,20 @@ def _json(options: DumpOptions, out: TextBuffer, form: str) -> tuple[DumpRendere
     from kafkalog_cli.output import json_stream
 
     stream = json_stream(form, out, "dump-log")
-    assert stream is not None  # it is not text
+    assert stream is not None  # since the form is not text
     outcome = Outcome(stream=stream)
     return JsonDump(options, stream, outcome.finding), outcome
 
 
 def listed_targets(listed: str | None) -> Iterator[Target]:
-    """The files of `--files`, taken for what kafka-dump-log takes them for."""
+    """Return the files of `--files`, with the kinds that kafka-dump-log assigns."""
     for part in java_split(listed) if listed is not None else []:
         path = part if is_url(part) else java_path(part)
         yield Target(path, kafka_file_name(path), is_listed=True)
 
 
 def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> Iterator[Target]:
-    """The files that plain arguments name."""
+    """Return the files of the plain arguments."""
     for argument in [path for pattern in paths for path in expand(files, pattern)]:
         try:
             found = discover(files, argument)
@@ -313,7 +313,7 @@ def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome
 
 
 def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection, outcome: Outcome) -> list[Target]:
-    """A selection is about records: it leaves out every file that can hold none that fits.
+    """Leave out every file that cannot hold a selected record.
 
     Files that it cannot look into are an error where the user named them, and logs of 0.7 always.
     """
@@ -362,7 +362,7 @@ def _count(
 def _start_of_tail(
     files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection
 ) -> tuple[list[Target], int]:
-    """Where --tail begins: (targets from the one on that holds the first of the last N, matches to skip there)."""
+    """Return where --tail begins: (targets from the one with the first of the last N matches on, matches to skip there)."""
     wanted = selection.tail
     if wanted is None:
         return targets, 0
@@ -374,7 +374,7 @@ def _start_of_tail(
         try:
             counted = tally(files, target.path, target.log_name, options, selection, _unheard, DumpReports())
         except KafkalogError:
-            continue  # the dump itself will say so
+            continue  # the dump itself reports it
         by_record = options.iterates and target.log_name.kind is not FileKind.LOG_07
         found += counted.record_count if by_record else counted.batch_count
         if found >= wanted:
@@ -383,4 +383,4 @@ def _start_of_tail(
 
 
 def _unheard(_finding: Finding) -> None:
-    """The dump after this count reports what is wrong."""
+    """Ignore a finding: the dump after this count reports it."""

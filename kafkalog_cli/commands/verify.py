@@ -46,7 +46,7 @@ from kafkalog_cli.options import (
     version_option,
     yes_option,
 )
-from kafkalog_cli.output import json_stream, outlive_output, outliving, raw_stdout
+from kafkalog_cli.output import json_stream, raw_stdout, tolerant, tolerate_output_failure
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 from kafkalog_cli.quarantining import DECLINED, Declined, agreed, names_of
 
@@ -145,11 +145,11 @@ _COUNTS = (
 )
 
 
-_NAMED = 4  # partitions that the next command names one by one
+_NAMED = 4  # partitions in the proposed next command
 
 
 class Shows(NamedTuple):
-    """What text shows. quiet: only partitions with problems. verbose: every finding, with why."""
+    """The amount of text output. quiet: only partitions with problems. verbose: every finding, with its cause."""
 
     quiet: bool = False
     verbose: bool = False
@@ -163,22 +163,22 @@ class _Verified(NamedTuple):
     verification: Verification | None
     error: KafkalogError | None
     rebuilt: tuple[str, ...] = ()
-    repaired: tuple[Finding, ...] = ()  # what was found before
+    repaired: tuple[Finding, ...] = ()  # findings before the repair
 
 
 def verify_all(
     paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None,
     shows: Shows = PLAIN,
 ) -> int:
-    """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status.
+    """Verify every partition of `paths`, rebuild files on request, print the results in order; return the exit status.
 
-    settings  of topics, besides those of the metadata log beside them
+    settings  of topics, in addition to those of the metadata log in the same log dir
     rebuild   None: nothing is written
     """
     writes = rebuild is not None and not rebuild.dry_run
     if rebuild is not None:
-        outlive_output()
-    out = TextBuffer(raw_stdout() if rebuild is None else outliving(raw_stdout()))
+        tolerate_output_failure()
+    out = TextBuffer(raw_stdout() if rebuild is None else tolerant(raw_stdout()))
     stream = json_stream(form, out)
     outcome = Outcome(stream=stream, verbose=shows.verbose)
     tally = _Tally()
@@ -203,16 +203,16 @@ def verify_all(
                         if done is not None:
                             progress.done_with(done.path)
                         if begun is not None and done is not None and done.worst is not None:
-                            result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # it verifies again
+                            result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # verifies again
                         _show(result, outcome, stream, progress.say, quiet=shows.quiet)
                         tally.add(result)
-            if writes and INTERRUPTION.number is not None:  # it came when all was done
+            if writes and INTERRUPTION.number is not None:  # the signal came after the work
                 say_interrupted(tally.text())
         except Interrupted:
             say_interrupted(tally.text())
         except Declined:
             return DECLINED
-        except KafkalogError as error:  # of what stands around the partitions
+        except KafkalogError as error:  # about the directories around the partitions
             errors.insert(0, error)
         finally:
             if rebuild is not None:
@@ -227,17 +227,17 @@ def verify_all(
 
 
 class _Tally:
-    """How far it came, for those who find the work half done."""
+    """Counts the partitions by result, for the total and for an interrupted run."""
 
     def __init__(self) -> None:
         self.directories: list[str] = []
         self.done = 0
         self.total = Total()
-        self._damaged: list[str] = []  # partitions whose log is damaged
-        self._broken: list[str] = []  # and whose other files are
+        self._damaged: list[str] = []  # partitions with a damaged log
+        self._broken: list[str] = []  # partitions whose other files are damaged
 
     def add(self, result: _Verified) -> None:
-        """Take one partition that was read, or could not be."""
+        """Add a partition that was read, or that could not be read."""
         self.done += 1
         done = result.verification
         if done is None:
@@ -263,7 +263,7 @@ class _Tally:
         self.total.say_next(words, quiet=quiet)
 
     def text(self) -> str:
-        """One line."""
+        """Return one line."""
         if not self.directories:
             return "nothing was started"
         done = f"{self.done} of {count_of(len(self.directories), 'partition')} done"
@@ -276,7 +276,7 @@ class _Tally:
 def _results(
     work: Callable[[str, Event], _Verified], directories: list[str], jobs: int
 ) -> Generator[_Verified, None, None]:
-    """What comes of each directory, in order, `jobs` of them read at the same time."""
+    """Return the result of each directory, in order; `jobs` of them are read at the same time."""
     stop = Event()
     if min(jobs, len(directories)) <= 1:
         for directory in directories:
@@ -286,12 +286,12 @@ def _results(
     try:
         yield from pool.map(lambda directory: work(directory, stop), directories)
     finally:
-        stop.set()  # after Ctrl-C nobody waits for gigabytes
+        stop.set()  # after Ctrl-C, stop reading large logs
         pool.shutdown(cancel_futures=True)
 
 
 def _rebuilt(result: _Verified, directory: str, topics: Topics, begun: Begun) -> _Verified:
-    """Rebuild what is broken in `directory`, and verify it again."""
+    """Rebuild the broken files in `directory`, and verify it again."""
     try:
         names = begun.rebuild(directory, topics.config(directory), topics.policy(directory).tiering, result.findings)
         after = _verify(begun.files, topics, directory, Event())
@@ -303,13 +303,13 @@ def _rebuilt(result: _Verified, directory: str, topics: Topics, begun: Begun) ->
 
 
 def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
-    """Those of `paths`, which may be patterns, that are directories."""
+    """Return the directories among `paths`, which may be patterns."""
     places = (place for path in paths for place in expand(files, path) if files.exists(place))
     return [place for place in places if files.info(place).is_directory]
 
 
 def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> tuple[list[str], list[Cluster]]:
-    """Directories that hold files of a partition, each once, in order; and what the log dirs around them say."""
+    """Return the directories with files of a partition, each once, in order, and the findings about their log dirs."""
     from engine.log.logdir.startup import survey_start
 
     expanded: dict[str, list[str]] = {}
@@ -332,7 +332,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
                 for finding in discovery.findings:
                     if _is_lost_segment(files, finding.where.file):
                         holds_any = True
-                        found[parent_of(finding.where.file)] = None  # reported there, with the other findings of the partition
+                        found[parent_of(finding.where.file)] = None  # reported with the other findings of the partition
                     elif not _is_reported_with_its_partition(finding):
                         outcome.finding(finding)
                 here = [parent_of(one) if "/" in one else "." for one in discovery.paths if _counts(one)]
@@ -346,8 +346,8 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
 
 
 def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
-    """`directories` without those that are one of them by another name. One that has vanished is reported by its reader."""
-    spelled: dict[str, str] = {}  # real path → as it was named first
+    """Return `directories` without other paths of the same directory. Reading a vanished one will report it."""
+    spelled: dict[str, str] = {}  # real path → the first path given for it
     for directory in directories:
         try:
             spelled.setdefault(files.resolve(directory), directory)
@@ -357,9 +357,9 @@ def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
 
 
 def _without_files(files: ReadOnlyFiles, path: str, places: Iterable[str]) -> list[str]:
-    """Partitions among `places`, which `path` means and where no file of a partition lies.
+    """Return the partitions among `places`, the expansion of `path`, in which there is no file of a partition.
 
-    Raises UsageError where other commands find nothing to work on either, and for a file.
+    Raises UsageError for a file, and if other commands would find nothing to work on either.
     """
     if not any(files.info(place).is_directory for place in places):
         raise UsageError(f"{path}: its name is not that of a file of a partition", path=path)
@@ -373,13 +373,13 @@ def _counts(path: str) -> bool:
 
 
 def _is_reported_with_its_partition(finding: Finding) -> bool:
-    """Is it about a name that verifying the partition reports too?"""
+    """Return whether verifying the partition reports the same name, too."""
     name = parse_file_name(file_name(finding.where.file))
     return finding.code == "name-invalid" and name is not None and not name.suffix and name.kind in WITHOUT_OFFSET
 
 
 def _is_lost_segment(files: ReadOnlyFiles, path: str) -> bool:
-    """Is it the name of a segment's log, and a link to a target that does not exist?"""
+    """Return whether `path` has the name of a segment's log and is a dangling link."""
     name = parse_file_name(file_name(path))
     is_log = name is not None and name.kind is FileKind.LOG and name.base_offset is not None and not name.suffix
     return is_log and not files.exists(path)
@@ -427,12 +427,12 @@ def _show(
 
 
 def _few(partitions: list[str]) -> list[str]:
-    """The partitions, or where they are many the directories that hold them."""
+    """Return the partitions, or, if there are many, their parent directories."""
     return partitions if len(partitions) <= _NAMED else sorted({parent_of(path) if "/" in path else "." for path in partitions})
 
 
 def _severity(done: Verification) -> Severity:
-    """How bad its verdict is."""
+    """Return the severity of the verdict."""
     if done.is_log_damaged:
         return Severity.ERROR
     return Severity.WARNING if done.is_broken or done.worst not in (None, Severity.INFO) else Severity.INFO
@@ -449,17 +449,17 @@ def _verdict(done: Verification) -> str:
 
 
 class Begun(NamedTuple):
-    """What rebuilds one of the partitions: path, settings, tiering, findings → names of files. `files`: with them."""
+    """`rebuild`: rebuilds a partition: path, settings, tiering, findings → names of files; it uses `files`."""
 
     files: ReadOnlyFiles
     rebuild: Callable[[str, LogConfig, Tiering, list[Finding]], list[str]]
 
 
 class Rebuild:
-    """How broken files are rebuilt.
+    """The options for rebuilding broken files.
 
-    now  ms since 1970        quarantines  None: what is replaced is not kept        form  of the output
-    asks  there may be a question
+    now  ms since 1970        quarantines  None: replaced files are not kept        form  of the output
+    asks  whether a question is possible
     """
 
     def __init__(self, now: int, quarantines: Quarantines | None, form: str, *, dry_run: bool, asks: bool) -> None:
@@ -467,7 +467,7 @@ class Rebuild:
         self._quarantines, self._asks = quarantines, asks
 
     def ask(self, files: ReadOnlyFiles, directories: list[str]) -> None:
-        """Ask, where it cannot be undone or partitions lie in several log dirs. Raises Declined."""
+        """Ask if it cannot be undone, or if there are several log dirs. Raises Declined."""
         log_dirs = sorted({parent_of(files.absolute(directory)) for directory in directories})
         is_final = self._quarantines is None
         if not self._asks or self.dry_run or not (is_final or len(log_dirs) > 1):
@@ -485,9 +485,9 @@ class Rebuild:
 
     @contextmanager
     def begun(self, disk: Files, directories: list[str], errors: list[KafkalogError]) -> Iterator[Begun]:
-        """Hold the log dirs of the partitions in `directories`, and rebuild in here.
+        """Lock the log dirs of the partitions in `directories`, so that the block can rebuild files.
 
-        errors  takes those of quarantines that cannot be closed
+        errors  receives errors of quarantines that cannot be completed
         Raises LogDirLocked, UnwritableFile.
         """
         from engine.log.logdir.log_dirs import not_permitted
@@ -511,12 +511,12 @@ class Rebuild:
                 try:
                     yield Begun(dirs.files, rebuild)
                 finally:
-                    INTERRUPTION.pardon()
+                    INTERRUPTION.defer_to_end()
         finally:
             errors += () if dirs is None else dirs.errors
 
     def say(self, stream: JsonStream | None) -> None:
-        """Where it is kept."""
+        """Print where replaced files are kept."""
         from kafkalog_cli.quarantining import put_kept, say_kept
 
         if self._quarantines is not None:

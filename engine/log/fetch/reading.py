@@ -32,7 +32,7 @@ from engine.log.segment.recovery_walk import read_marker
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.heads import HeadWalk
-from engine.record.soundness import go_on
+from engine.record.soundness import resume_after_damage
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -294,13 +294,13 @@ class _Markers:
         """
         for one in _from(self._log, segment):
             self._is_asked = one.aborted_are_unknown
-            walk, goes_on = HeadWalk(one.log_file, position if one is segment else 0, one.size, batches=self._batches), True
-            while goes_on:
+            walk, resumes = HeadWalk(one.log_file, position if one is segment else 0, one.size, batches=self._batches), True
+            while resumes:
                 for window in walk:
                     self._follow(window, one.log_file)
                     if self._is_over(window):
                         return self._aborted
-                goes_on, _ = go_on(walk)  # reading the records reports the damage
+                resumes, _ = resume_after_damage(walk)  # reading the records reports the damage
             if one is not segment:
                 one.release_log()
         return self._aborted

@@ -28,7 +28,7 @@ from engine.log.segment.batch_search import find_end
 from engine.log.segment.log_segments import LogOffsetMetadata, Segments
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.heads import HeadWalk
-from engine.record.soundness import go_on
+from engine.record.soundness import resume_after_damage
 from engine.record.windows import LogWalk, Window
 
 if TYPE_CHECKING:
@@ -309,11 +309,11 @@ class PartitionView:
         columns, marker = BatchColumns(), _Marker()
         for segment in self.segments.values(place.segment_base_offset):
             start = place.position if segment.base_offset == place.segment_base_offset else 0
-            walk, goes_on = HeadWalk(segment.log_file, start or 0, segment.size, batches=columns), True
-            while goes_on:
+            walk, resumes = HeadWalk(segment.log_file, start or 0, segment.size, batches=columns), True
+            while resumes:
                 for window in walk:
                     self._follow_window(window, transactions, marker, segment.log_file)
-                goes_on, _ = go_on(walk)  # reading the records reports the damage
+                resumes, _ = resume_after_damage(walk)  # reading the records reports the damage
             segment.release_log()
 
     def _follow_window(self, window: Window, transactions: dict[int, int], marker: _Marker, file: OpenFile) -> None:

@@ -137,7 +137,7 @@ def _recover(files: Files, log: Log07, report: Report) -> None:
         report.add(Action.RECOVERED, newest.name, "every checksum is right",
                    offsets=(newest.start, newest.start + size), size=size)
         return
-    newest.recover(cut_nonsense=True)
+    newest.recover(truncate_invalid=True)
     why = f"at byte {part.size}: {part.problem.what}"
     if part.problem.exception is not None:
         why += f"; 0.7.2 would not open the log: {part.problem.exception}"

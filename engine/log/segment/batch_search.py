@@ -22,7 +22,7 @@ from engine.formats import (
 from engine.kernels.select import next_unsound
 from engine.log.errors import CorruptRecord, no_such_size
 from engine.record.columns import BatchColumns
-from engine.record.soundness import go_on
+from engine.record.soundness import resume_after_damage
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def find_end(file: OpenFile, position: int, end: int, base_offset: int) -> LogEn
             if not damaged:
                 damaged = bad < window.rows
                 sound = max(sound, table[BatchField.BASE_OFFSET, bad]) if damaged else next_offset or base_offset
-        goes_on, findings = go_on(walk, max(sound, base_offset))
-        damaged = damaged or goes_on
-        is_over = not goes_on
+        resumes, findings = resume_after_damage(walk, max(sound, base_offset))
+        damaged = damaged or resumes
+        is_over = not resumes
     if next_offset is None and position:
         return find_end(file, 0, end, base_offset)
     if last is not None and last.where.position is not None:

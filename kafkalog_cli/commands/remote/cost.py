@@ -37,7 +37,7 @@ class _Price(click.ParamType[float]):
     name = "price"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Text → number; click.BadParameter for anything else."""
+        """Convert text to a number. Raises click.BadParameter."""
         try:
             price = float(value)
         except ValueError:
@@ -128,7 +128,7 @@ def _money(amount: float) -> str:
 
 
 def _name(one: TopicCost, ids: Sequence[str | None]) -> str:
-    """With its id where a topic was created again."""
+    """Return the name, with the topic id if a topic of that name was created again."""
     if one.topic is None:
         return _NO_TOPIC
     return one.topic if ids.count(one.topic) == 1 else f"{one.topic} ({one.topic_id})"

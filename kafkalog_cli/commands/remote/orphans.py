@@ -76,7 +76,7 @@ def command(
 
 
 class _Work:
-    """Finds orphans, shows them, deletes them. `status`: where somebody declined."""
+    """Finds, prints and deletes orphans. `status`: the exit status if the user declined."""
 
     def __init__(
         self, options: StoreOptions, named: Sequence[str], topics: Sequence[str], metadata_count: int | None,
@@ -87,7 +87,7 @@ class _Work:
         self.status = 0
 
     def run(self, output: Output, deletion: dict[str, Any] | None) -> None:
-        """`deletion`: its options; None: nothing is deleted."""
+        """Print the orphans, and delete them with the options `deletion`; None: delete nothing."""
         from engine.files import Files, now_ms
         from engine.log.logdir.log_dirs import find_log_dirs
         from engine.log.logdir.startup import survey
@@ -150,7 +150,7 @@ class _Work:
 
 
 def _show(orphans: Sequence[Orphan], output: Output, what: str | None) -> None:
-    """`what` becomes of those that may be deleted; None: nothing."""
+    """Print orphans; `what` happens to those that may be deleted, None: nothing."""
     from engine.remote.orphans import DELETABLE
 
     if output.stream is not None:

@@ -33,7 +33,7 @@ _EXAMPLES = (
 UNASKED: dict[str, Any] = {
     "settings": (), "now": None, "clean_start": False, "recovery_point": None, "log_start_offset": None,
     "keep_deleted": False, "jobs": 1, "metrics_textfile": None, "yes": True,
-}  # fmt: skip  # what commands that work on logs may be asked
+}  # fmt: skip  # options of commands on logs that this command does not have
 
 
 @click.command("remote-restore", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True,
@@ -87,11 +87,11 @@ def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **
         return Restore(chosen, layout, lambda finding: progress.say(str(finding))).work(session)
 
     return run("remote-restore", {**UNASKED, **values, "paths": (log_dir,)}, work, makes_partitions=True,
-               beside=lambda: of_one_broker(log_dir, log_dirs))
+               more_log_dirs=lambda: of_one_broker(log_dir, log_dirs))
 
 
 def of_one_broker(log_dir: str, others: tuple[str, ...]) -> list[str]:
-    """Those of the other log dirs that belong to the broker of `log_dir`: they are locked with it."""
+    """Return the log dirs among `others` of the same broker as `log_dir`, to lock them together."""
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.log_dirs import find_log_dirs
     from engine.log.logdir.startup import survey

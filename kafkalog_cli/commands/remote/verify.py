@@ -52,7 +52,7 @@ def command(
 
 
 def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, count: int | None, output: Output) -> None:
-    """`count`: of segments that are read; None: all."""
+    """Verify; `count`: number of segments to read; None: all."""
     from engine.files import ReadOnlyFiles
     from engine.remote.access import open_layout, open_store
     from engine.remote.metadata_log import MetadataLogs
