@@ -262,7 +262,7 @@ _kafkalog() {
             _kafkalog_words 'auto local aiven' "$cur"
             return
             ;;
-        --key-prefix|--private-key|--segment|--metadata-partitions|--older-than|--topic-id|--sample)
+        --key-prefix|--private-key|--price-per-gib|--segment|--metadata-partitions|--older-than|--topic-id|--sample)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -272,9 +272,9 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --into -n --dry-run --format --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir -q --quiet -v --verbose --full --topic-id --deep --sample' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --price-per-gib --format --into -n --dry-run --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir -q --quiet -v --verbose --full --topic-id --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'download list offsets orphans repair-metadata restore upload verify' "$cur"
+            _kafkalog_words 'cost download list offsets orphans repair-metadata restore upload verify' "$cur"
         fi
         ;;
     restore)
@@ -294,11 +294,11 @@ _kafkalog() {
         ;;
     retain)
         case $prev in
-        --free|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
-            compopt +o default 2>/dev/null
+        --log-dir|--quarantine|--config-file|--metrics-textfile)
             return
             ;;
-        --quarantine|--config-file|--metrics-textfile)
+        --free|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
+            compopt +o default 2>/dev/null
             return
             ;;
         --format)
@@ -307,7 +307,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--explain --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '--explain --log-dir --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     roll)

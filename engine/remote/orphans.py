@@ -84,10 +84,10 @@ class Orphan(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The orphans of a store, and the ids of all topics in it."""
+    """The orphans of a store, and all of its segments."""
 
     orphans: list[Orphan]
-    topic_ids: set[str]
+    segments: list[StoredSegment]
 
 
 def find_orphans(
@@ -113,7 +113,7 @@ def find_orphans(
             if why is not None:
                 objects = tuple(one.objects[part] for part in sorted(one.objects))
                 found.append(Orphan(why, name, one.named.segment_id, one.named.base_offset, objects))
-    return Found(found, {one.named.topic_id for one in inventory.segments})
+    return Found(found, inventory.segments)
 
 
 class _Judge:
@@ -178,7 +178,8 @@ def refuse_doubtful(
         shown = ", ".join(map(str, missing[:_SHOWN])) + (", …" if len(missing) > _SHOWN else "")
         raise NotDeleted(f"{store}: of __remote_log_metadata the partitions {shown} of {expected} are in none of the log dirs",
                          "name the log dirs of all brokers that hold the topic")
-    if cluster is not None and found.topic_ids and not found.topic_ids & cluster.topics.keys():
+    topic_ids = {one.named.topic_id for one in found.segments}
+    if cluster is not None and topic_ids and not topic_ids & cluster.topics.keys():
         raise NotDeleted(f"{store}: the cluster has none of its topics", "name the log dirs of the store's own cluster")
 
 

@@ -35,17 +35,19 @@ class TieredPartitions:
     """The partitions in the log dirs behind `paths`, except those of internal topics.
 
     topics       names or patterns; none: all
+    metadata     of all remote segments; None: it is read
     directories  of each (topic, partition) the copy that a leader would have, in order
     Raises UnreadableFile, UsageError as `MetadataLogs` does.
     """
 
     def __init__(
-        self, files: ReadOnlyFiles, paths: Iterable[str], settings: Settings, topics: Sequence[str], report: Report
-    ) -> None:
+        self, files: ReadOnlyFiles, paths: Iterable[str], settings: Settings, topics: Sequence[str], report: Report,
+        metadata: RemoteLogMetadata | None = None,
+    ) -> None:  # fmt: skip
         self._files, self._report = files, report
         named = list(paths)
         log_dirs = find_log_dirs(files, named)
-        self.metadata: RemoteLogMetadata = MetadataLogs(files, named, report).read()
+        self.metadata = MetadataLogs(files, named, report).read() if metadata is None else metadata
         copies: dict[tuple[str, int], list[str]] = {}
         for log_dir in log_dirs:
             for place in log_dir.partitions():

@@ -23,7 +23,7 @@ class TieredLog:
     """The log of `view`. Raises UnreadableFile.
 
     config, tiering  of its topic      metadata  of all remote segments
-    remote           what that says of this partition; None: nothing
+    remote           what that says of this partition; None: nothing        starts  as its files have them
     log_start_offset        where it begins, local or remote; None: as its log dir says
     local_log_start_offset  from here on it is local
     """
@@ -36,7 +36,7 @@ class TieredLog:
         self.topic_id = _topic_id(files, view.directory)
         name = view.partition
         self.topic, self.partition = (view.directory, -1) if name is None else (name.topic, name.partition)
-        starts = read_starts(files, view.directory)
+        self.starts = starts = read_starts(files, view.directory)
         self.is_tiered = tiering is Tiering.TIERED or (tiering is Tiering.UNKNOWN and starts.are_of_tiered(tiering))
         self.local_log_start_offset = view.log_start_offset
         if log_start_offset is None:

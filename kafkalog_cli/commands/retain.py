@@ -9,7 +9,7 @@ import click
 from engine.log.operations.retain import RetainOptions, retain
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import Size
+from kafkalog_cli.options import PATH, Size
 from kafkalog_cli.partitions import run
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.progress import Progress
 
 
-_DONE = Section("Action", ("--explain", "--free", "--as-much-as-possible", "--keep-deleted", "--quarantine"))
+_DONE = Section("Action", ("--explain", "--log-dir", "--free", "--as-much-as-possible", "--keep-deleted", "--quarantine"))
 _SECTIONS = (_DONE, OPENING, SETTINGS, OUTPUT)
 _MAIN = ("--explain", "--free", "--config", "--config-file", "--dry-run")
 _EXAMPLES = (
@@ -37,26 +37,42 @@ _EXAMPLES = (
 @quarantine_option
 @click.option("--explain", is_flag=True, help="Change nothing; show for each segment why it would be deleted or kept, and "
                                               "when it will be deleted.")
+@click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
+              help="With --explain: a log dir of another broker with logs of __remote_log_metadata, for the remote segments of "
+              "topics with remote storage; may be repeated.")
 @click.option("--free", "wanted", type=Size(), metavar="BYTES",
               help="For emergencies: ignore retention; delete leftover files and then the oldest segments of all logs, "
               "until the disk of each log dir has BYTES free. Segments of compacted and internal topics and of topics with "
               "remote storage are kept. If BYTES cannot be freed, nothing is deleted.")
 @click.option("--as-much-as-possible", is_flag=True, help="With --free: delete as much as allowed even if BYTES cannot be "
                                                           "freed.")
-def command(wanted: int | None, explain: bool, as_much_as_possible: bool, **values: Any) -> int:
+def command(
+    wanted: int | None, explain: bool, as_much_as_possible: bool, log_dirs: tuple[str, ...], **values: Any
+) -> int:
     """Delete the segments that retention allows: by log start offset, by size, by time.
 
     retain deletes what a broker deletes at its next check: whole segments from the oldest on, none above the high watermark. In
     log dirs it also removes the directories of deleted topics.
+
+    Remote segments are never deleted here. With --explain, the command shows which ones the next leader of a partition deletes,
+    and why, by the logs of __remote_log_metadata in the log dirs. Exit status 4 means that the leader would delete segments
+    which can be read now, because leader-epoch-checkpoint is incomplete.
 
     The segments are gone for good. With --quarantine DIR they are moved to DIR instead, and `kafkalog restore` puts them back;
     that frees space only if DIR is on another file system.
     """
     if as_much_as_possible and wanted is None:
         raise click.UsageError("--as-much-as-possible needs --free")
+    if log_dirs and not explain:
+        raise click.UsageError("--log-dir needs --explain")
     values["dry_run"] = values["dry_run"] or explain
 
-    def work(logs: Session, _progress: Progress) -> Iterator[Report]:
-        return retain(logs.manager, logs.options, RetainOptions(wanted, as_much_as_possible, explain, values["quarantine"]))
+    def work(logs: Session, progress: Progress) -> Iterator[Report]:
+        done = retain(logs.manager, logs.options, RetainOptions(wanted, as_much_as_possible, explain, values["quarantine"]))
+        if not explain or wanted is not None:
+            return done
+        from engine.remote.expiration import RemoteRetention
+
+        return RemoteRetention(logs, log_dirs, lambda finding: progress.say(str(finding))).explained(done)
 
     return run("retain", values, work)
