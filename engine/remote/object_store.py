@@ -8,9 +8,10 @@ from engine.errors import UnreadableFile, UnwritableFile, UsageError
 from engine.remote.storage import Object, changed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from obstore import GetOptions
+    from obstore.store import ClientConfig
 
 _AT_ONCE = 8 << 20  # bytes of an object that are written by one request
 _MISSING = "kafkalog needs the package obstore for object stores"
@@ -21,9 +22,10 @@ class ObjectStore:
 
     Credentials, region and endpoint are those of the environment and its profiles, as object_store reads them (AWS_…, GOOGLE_…,
     AZURE_…); requests are repeated with growing pauses for up to three minutes.
+    client  settings that override those of the environment
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, client: Mapping[str, str]) -> None:
         try:
             from obstore.exceptions import BaseError
             from obstore.store import from_url
@@ -32,7 +34,9 @@ class ObjectStore:
         self.name = url.rstrip("/")
         self._refusals = (BaseError, OSError, ValueError)  # OSError is FileNotFoundError and its like
         try:
-            self._store = from_url(url)
+            settings: Any = client  # by the names of its store
+            options: ClientConfig | None = {"allow_http": True} if client.get("endpoint", "").startswith("http:") else None
+            self._store = from_url(url, config=settings, client_options=options)
         except self._refusals as error:
             raise UsageError(f"{url}: {_first_line(error)}", _CHECK, path=url) from error
 

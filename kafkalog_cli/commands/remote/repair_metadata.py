@@ -8,9 +8,9 @@ import click
 
 from kafkalog_cli.commands.remote.restore import UNASKED
 from kafkalog_cli.engine_options import quarantine_options
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Example, Section
 from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option
-from kafkalog_cli.remote_output import WHICH
+from kafkalog_cli.remote_output import WHICH, RemoteCommand
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _EXAMPLES = (
 )  # fmt: skip
 
 
-@click.command("remote-repair-metadata", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True,
+@click.command("remote-repair-metadata", cls=RemoteCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True,
                main_options=("--store", "--topic", "--dry-run"))
 @click.argument("paths", nargs=-1, type=PATH, required=True)
 @click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
@@ -58,15 +58,13 @@ def command(
     deleted, it appends the records of a complete copy to the broker's logs of __remote_log_metadata. Run it before you start a
     broker without these records: such a broker would move log starts up to the first local segments.
     """
-    options = required_store(values)
+    options = required_store(values, values["config_file"])
     from kafkalog_cli.partitions import run
 
     def work(session: Session, progress: Progress) -> Iterator[Report]:
-        from engine.remote.access import open_layout, open_store
         from engine.remote.repair import RepairMetadata
 
-        store = open_store(session.dirs.disk, options.store)
-        layout = open_layout(store, options.layout, options.prefix, dict(options.private_keys))
+        layout = options.open(session.dirs.disk)
         report = progress.say
         return RepairMetadata(layout, topics, log_dirs, metadata_count, lambda one: report(str(one))).work(session)
 
