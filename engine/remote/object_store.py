@@ -25,7 +25,7 @@ class ObjectStore:
     client  settings that override those of the environment
     """
 
-    def __init__(self, url: str, *, client: Mapping[str, str]) -> None:
+    def __init__(self, url: str, *, client: Mapping[str, str] | None = None) -> None:
         try:
             from obstore.exceptions import BaseError
             from obstore.store import from_url
@@ -34,8 +34,9 @@ class ObjectStore:
         self.name = url.rstrip("/")
         self._refusals = (BaseError, OSError, ValueError)  # OSError is FileNotFoundError and its like
         try:
-            settings: Any = client  # by the names of its store
-            options: ClientConfig | None = {"allow_http": True} if client.get("endpoint", "").startswith("http:") else None
+            settings: Any = client or None  # by the names of its store
+            is_plain = client is not None and client.get("endpoint", "").startswith("http:")
+            options: ClientConfig | None = {"allow_http": True} if is_plain else None
             self._store = from_url(url, config=settings, client_options=options)
         except self._refusals as error:
             raise UsageError(f"{url}: {_first_line(error)}", _CHECK, path=url) from error
