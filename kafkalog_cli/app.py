@@ -17,6 +17,7 @@ from engine.discovery.names import file_name, parent_of, parse_file_name
 from engine.errors import UnreadableFile, UsageError, argument
 from engine.files import ReadOnlyFiles
 from engine.findings import Severity
+from engine.remote.urls import is_url
 from kafkalog_cli.options import shown_size
 from kafkalog_cli.streams import colour_choice
 
@@ -163,6 +164,8 @@ def _line(severity: str, code: str, colour: str, message: str, do: str | None) -
 def add_next_step(error: KafkalogError) -> None:
     """Give an error without advice about a path that is not there, or not a directory, the command that shows what is."""
     if error.do is not None or error.path is None or not isinstance(error, UnreadableFile | UsageError):
+        return
+    if is_url(error.path):
         return
     files, path = ReadOnlyFiles(), error.path
     place = path.rstrip("/") or "/"

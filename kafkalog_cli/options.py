@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from engine.amounts import count_of, parse_duration, parse_size, parse_time, size_text, whole_number
-from engine.errors import EMPTY_PATH
+from engine.errors import EMPTY_PATH, UsageError
 from engine.formats import LONG_MAX
+from engine.remote.urls import is_url, spelled
 from kafkalog_cli.help import DocumentedCommand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
@@ -25,15 +26,44 @@ _SHOWN = 40  # characters of a value in what is said about it
 _OFF = ("false", "no", "off", "0")
 
 class _PathType(click.Path):
-    """A path that says something. What cannot be opened is said by who opens it, with a status of its own."""
+    """A path that says something. What cannot be opened is said by who opens it, with a status of its own.
+
+    take  what becomes of a URL; raises UsageError
+    """
+
+    def __init__(self, take: Callable[[str], str]) -> None:
+        super().__init__(readable=False)
+        self._take = take
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         if not value:
             self.fail(EMPTY_PATH, parameter, context)
-        return super().convert(value, parameter, context)
+        try:
+            return super().convert(self._take(value), parameter, context)
+        except UsageError as error:
+            self.fail(f"{error}: {error.do}" if error.do else str(error), parameter, context)
 
 
-PATH = _PathType(readable=False)
+def refuse_url(path: str) -> str:
+    """`path`. Raises UsageError for a URL, to which nothing is written."""
+    if is_url(path):
+        raise UsageError(f"{path}: only commands that change nothing read URLs; copy the directory to this machine first, and "
+                         "name the copy", path=path)  # fmt: skip
+    return path
+
+
+def refuse_urls(paths: Iterable[str]) -> None:
+    """Raise click.UsageError where one of `paths` is a URL, and the command is about to write there."""
+    try:
+        for path in paths:
+            refuse_url(path)
+    except UsageError as error:
+        raise click.UsageError(str(error)) from error
+
+
+PATH = _PathType(refuse_url)
+PATH_OR_URL = _PathType(spelled)
+STORE_PATH = _PathType(str)
 
 
 def check_range(
@@ -153,9 +183,12 @@ class FileList(click.ParamType[str]):
 
     name = "files"
 
-    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> str:
-        """The text as it is: what an empty part means is Kafka's affair."""
-        return str(value)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text as it is, but for URLs: what an empty part means is Kafka's affair."""
+        try:
+            return ",".join(map(spelled, str(value).split(",")))
+        except UsageError as error:
+            self.fail(f"{error}: {error.do}", param, ctx)
 
 
 def _size_value(size: int) -> str:

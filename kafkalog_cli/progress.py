@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from engine.discovery.names import parent_of
-from engine.files import OpenFile, ReadOnlyFiles, look
+from engine.files import OpenFile, look
+from engine.files.layered import ReadOnlyFilesAbove
 from engine.log.logdir.metrics import FlushStats, MeasuringFiles
 from kafkalog_cli.interruption import HeedingFiles
 from kafkalog_cli.streams import colour_choice
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.progress import ProgressColumn
 
-    from engine.files import Files
+    from engine.files import Files, ReadOnlyFiles
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
 
 _WORTH_SHOWING = 64 << 20  # bytes: less is read before anyone could look
@@ -206,10 +207,11 @@ class _CountedFile(OpenFile):
         return count
 
 
-class _CountingReader(ReadOnlyFiles):
-    """The disk for looking, with logs whose reading is counted."""
+class _CountingReader(ReadOnlyFilesAbove):
+    """What is below, with logs whose reading is counted."""
 
-    def __init__(self, count: Callable[[int, str], object]) -> None:
+    def __init__(self, below: ReadOnlyFiles, count: Callable[[int, str], object]) -> None:
+        super().__init__(below)
         self._count = count
 
     def open(self, path: str) -> OpenFile:
@@ -233,9 +235,9 @@ class _CountingFiles(_MeasuringDisk):
         return _CountedFile(file, self._count) if path.endswith(".log") else file
 
 
-def watched_reader(progress: Progress) -> ReadOnlyFiles:
-    """The disk for looking; it reports what it reads to `progress` if that is shown."""
-    return _CountingReader(progress.advance) if progress.is_shown else ReadOnlyFiles()
+def watched_reader(progress: Progress, files: ReadOnlyFiles) -> ReadOnlyFiles:
+    """`files`; what is read of them is reported to `progress` if that is shown."""
+    return _CountingReader(files, progress.advance) if progress.is_shown else files
 
 
 def watched_disk(progress: Progress, flushes: FlushStats | None) -> Files:

@@ -8,7 +8,7 @@ import click
 
 from kafkalog_cli.engine_options import settings_from
 from kafkalog_cli.help import Section
-from kafkalog_cli.options import PATH
+from kafkalog_cli.options import STORE_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ class KeyFile(click.ParamType[tuple[str, str]]):
 
 
 _OPTIONS = (
-    click.option("--store", type=PATH, metavar="URL|DIR",
+    click.option("--store", type=STORE_PATH, metavar="URL|DIR",
                  help="Read remote segments of partitions with remote storage from here: s3://BUCKET/PREFIX, gs://, az://, "
                       "https://, or a folder. Object stores need the extra `remote`. Default: by "
                       "--config-file (rsm.config.*)."),

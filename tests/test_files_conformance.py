@@ -295,7 +295,7 @@ def test_fifos_do_not_block(tmp_path):
 @pytest.mark.parametrize(
     ("double", "real", "composed"),
     [
-        (CrashFiles, (Files, ReadOnlyFiles), {"read", "copy", "make_own_directory"}),
+        (CrashFiles, (Files, ReadOnlyFiles), {"read", "copy", "make_own_directory", "root"}),
         (WritableCrashFile, (WritableFile, OpenFile), {"next_data", "read", "read_exactly", "send", "path"}),
     ],
 )

@@ -24,8 +24,8 @@ def expand(files: ReadOnlyFiles, pattern: str) -> list[str]:
     """
     if not _MAGIC.search(pattern) or _stands(files, pattern, unknown=False):
         return [pattern]
-    found = ["/" if pattern.startswith("/") else ""]
-    for part in pattern.split("/"):
+    found = [root := files.root(pattern)]
+    for part in pattern[len(root) :].split("/"):
         if part:
             found = [path for base in found for path in _step(files, base, part)]
     return found or [pattern]

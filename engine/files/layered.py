@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from engine.files import Files
+from engine.files import Files, ReadOnlyFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,18 +13,11 @@ if TYPE_CHECKING:
     from engine.files import DiskSpace, FileInfo, Lock, OpenFile, WritableFile
 
 
-class FilesAbove(Files):
-    """All of Files by `below`; a layer says what it does otherwise. Methods are those of Files."""
+class ReadOnlyFilesAbove(ReadOnlyFiles):
+    """All of ReadOnlyFiles by `below`; a layer says what it does otherwise. Methods are those of ReadOnlyFiles."""
 
-    def __init__(self, below: Files) -> None:
+    def __init__(self, below: ReadOnlyFiles) -> None:
         self._below = below
-
-    @property
-    def _changing(self) -> Files:
-        """Where changes, and locks for them, go on to."""
-        return self._below
-
-    # ---- looking
 
     def info(self, path: str) -> FileInfo:
         """As Files does."""
@@ -66,6 +59,24 @@ class FilesAbove(Files):
         """As Files does."""
         return self._below.absolute(path)
 
+    def root(self, path: str) -> str:
+        """As Files does."""
+        return self._below.root(path)
+
+
+class FilesAbove(ReadOnlyFilesAbove, Files):
+    """All of Files by `below`; a layer says what it does otherwise. Methods are those of Files."""
+
+    _below: Files
+
+    def __init__(self, below: Files) -> None:
+        super().__init__(below)
+
+    @property
+    def _changing(self) -> Files:
+        """Where changes, and locks for them, go on to."""
+        return self._below
+
     @contextmanager
     def held_open(self, directory: str) -> Iterator[None]:
         """As Files does."""
@@ -77,8 +88,6 @@ class FilesAbove(Files):
         """As Files does."""
         with self._below.held_for_deletion(directory):
             yield
-
-    # ---- changing
 
     def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
         """As Files does."""

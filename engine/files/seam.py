@@ -179,6 +179,10 @@ class ReadOnlyFiles:
                 raise OversizedFile(path, size, limit)
             return file.read(0, size)
 
+    def root(self, path: str) -> str:
+        """What `path` begins with and is no name in a directory: `/`, or nothing."""
+        return "/" if path.startswith("/") else ""
+
     def absolute(self, path: str) -> str:
         """`path` with the working directory in front, not normalised (java.io.File.getAbsolutePath)."""
         return path if path.startswith("/") else os.getcwd() + "/" + path

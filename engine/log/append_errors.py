@@ -1,4 +1,4 @@
-"""Appends that Kafka refuses: one class per exception, under its name. `kafka` is the full name, messages are Kafka's."""
+"""Appends that Kafka refuses: one class per exception of Kafka. `kafka` is its full name; the messages are Kafka's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from engine.errors import KafkalogError
 
 
 class AppendRefused(KafkalogError):
-    """An append that was not carried out: no record of it was written."""
+    """A refused append: none of its records was written."""
 
     code = "append-refused"
     kafka = "org.apache.kafka.common.errors.ApiException"
@@ -18,21 +18,21 @@ class AppendRefused(KafkalogError):
 
 
 class CorruptRecord(AppendRefused):
-    """A checksum or a size that does not fit (CorruptRecordException)."""
+    """A checksum or a size is wrong (CorruptRecordException)."""
 
     code = "corrupt-record"
     kafka = "org.apache.kafka.common.errors.CorruptRecordException"
 
 
 class InvalidRecord(AppendRefused):
-    """Records that break a rule of the format or of the topic (InvalidRecordException)."""
+    """Records break a rule of the format or of the topic (InvalidRecordException)."""
 
     code = "invalid-record"
     kafka = "org.apache.kafka.common.InvalidRecordException"
 
 
 class InvalidTimestamp(AppendRefused):
-    """A timestamp that the topic does not allow (InvalidTimestampException)."""
+    """The topic does not allow the timestamp (InvalidTimestampException)."""
 
     code = "invalid-timestamp"
     kafka = "org.apache.kafka.common.errors.InvalidTimestampException"
@@ -55,14 +55,14 @@ class RecordValidationFailed(AppendRefused):
 
 
 class RecordTooLarge(AppendRefused):
-    """A batch above max.message.bytes (RecordTooLargeException)."""
+    """A batch is larger than max.message.bytes (RecordTooLargeException)."""
 
     code = "record-too-large"
     kafka = "org.apache.kafka.common.errors.RecordTooLargeException"
 
     @classmethod
     def check(cls, name: str, size: int, max_message_size: int) -> None:
-        """Raise it if a batch of `size` bytes, as it came, is more than the partition `name` takes."""
+        """Raise if a batch of `size` bytes, as the producer sent it, is larger than the partition `name` accepts."""
         if size > max_message_size:
             raise cls(
                 f"The record batch size in the append to {name} is {size} bytes which exceeds the maximum configured value "
@@ -71,14 +71,14 @@ class RecordTooLarge(AppendRefused):
 
 
 class RecordBatchTooLarge(AppendRefused):
-    """More bytes than segment.bytes (RecordBatchTooLargeException)."""
+    """The append is larger than segment.bytes (RecordBatchTooLargeException)."""
 
     code = "record-batch-too-large"
     kafka = "org.apache.kafka.common.errors.RecordBatchTooLargeException"
 
     @classmethod
     def check(cls, name: str, size: int, segment_size: int) -> None:
-        """Raise it if no segment of the partition `name` takes `size` bytes at once."""
+        """Raise if `size` bytes do not fit into one segment of the partition `name`."""
         if size > segment_size:
             raise cls(
                 f"Message batch size is {size} bytes in append to partition {name}, which exceeds the maximum configured "
@@ -87,56 +87,56 @@ class RecordBatchTooLarge(AppendRefused):
 
 
 class UnsupportedCompressionType(AppendRefused):
-    """A codec that the batch may not have (UnsupportedCompressionTypeException)."""
+    """The topic or the format does not allow the codec (UnsupportedCompressionTypeException)."""
 
     code = "unsupported-compression-type"
     kafka = "org.apache.kafka.common.errors.UnsupportedCompressionTypeException"
 
 
 class OutOfOrderSequence(AppendRefused):
-    """A sequence that does not follow the producer's last one (OutOfOrderSequenceException)."""
+    """The sequence number does not follow the producer's last one (OutOfOrderSequenceException)."""
 
     code = "out-of-order-sequence"
     kafka = "org.apache.kafka.common.errors.OutOfOrderSequenceException"
 
 
 class InvalidProducerEpoch(AppendRefused):
-    """An epoch older than the producer's (InvalidProducerEpochException)."""
+    """The producer epoch is older than the producer's current one (InvalidProducerEpochException)."""
 
     code = "invalid-producer-epoch"
     kafka = "org.apache.kafka.common.errors.InvalidProducerEpochException"
 
 
 class InvalidTxnState(AppendRefused):
-    """A plain batch of a producer that has a transaction open (InvalidTxnStateException)."""
+    """A batch outside a transaction from a producer that has a transaction open (InvalidTxnStateException)."""
 
     code = "invalid-txn-state"
     kafka = "org.apache.kafka.common.errors.InvalidTxnStateException"
 
 
 class TransactionCoordinatorFenced(AppendRefused):
-    """A marker of an older transaction coordinator (TransactionCoordinatorFencedException)."""
+    """A marker from an older transaction coordinator (TransactionCoordinatorFencedException)."""
 
     code = "transaction-coordinator-fenced"
     kafka = "org.apache.kafka.common.errors.TransactionCoordinatorFencedException"
 
 
 class OffsetsOutOfOrder(AppendRefused):
-    """Offsets of a follower's append that do not grow (OffsetsOutOfOrderException)."""
+    """Offsets in a follower's append do not increase (OffsetsOutOfOrderException)."""
 
     code = "offsets-out-of-order"
     kafka = "org.apache.kafka.storage.internals.log.OffsetsOutOfOrderException"
 
 
 class UnexpectedAppendOffset(AppendRefused):
-    """A follower's append that begins below the log end offset (UnexpectedAppendOffsetException)."""
+    """A follower's append begins below the log end offset (UnexpectedAppendOffsetException)."""
 
     code = "unexpected-append-offset"
     kafka = "org.apache.kafka.server.storage.log.UnexpectedAppendOffsetException"
 
 
 class IllegalArgument(AppendRefused):
-    """What Kafka's code never expects (IllegalArgumentException)."""
+    """A state that Kafka's code never expects (IllegalArgumentException)."""
 
     code = "illegal-argument"
     kafka = "java.lang.IllegalArgumentException"

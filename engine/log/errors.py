@@ -1,4 +1,4 @@
-"""Why an operation on a log or a segment fails. Kafka's exceptions of the same places are named."""
+"""Why an operation on a log or a segment fails. Each docstring names Kafka's exception for the same case."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def whole_recovery(directory: str) -> str:
-    """Advice: the command that reads all of the partition in `directory`, and says what a recovery would cut and keep."""
+    """Advice: the command that reads the whole partition and reports what a recovery would truncate and keep."""
     place = argument(directory)
     return f"kafkalog recover --dry-run --full {place}    # reads all of it, and reports what would be truncated"
 
@@ -52,7 +52,7 @@ def whole_recovery(directory: str) -> str:
 class SegmentOffsetOverflow(KafkalogError):
     """A batch whose last offset does not fit after its segment's base offset (SegmentOffsetOverflowException).
 
-    The segment must be split. `base_offset` names it, `offset` is the one that does not fit.
+    The segment must be split. `base_offset` is its base offset, `offset` the one that does not fit.
     """
 
     code = "segment-offset-overflow"
@@ -67,19 +67,19 @@ class SegmentOffsetOverflow(KafkalogError):
 
 
 class OffsetIndexMissing(KafkalogError):
-    """A segment without its .index: it is recovered (NoSuchFileException)."""
+    """A segment has no .index and must be recovered (NoSuchFileException)."""
 
     code = "index-missing"
 
 
 class SegmentTooLarge(KafkalogError):
-    """A .log above 2^31 − 1 bytes, which no index can point into (KafkaException)."""
+    """A .log above 2^31 − 1 bytes, for which no index entry can exist (KafkaException)."""
 
     code = "segment-too-large"
 
 
 def refuse_too_large(files: ReadOnlyFiles, path: str, size: int) -> None:
-    """Raise SegmentTooLarge if the .log at `path` has so many bytes that Kafka does not open it. Raises UnreadableFile."""
+    """Raise SegmentTooLarge if the .log at `path` has more bytes than Kafka opens. Raises UnreadableFile."""
     if size <= INT_MAX:
         return
     with files.open(path) as file:
@@ -94,44 +94,44 @@ def refuse_too_large(files: ReadOnlyFiles, path: str, size: int) -> None:
 
 
 class CorruptRecord(KafkalogError):
-    """What no sound log has, met where it was expected to be sound: a size, an offset (CorruptRecordException)."""
+    """An invalid size or offset in a batch that was expected to be valid (CorruptRecordException)."""
 
     code = "corrupt-record"
 
 
 def no_such_size(path: str, position: int) -> CorruptRecord:
-    """Of the log at `path`: what lies at byte `position` says a size that no batch can have."""
+    """The error for a batch at byte `position` of the .log at `path` whose size is invalid."""
     return CorruptRecord(f"{path}: no batch has the size found at byte {position}", do=whole_recovery(parent_of(path)))
 
 
 def no_offset_left(path: str, position: int, offset: int) -> CorruptRecord:
-    """Of the log at `path`: after the batch at byte `position`, which begins at `offset`, no offset is left."""
+    """The error for the batch at byte `position` of the .log at `path`, from `offset` on, after which no offset is left."""
     what = f"{path}: the batch at byte {position}, from offset {offset} on, leaves no offset for the next batch"
     return CorruptRecord(what, do=whole_recovery(parent_of(path)))
 
 
 class LogDamaged(KafkalogError):
-    """A log that was left as it is: opening it would lose records, or what it holds is no ground for other files."""
+    """The log was left unchanged: opening it would lose records, or its damage makes it no basis for other files."""
 
     code = "log-damaged"
     exit_status = 4
 
 
 class RollRefused(KafkalogError):
-    """A new segment would begin where one stands, or below the active one (KafkaException)."""
+    """A new segment would begin at the base offset of an existing one, or below the active one (KafkaException)."""
 
     code = "roll-refused"
 
 
 class OffsetOutOfRange(KafkalogError):
-    """An offset outside the log, or beyond the high watermark (OffsetOutOfRangeException): wrong usage, the log is well."""
+    """An offset outside the log, or above the high watermark (OffsetOutOfRangeException). The log itself is valid."""
 
     code = "offset-out-of-range"
     exit_status = 2
 
 
 class RecordsInRemoteStorage(KafkalogError):
-    """An offset of a tiered log that no local segment has."""
+    """An offset of a tiered log that is below its local segments."""
 
     code = "records-in-remote-storage"
 

@@ -1,4 +1,4 @@
-"""A dam against floods of findings: very many batches, entries or segments may be wrong in the same way."""
+"""Limits on repeated findings: very many batches, entries or segments may have the same problem."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
     Report = Callable[[Finding], None]
 
-MAX_FINDINGS = 1000  # of one code about one file that are reported one by one
-MAX_OF_A_CODE = 10_000  # about all files of a partition; then only the first about each file
+MAX_FINDINGS = 1000  # findings with one code about one file
+MAX_OF_A_CODE = 10_000  # findings with one code about a partition; after that only the first about each file is reported
 
 
 class FindingLimiter:
-    """Takes the findings about one partition; `report` gets no more of a code than the limits say, and how many more there are.
+    """Passes the findings about one partition to `report`, up to the limits for each code, and then the number of the others.
 
-    What is said of a file as a whole always comes through. Memory is bounded by the number of files.
+    Findings about a file as a whole are always passed. Memory is bounded by the number of files.
     """
 
     def __init__(self, report: Report) -> None:
@@ -29,7 +29,7 @@ class FindingLimiter:
         self._passed: Counter[str] = Counter()  # by code
 
     def __call__(self, finding: Finding) -> None:
-        """Take one finding."""
+        """Report the finding, or count it if the limit for its code is reached."""
         if finding.where.position is None and finding.where.offset is None:
             self._report(finding)
             return
@@ -42,7 +42,7 @@ class FindingLimiter:
         self._report(finding)
 
     def finish(self) -> None:
-        """Report how many were held back."""
+        """Report the number of findings that were not passed."""
         for (code, path), count in self._held.items():
             self._report(Finding(code, Where(path), f"{count} more", count))
 
@@ -54,5 +54,5 @@ class FileFindings:
         self._path, self._report = path, report
 
     def add(self, code: str, what: str, position: int | None = None, offset: int | None = None) -> None:
-        """Something wrong at byte `position` of the file, about log offset `offset`."""
+        """Report a problem at byte `position` of the file, or at log offset `offset`."""
         self._report(Finding(code, Where(self._path, position, offset), what))

@@ -1,6 +1,6 @@
-"""What an operation did, or would do, to a partition: typed events in the order in which they happened.
+"""What an operation did, or would do, to a partition, as typed events in the order in which they happened.
 
-Text, JSON and --dry-run show the same `Report`; over an `OverlayFiles` it says what the real run will do.
+Text output, JSON output and --dry-run use the same `Report`. Over an `OverlayFiles` it describes what the real run will do.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ _YEAR_9999_MS = 253_402_300_799_999
 class Action(Enum):
     """What happened to a file or a segment. The value is the word of the JSON output."""
 
-    KEPT = "kept"  # looked at and left as it is, also what is wrong with it
+    KEPT = "kept"  # read and left unchanged; with a severity above INFO the event says what is wrong with it
     RECOVERED = "recovered"  # read to its end: indexes rebuilt, nothing lost
-    TRUNCATED = "truncated"  # bytes at its end were cut
+    TRUNCATED = "truncated"  # bytes at its end were removed
     REMOVED = "removed"  # deleted
     MARKED = "marked"  # renamed to .deleted and left there
-    REBUILT = "rebuilt"  # from other files on the disk
-    RENAMED = "renamed"  # got its final name: an interrupted replacement was completed; or the name that fits its batches
+    REBUILT = "rebuilt"  # written again from other files on the disk
+    RENAMED = "renamed"  # to complete an interrupted replacement, or because its old name did not fit its batches
     CREATED = "created"
     SPLIT = "split"  # into segments whose offsets fit their indexes
     COMPACTED = "compacted"  # rewritten without superseded records
-    EXPLAINED = "explained"  # said, not done
-    MOVED = "moved"  # an offset of the log: no file
-    SALVAGED = "salvaged"  # rewritten without its damaged bytes: what follows them is kept
-    REFUSED = "refused"  # was asked for and not done
-    MISSING = "missing"  # was lost before: nothing on the disk has it
+    EXPLAINED = "explained"  # information only: nothing was changed
+    MOVED = "moved"  # an offset of the log, for example the high watermark; not a file
+    SALVAGED = "salvaged"  # rewritten without its damaged bytes; the batches after them are kept
+    REFUSED = "refused"  # was requested and not done
+    MISSING = "missing"  # was lost before this operation; nothing on the disk contains it
 
 
 class Event(NamedTuple):
-    """One thing that happened.
+    """One change of a partition, or one fact about it.
 
     path          file name in the partition directory; "" for the partition as a whole
     reason        why, one clause
     first_offset, end_offset   offsets concerned, the end exclusive; None where unknown or meaningless
     records, size              records and bytes concerned; None where unknown
-    severity      INFO: as it should be · WARNING: something was wrong and is mended without loss, or may have been lost before
-                  · ERROR: records lost
-    to            a new name
+    severity      INFO: nothing was wrong · WARNING: a problem was repaired without loss, or records may have been lost before
+                  · ERROR: records were lost
+    to            the new name of a renamed file
     producer_id, age_ms        of a transaction: whose, and for how long it has been open; None where unknown or meaningless
-    keys, tombstones           of a compaction: distinct keys of what was dirty, tombstones that go; None where meaningless
-    is_torn       of bytes that are truncated: they are the rest of a write that was cut off, not a whole batch
+    keys, tombstones           of a compaction: distinct keys in the dirty part, removed tombstones; None where meaningless
+    is_torn       the truncated bytes are the rest of an interrupted write, not a whole batch
     """
 
     action: Action
@@ -71,14 +71,14 @@ class Event(NamedTuple):
 
 
 def leaves_doubt(action: Action, severity: Severity) -> bool:
-    """Does an event say that something in the files is still wrong, or was refused?"""
+    """Does the event report that something in the files is still wrong, or that something was refused?"""
     return action is Action.REFUSED or (action is Action.KEPT and severity is not Severity.INFO)
 
 
 def loses_records(event: Event) -> bool:
-    """Were bytes lost that were on the disk, damaged or not, or evidence of lost ones?
+    """Were records, or bytes that may have been records, removed from the disk?
 
-    The rest of a write that was cut off is none, nor is what is wrong and stays.
+    The rest of an interrupted write is not a loss. Damage that is reported and left unchanged is not one either.
     """
     if event.severity is not Severity.ERROR or event.action is Action.KEPT:
         return False
@@ -86,7 +86,7 @@ def loses_records(event: Event) -> bool:
 
 
 class _Details(TypedDict, total=False):
-    """What few events have; see Event."""
+    """Fields that few events have; see Event."""
 
     to: str | None
     keys: int
@@ -96,15 +96,15 @@ class _Details(TypedDict, total=False):
 
 @dataclass(slots=True)
 class Report:
-    """The events of one operation on the partition in `directory`, and how its log stands afterwards.
+    """The events of one operation on the partition in `directory`, and the state of its log afterwards.
 
-    Offsets are None until the log could be opened. `segments` and `size` (bytes) count what is left.
-    unread_below  batches below this offset were believed, not read; None: everything was read, or nothing was opened
-    failure       why it did not finish; the events say what was done before
+    Offsets are None until the log could be opened. `segments` and `size` (bytes) count what remains.
+    unread_below  batches below this offset were not read; None: all were read, or no log was opened
+    failure       why the operation did not finish; the events say what was done before it failed
     has_doubtful_epochs  leader-epoch-checkpoint has an epoch that most batches contradict
-    has_holes     offsets are missing inside a segment that was read, as the cleaner leaves them
-    next_end_offset  where the next start finds the log end: `log_end_offset`, as Kafka has it, may lie after the last
-                     batch after a truncation, and below the active segment after a roll
+    has_holes     offsets are missing inside a segment that was read, as after cleaning
+    next_end_offset  the log end that the next start will find. `log_end_offset`, as Kafka defines it, may be higher: after a
+                     truncation it may lie after the last batch. After a roll it may be below the base of the active segment
     """
 
     directory: str
@@ -121,7 +121,7 @@ class Report:
     has_doubtful_epochs: bool = False
     failure: KafkalogError | None = None
     _events: list[Event] = field(default_factory=list)
-    _dropped: dict[tuple[Action, str], int] = field(default_factory=dict)  # how many of the first events it is about
+    _dropped: dict[tuple[Action, str], int] = field(default_factory=dict)  # see `drop`: only events before this number
 
     @property
     def events(self) -> list[Event]:
@@ -141,31 +141,31 @@ class Report:
         records: int | None = None, size: int | None = None, severity: Severity = Severity.INFO,
         **details: Unpack[_Details],
     ) -> None:
-        """Note one event."""
+        """Add one event."""
         self._events.append(Event(action, path, reason, *offsets, records, size, severity, **details))
 
     def copy_log_state(self, other: Report) -> None:
-        """The log stands as `other` says, whose events are not taken."""
+        """Copy the state of the log, but no events, from `other`."""
         self.log_start_offset, self.log_end_offset, self.next_end_offset = (
             other.log_start_offset, other.log_end_offset, other.next_end_offset)
         self.recovery_point, self.segments, self.size = other.recovery_point, other.segments, other.size
         self.unread_below = other.unread_below
 
     def drop(self, action: Action, path: str) -> None:
-        """Forget what was noted of this kind about `path`: it happened once more."""
-        self._dropped[action, path] = len(self._events)  # for each of very many segments: they go when somebody looks
+        """Remove the earlier events with this action and path, because it happened again."""
+        self._dropped[action, path] = len(self._events)  # removed lazily, by `events`: there may be very many segments
 
     def begin_again(self, first: int) -> None:
-        """The log is opened once more, in another way, after the first events: what was kept is checked again.
+        """Keep the first `first` events; of the later ones remove those with action KEPT, as the log is opened once more.
 
-        What was done to files since then stays.
+        The later events about changes of files stay.
         """
         events = self.events
         self.events = events[:first] + [event for event in events[first:] if event.action is not Action.KEPT]
         self.unread_below = None
 
     def find(self, action: Action) -> list[Event]:
-        """The events of one kind."""
+        """The events with one action."""
         return [event for event in self.events if event.action is action]
 
     @property
@@ -176,7 +176,7 @@ class Report:
 
     @property
     def has_problems_left(self) -> bool:
-        """Is something still wrong, or was something refused?"""
+        """Is something still wrong, missing or refused?"""
         return self.is_doubtful or any(event.action is Action.MISSING for event in self.events)
 
     @property
@@ -186,12 +186,12 @@ class Report:
 
     @property
     def is_refused(self) -> bool:
-        """Was something asked for that could not be done?"""
+        """Was something requested that could not be done?"""
         return any(event.action is Action.REFUSED for event in self.events)
 
 
 def moment(ms: int) -> str:
-    """A time of the day in UTC, and the number of ms that Kafka has; only the number where no calendar has the day."""
+    """Format milliseconds since 1970 as a UTC time and the number itself; outside of the years 1970 … 9999 only the number."""
     if not 0 <= ms <= _YEAR_9999_MS:
         return f"{ms} ms"
     return f"{datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec='milliseconds').replace('+00:00', 'Z')} ({ms} ms)"

@@ -1,4 +1,4 @@
-"""Log dirs opened for a change: locked, surveyed, and written on the disk, in memory (dry run) or beside a quarantine."""
+"""Open log dirs for a change: lock them, survey them, and write to the disk, to memory (dry run) or with a quarantine."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 class OpenOptions:
     """How logs are opened and closed.
 
-    settings       of topics        now  ms since 1970
-    clean_start    as after a clean stop: only segments without an index are recovered
-    recovery_point, log_start_offset   of every log; None: as the checkpoints of its log dir say
-    high_watermark None: as the checkpoint says, else the end of the log
+    settings       settings of topics        now  ms since 1970
+    clean_start    open as after a clean shutdown: only segments without an index are recovered
+    recovery_point, log_start_offset   for every log; None: from the checkpoints of its log dir
+    high_watermark None: from the checkpoint, else the log end offset
     keep_deleted   rename deleted files to .deleted instead of removing them
-    jobs           logs that are worked on at the same time
-    dry_run        change nothing: all of it happens in memory
+    jobs           number of logs that are processed at the same time
+    dry_run        change nothing on the disk: all changes are made in memory
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -48,11 +48,11 @@ class OpenOptions:
 
 
 class Quarantines:
-    """Keeps what a command changes, in one quarantine for each log dir.
+    """One quarantine for each log dir that a command changes.
 
-    command  that they can undo        directory  where; None: beside each log dir
-    of       what of the log dir they are for, part of the name beside it; "": all of it
-    unless   how the user can choose otherwise, for errors
+    command  recorded in the quarantine     directory  path of the quarantine; None: beside each log dir
+    of       the part of the log dir that the command works on, used in the name of the quarantine; "": the whole log dir
+    unless   advice for errors: how the user can choose another directory
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Quarantines:
         self.made: list[QuarantiningFiles] = []
 
     def begin(self, files: Files, log_dir: str) -> Files:
-        """A file system over `files` that keeps what is changed in a log dir. Raises UsageError, UnwritableFile."""
+        """Return a file system over `files` that keeps what is changed in a log dir. Raises UsageError, UnwritableFile."""
         from engine.log.quarantine.seam import QuarantiningFiles  # most commands keep nothing
 
         made = QuarantiningFiles(
@@ -74,13 +74,13 @@ class Quarantines:
         self.made.append(made)
         if not self._dry_run:
             try:
-                made.make()  # now, not in the middle of the work
+                made.make()  # create it now, so that an error comes before the work begins
             except UnwritableFile as error:
                 raise UnwritableFile(f"{error}: the quarantine is to be written there", do=self._unless) from error
         return made
 
     def finish(self) -> list[KafkalogError]:
-        """Record how everything was left. Returns why a quarantine could not be finished; the others are."""
+        """Write the final state into every quarantine. Returns the errors; an error in one does not stop the others."""
         errors: list[KafkalogError] = []
         for made in self.made:
             if self._dry_run and not may_write(parent_of(made.directory)):
@@ -98,7 +98,7 @@ class Quarantines:
         return any(made.is_used for made in self.made)
 
     def _directory(self, files: Files, log_dir: str) -> str:
-        """Where to keep what is taken out of `log_dir`. Raises UsageError for a place inside it."""
+        """The path of the quarantine for `log_dir`. Raises UsageError if the chosen path is inside the log dir."""
         from engine.log.quarantine.places import quarantine_beside
 
         if self._chosen is None:
@@ -121,9 +121,9 @@ class Quarantines:
 class OpenDirs:
     """Log dirs that are locked for a change; see `open_dirs`.
 
-    disk         what they are on        files  the same, or memory in a dry run: to read what was changed
-    quarantines  None: nothing is kept
-    errors       in the end: why a quarantine could not be finished
+    disk         the real file system      files  the same, or memory in a dry run: use it to read what was changed
+    quarantines  None: removed bytes are not kept
+    errors       after `finish`: why a quarantine could not be finished
     """
 
     def __init__(self, disk: Files, files: Files, log_dirs: Sequence[str], quarantines: Quarantines | None) -> None:
@@ -133,17 +133,17 @@ class OpenDirs:
         self.errors: list[KafkalogError] = []
 
     def files_of(self, log_dir: str) -> Files:
-        """The file system to change `log_dir` by: once `begin` was called, what is changed is kept."""
+        """The file system through which to change `log_dir`. After `begin` it keeps what is changed in the quarantine."""
         return self._kept.get(log_dir, self.files)
 
     def begin(self) -> None:
-        """Begin the quarantines. Raises UsageError, UnwritableFile."""
+        """Create the quarantines. Raises UsageError, UnwritableFile."""
         if self.quarantines is not None:
-            with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
+            with acting_as_root():  # the owner of a log dir may lack the right to create files beside it
                 self._kept = {log_dir: self.quarantines.begin(self.files, log_dir) for log_dir in self._log_dirs}
 
     def finish(self) -> None:
-        """Finish the quarantines, unless they are: `open_dirs` does it at the end."""
+        """Finish the quarantines, once; `open_dirs` calls it at the end."""
         if self.quarantines is not None and not self._is_finished:
             self._is_finished = True
             self.errors += self.quarantines.finish()
@@ -154,9 +154,9 @@ def open_dirs(
     disk: Files, log_dirs: Sequence[str], partitions: Sequence[str], quarantines: Quarantines | None = None, *, now: int,
     dry_run: bool = False,
 ) -> Iterator[OpenDirs]:
-    """Lock log dirs, of which `partitions` are worked on. At the end the quarantines are finished, then the locks are released.
+    """Lock the `partitions` of log dirs for work. At the end finish the quarantines, then release the locks.
 
-    Root has the rights of the log dirs' owner meanwhile; in a dry run it keeps its own, and only reads.
+    Root acts with the rights of the log dirs' owner; in a dry run it keeps its own rights, because it only reads.
     Raises LogDirLocked, UnwritableFile, UnreadableFile.
     """
     with ExitStack() as stack:
@@ -174,23 +174,23 @@ def open_dirs(
 
 
 class Session:
-    """Log dirs that are open for a change, and what opens their logs; see `session`."""
+    """Log dirs that are open for a change, with the manager that opens their logs; see `session`."""
 
     def __init__(self, dirs: OpenDirs, manager: LogManager, options: OpenOptions) -> None:
         self.dirs, self.manager, self.options = dirs, manager, options
 
     @property
     def log_dirs(self) -> tuple[LogDir, ...]:
-        """The log dirs, with the partitions that are worked on."""
+        """The log dirs, each with the partitions to work on."""
         return self.manager.cluster.log_dirs
 
     def run(self, work: Callable[[Session], Iterator[Report]]) -> Generator[Report, None, None]:
-        """Begin the quarantines, then do the work."""
+        """Create the quarantines, then do the work."""
         self.dirs.begin()
         yield from work(self)
 
     def rehearse(self, work: Callable[[Session], Iterator[Report]]) -> Iterator[Report]:
-        """Do the work in memory; nothing of it stays."""
+        """Do the work in memory and discard its changes."""
         from engine.overlay import OverlayFiles
 
         overlay = OverlayFiles(self.dirs.files, self.options.now)
@@ -205,7 +205,7 @@ def session(
 ) -> Iterator[Session]:
     """Lock the log dirs, as `open_dirs` does, and survey them.
 
-    around  the log dirs that are surveyed, where it is more than those that are worked on
+    around  the log dirs to survey, if they are more than the log dirs to work on
     Raises LogDirLocked, UnwritableFile, UnreadableFile, UsageError.
     """
     named, places = [log_dir.path for log_dir in log_dirs], [place.path for log_dir in log_dirs for place in log_dir.places]

@@ -1,7 +1,7 @@
 """Whether older segments of a log are in remote storage (KIP-405). Mirrors UnifiedLog.isRemoteLogEnabled.
 
-The log start offset of a tiered log is what log-start-offset-checkpoint says, below the first local segment as a rule.
-Opening it by the rule of other logs would move the start up to that segment; the next leader then deletes the remote ones.
+log-start-offset-checkpoint has the log start offset of a tiered log, which is usually below the first local segment. If such a
+log were opened like any other, its start would move up to that segment, and the next leader would delete the remote segments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.config.topic import LogConfig
     from engine.files import ReadOnlyFiles
 
-    Policy = Callable[[], "TopicPolicy"]  # asked only where something depends on it: settings may have to be read
+    Policy = Callable[[], "TopicPolicy"]  # called only if a decision depends on it: it may have to read the settings
 
 REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
 _NEVER_TIERED = INTERNAL_TOPICS | {METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC}
@@ -33,9 +33,10 @@ class Tiering(Enum):
 
 
 class TopicPolicy(NamedTuple):
-    """What becomes of old records of a topic, as far as somebody says it; None: nobody does.
+    """What the settings of a topic say about its old records.
 
-    compacted  the cleaner may take records out of the log      tiering  older segments may be in remote storage
+    compacted  the cleaner may remove records from the log; None: not known
+    tiering    older segments may be in remote storage
     """
 
     compacted: bool | None = None
@@ -43,17 +44,17 @@ class TopicPolicy(NamedTuple):
 
 
 def nothing_known() -> TopicPolicy:
-    """The policy of a topic of which nobody says anything."""
+    """The policy of a topic whose settings are not available."""
     return TopicPolicy()
 
 
 def is_never_tiered(topic: str) -> bool:
-    """Is it one of Kafka's own topics, which have no remote storage whatever their settings say?"""
+    """Is it one of Kafka's internal topics, which never have remote storage?"""
     return topic in _NEVER_TIERED
 
 
 def tiering_of(topic: str, config: LogConfig, *, is_known: bool) -> Tiering:
-    """What the settings of `topic` say. `is_known`: `config` is the topic's own and not only the defaults."""
+    """Return whether `topic` is tiered. `is_known`: `config` has the topic's own settings, not only the defaults."""
     if is_never_tiered(topic) or config.compact:
         return Tiering.UNTIERED
     if config.remote_storage_enable:
@@ -62,7 +63,7 @@ def tiering_of(topic: str, config: LogConfig, *, is_known: bool) -> Tiering:
 
 
 class Starts(NamedTuple):
-    """Where a log begins, as three places say it.
+    """The start of a log according to three files.
 
     line           in log-start-offset-checkpoint; None: it has no line for the log
     first_segment  base offset of the first local segment
@@ -75,15 +76,15 @@ class Starts(NamedTuple):
 
     @property
     def differ(self) -> bool:
-        """Is the first segment not the first one that there was? Else all of the log is in local segments, tiered or not."""
+        """Was there a segment before the first one? If not, the whole log is in local segments, tiered or not."""
         return any(start is not None and start < self.first_segment for start in (self.line, self.first_epoch))
 
     def are_of_tiered(self, tiering: Tiering) -> bool:
         """Are older records of the log in remote storage?
 
-        Where the settings are not available the files decide: when a broker deletes segments of a log that is not tiered, it
-        moves the log start offset, and with it the first epoch, up to the first segment. Both are below it in a tiered log.
-        Lost epochs say nothing: then the line alone decides, as moving it up would be final.
+        If the settings are not available, the files decide. When a broker deletes segments of a log that is not tiered,
+        it moves the log start offset, and with it the first epoch, up to the first segment. In a tiered log both are below it.
+        If the epochs are lost, the line in the checkpoint decides alone: a start that was moved up cannot be moved back.
         """
         if tiering is not Tiering.UNKNOWN:
             return tiering is Tiering.TIERED
@@ -91,7 +92,7 @@ class Starts(NamedTuple):
 
 
 def read_starts(files: ReadOnlyFiles, directory: str) -> Starts:
-    """The starts of the partition in `directory`; without a segment its first one is 0. Raises UnreadableFile."""
+    """Read the starts of the partition in `directory`; without a segment, `first_segment` is 0. Raises UnreadableFile."""
     partition = partition_of(files.absolute(f"{directory}/x"))
     checkpoint = f"{parent_of(files.absolute(directory))}/{FileKind.LOG_START_CHECKPOINT.value}"
     line = None

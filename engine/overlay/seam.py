@@ -128,6 +128,10 @@ class OverlayFiles(Files):
             raise UnreadableFile(f"{path}: a directory, not a file", path=path)
         return OverlayFile(path, node, self.disk, self._changes, writable=False)
 
+    def root(self, path: str) -> str:
+        """What `path` begins with and is no name in a directory."""
+        return self.disk.root(path)
+
     def absolute(self, path: str) -> str:
         """`path` with the working directory in front, not normalised."""
         return self.disk.absolute(path)

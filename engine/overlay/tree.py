@@ -48,6 +48,9 @@ class Disk(Protocol):
     def open(self, path: str, /) -> OpenFile:
         """Open for reading."""
 
+    def root(self, path: str, /) -> str:
+        """What `path` begins with and is no name."""
+
     def absolute(self, path: str, /) -> str:
         """`path` with the working directory in front."""
 

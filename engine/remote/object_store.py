@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import UnreadableFile, UnwritableFile, UsageError
 from engine.remote.storage import Object, changed
+from engine.remote.urls import SERVERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from obstore import GetOptions
-    from obstore.store import ClientConfig
+    from obstore.store import ClientConfig, RetryConfig
+    from obstore.store import ObjectStore as AnyStore
 
 _AT_ONCE = 8 << 20  # bytes of an object that are written by one request
+_SERVERS = tuple(f"{scheme}://" for scheme in SERVERS)
+_RETRIES, _PATIENCE = 6, 60  # of a request: how often, in how many seconds at most
 _MISSING = "kafkalog needs the package obstore for object stores"
 
 
@@ -21,14 +25,15 @@ class ObjectStore:
     """A bucket, or what has a prefix in it, by URL. See `storage.Store`.
 
     Credentials, region and endpoint are those of the environment and its profiles, as object_store reads them (AWS_…, GOOGLE_…,
-    AZURE_…); requests are repeated with growing pauses for up to three minutes.
-    client  settings that override those of the environment
+    AZURE_…); requests that failed are repeated with growing pauses, at most six times within a minute.
+    client     settings that override those of the environment
+    is_server  it is a server without listings, and no store by what its name says
     """
 
-    def __init__(self, url: str, *, client: Mapping[str, str] | None = None) -> None:
+    def __init__(self, url: str, *, client: Mapping[str, str] | None = None, is_server: bool = False) -> None:
         try:
             from obstore.exceptions import BaseError
-            from obstore.store import from_url
+            from obstore.store import HTTPStore, from_url
         except ImportError:
             raise UsageError(_MISSING, "pip install 'kafkalog[remote]'") from None
         self.name = url.rstrip("/")
@@ -37,9 +42,12 @@ class ObjectStore:
             settings: Any = client or None  # by the names of its store
             is_plain = client is not None and client.get("endpoint", "").startswith("http:")
             options: ClientConfig | None = {"allow_http": True} if is_plain else None
-            self._store = from_url(url, config=settings, client_options=options)
+            if is_server:
+                self._store: AnyStore = HTTPStore.from_url(url, client_options={"allow_http": True}, retry_config=_retries())
+            else:
+                self._store = from_url(url, config=settings, client_options=options, retry_config=_retries())
         except self._refusals as error:
-            raise UsageError(f"{url}: {_first_line(error)}", _CHECK, path=url) from error
+            raise UsageError(f"{url}: {_first_line(error)}", self._advice(error), path=url) from error
 
     def path(self, key: str) -> str:
         """See Store."""
@@ -57,6 +65,16 @@ class ObjectStore:
                         yield _object(one)
         except self._refusals as error:
             raise self._failed(prefix, error) from error
+
+    def children(self, folder: str) -> tuple[Sequence[str], Sequence[Object]]:
+        """See Bucket."""
+        from obstore import list_with_delimiter
+
+        try:
+            found = list_with_delimiter(self._store, folder or None)
+        except self._refusals as error:
+            raise self._failed(folder, error) from error
+        return found["common_prefixes"], [_object(one) for one in found["objects"]]
 
     def find(self, key: str) -> Object | None:
         """See Store."""
@@ -80,12 +98,14 @@ class ObjectStore:
         if found.etag is not None:
             options["if_match"] = found.etag
         try:
-            data = bytes(get(self._store, found.key, options=options).bytes())
+            answer = get(self._store, found.key, options=options)
+            is_same = _object(answer.meta)._replace(key=found.key) == found
+            data = bytes(answer.bytes())
         except (FileNotFoundError, PreconditionError) as error:
             raise changed(self.path(found.key)) from error
         except self._refusals as error:
             raise self._failed(found.key, error) from error
-        if len(data) != end - start:
+        if len(data) != end - start or not is_same:
             raise changed(self.path(found.key))
         return data
 
@@ -127,14 +147,41 @@ class ObjectStore:
             raise self._unwritable(self.path(found.key), error) from error
 
     def _unwritable(self, path: str, error: Exception) -> UnwritableFile:
-        return UnwritableFile(f"{path}: {_first_line(error)}", _CHECK)
+        return UnwritableFile(f"{path}: {_first_line(error)}", self._advice(error))
 
     def _failed(self, key: str, error: Exception) -> UnreadableFile:
         path = self.path(key)
-        return UnreadableFile(f"{path}: {_first_line(error)}", _CHECK, path=path)
+        return UnreadableFile(f"{path}: {_first_line(error)}", self._advice(error), path=path)
+
+    def _advice(self, error: Exception) -> str:
+        from obstore.exceptions import NotSupportedError
+
+        if isinstance(error, NotSupportedError):
+            return "the server sends no parts of files: download the file, for example with curl -O, and name the copy"
+        return _CHECKS.get(self.name.partition("://")[0], _CHECK)
 
 
-_CHECK = "check the bucket's name, region and endpoint (AWS_REGION, AWS_ENDPOINT_URL, …) and the credentials"
+def open_bucket(name: str) -> ObjectStore:
+    """All of a bucket, or a server, by s3://BUCKET."""
+    return ObjectStore(name, is_server=name.startswith(_SERVERS))
+
+
+def _retries() -> RetryConfig:
+    from datetime import timedelta
+
+    return {
+        "max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_PATIENCE),
+        "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=8), "base": 2},
+    }  # fmt: skip
+
+
+_CHECK = "check the address, and whether a proxy is needed (HTTPS_PROXY)"
+_CHECKS = {
+    "s3": "check the bucket's name, region and endpoint (AWS_REGION, AWS_ENDPOINT_URL, …) and the credentials "
+          "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …)",
+    "gs": "check the bucket's name and the credentials (GOOGLE_APPLICATION_CREDENTIALS, …)",
+    "az": "check the container's name, the account and its key (AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY, …)",
+}  # fmt: skip
 
 
 def _object(meta: Any) -> Object:

@@ -12,7 +12,7 @@ from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFil
 from engine.files import look
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from engine.files import FileInfo, Files, ReadOnlyFiles
 
@@ -51,6 +51,14 @@ class Store(Protocol):
 
     def read(self, found: Object, start: int, end: int) -> bytes:
         """Bytes [start, end) of an object, which must be what it was when it was found."""
+        ...
+
+
+class Bucket(Store, Protocol):
+    """A store whose keys are looked at as paths."""
+
+    def children(self, folder: str) -> tuple[Sequence[str], Sequence[Object]]:
+        """What is directly below the prefix `folder`, "" for all: (what there is more below, objects)."""
         ...
 
 

@@ -18,10 +18,11 @@ from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX
+from engine.remote.urls import files_for, is_url
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.decoders import DecoderClass, payload_decoder
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.options import PATH, FileList, KafkaCommand, format_option, jobs_option, size_option, version_option
+from kafkalog_cli.options import PATH_OR_URL, FileList, KafkaCommand, format_option, jobs_option, size_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.selecting import NO_END, SELECTION, OffsetRange, selection_from, selection_options
 
@@ -51,6 +52,7 @@ _EXAMPLES = (
     Example("Every record of a segment, as kafka-dump-log prints it:",
             "kafkalog dump-log --print-data-log --files orders-7/00000000000000000000.log"),
     Example("The batches and index entries of a whole partition:", "kafkalog dump-log orders-7"),
+    Example("A partition in a bucket:", "kafkalog dump-log --print-data-log s3://backups/data/orders-7"),
     Example("A range of offsets; segments outside it are not read:",
             "kafkalog dump-log --print-data-log --offset 4000:4100 orders-7"),
     Example("What was written in the last two hours, one JSON object a line:",
@@ -66,7 +68,7 @@ _EXAMPLES = (
 
 @click.command("dump-log", cls=KafkaCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN,
                kafka_options=_SECTIONS[0].options)
-@click.argument("paths", nargs=-1, type=PATH)
+@click.argument("paths", nargs=-1, type=PATH_OR_URL)
 @click.option("--files", type=FileList(), metavar="FILE,…",
               help="Files with commas between them, as kafka-dump-log takes them.")
 @click.option("--print-data-log", is_flag=True, help="Print every record with key and payload. Any decoder implies it.")
@@ -101,14 +103,13 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
     """Print Kafka's files: logs, indexes, producer snapshots, checkpoints.
 
     A drop-in for kafka-dump-log.sh 4.3.1: the same options, the same text on stdout. PATHS are files, partition
-    directories, log directories, trees of them, or quoted patterns. Problems are printed to stderr and decide the
-    exit status. dump-log never writes to these files.
+    directories, log directories, trees of them, or quoted patterns. They may be URLs (s3://BUCKET/KEY, gs://, az://;
+    https:// for one file). Problems are printed to stderr and decide the exit status. dump-log never writes to these files.
     """
-    from engine.files import ReadOnlyFiles
-
     if files is None and not paths:
         raise click.UsageError("name files or directories, or use --files")
-    return dump_all(ReadOnlyFiles(), paths, files, options_from(values), _selection(values), form, values["jobs"])
+    seam = files_for((*paths, *java_split(files or "")))
+    return dump_all(seam, paths, files, options_from(values), _selection(values), form, values["jobs"])
 
 
 _DECODERS = {
@@ -291,7 +292,7 @@ def _json(options: DumpOptions, out: TextBuffer, form: str) -> tuple[DumpRendere
 def listed_targets(listed: str | None) -> Iterator[Target]:
     """The files of `--files`, taken for what kafka-dump-log takes them for."""
     for part in java_split(listed) if listed is not None else []:
-        path = java_path(part)
+        path = part if is_url(part) else java_path(part)
         yield Target(path, kafka_file_name(path), is_listed=True)
 
 

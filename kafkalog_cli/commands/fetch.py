@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import ExitStack, closing
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -15,7 +14,7 @@ from engine.discovery.paths import is_log_07
 from engine.discovery.patterns import expand
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError, argument
-from engine.files import Files, ReadOnlyFiles, now_ms
+from engine.files import now_ms
 from engine.formats import INT_MAX, LONG_MAX, LONG_MIN
 from engine.log.errors import RecordsInRemoteStorage
 from engine.log.fetch.reading import FetchIsolation, out_of_range, read
@@ -24,9 +23,19 @@ from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
 from engine.log.logdir.topics import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
+from engine.remote.urls import files_for, is_url
 from kafkalog_cli.fetch_output import Limit, Output, ReadTally, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Size, Whole, format_option, jobs_option, quiet_option, verbose_option, version_option
+from kafkalog_cli.options import (
+    PATH_OR_URL,
+    Size,
+    Whole,
+    format_option,
+    jobs_option,
+    quiet_option,
+    verbose_option,
+    version_option,
+)
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.remote_store import STORE, store_from, store_options
 from kafkalog_cli.selecting import EARLIEST, LATEST, NO_END, SELECTION, OffsetRange, Until, selection_from, selection_options
@@ -34,12 +43,14 @@ from kafkalog_cli.selecting import EARLIEST, LATEST, NO_END, SELECTION, OffsetRa
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from engine.log.fetch.open_transactions import HeldBack
     from engine.log.fetch.records import Run
     from engine.remote.access import RemoteAccess
     from engine.remote.reading import TieredView
     from kafkalog_cli.app import Outcome
+    from kafkalog_cli.fetch_07 import Log07
     from kafkalog_cli.fetch_output import Renderer
 
 
@@ -68,7 +79,7 @@ _EXAMPLES = (
 
 
 @click.command("fetch", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
-@click.argument("paths", nargs=-1, required=True, type=PATH)
+@click.argument("paths", nargs=-1, required=True, type=PATH_OR_URL)
 @click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
               help="Read the partitions of this topic in the log dirs that PATHS name. A quoted pattern, such as "
                    "'orders-*', names several topics. May be repeated.")
@@ -92,7 +103,7 @@ _EXAMPLES = (
               help="With read_committed, where transactions are open at the end of a dead broker's log: end before them and "
               "report what they hold back, or read on as after the next start of their coordinators, which abort them "
               "(commit those that __transaction_state beside it says are decided). Default: wait.")
-@click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
+@click.option("--log-dir", "log_dirs", type=PATH_OR_URL, multiple=True, metavar="DIR",
               help="Another log dir of the same cluster; may be repeated. With --open-transactions abort its "
                    "__transaction_state is read as well, with --store its __remote_log_metadata.")
 @store_options
@@ -116,8 +127,8 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], partitions: tuple[i
     """Read the records of partitions as a consumer does.
 
     fetch skips control records and, with read_committed, records of aborted transactions. It finds offsets and times through
-    the indexes. PATHS are directories of partitions or, with --topic, log dirs; brokers may write to them meanwhile. fetch
-    changes nothing.
+    the indexes. PATHS are directories of partitions or, with --topic, log dirs; brokers may write to them meanwhile. They may
+    be URLs (s3://BUCKET/KEY, gs://, az://). fetch changes nothing.
     """
     wanted = _wanted(values)
     if partitions and not topics:
@@ -167,16 +178,18 @@ def fetch(paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int]
         try:
             if wanted.raw and not wanted.force and sys.stdout.isatty():
                 raise UsageError("--raw writes control characters to the terminal", "write to a file or a pipe, or add --force")
-            directories = _directories(paths, topics, partitions, output.outcome)
-            remote = None
+            _refuse_following(paths, wanted)
+            files, remote = files_for((*paths, *wanted.log_dirs)), None
+            directories = _directories(files, paths, topics, partitions, output.outcome)
             if wanted.store is not None:
                 from engine.remote.access import RemoteAccess
 
-                remote = RemoteAccess(ReadOnlyFiles(), wanted.store, wanted.log_dirs, output.outcome.finding)
+                remote = RemoteAccess(files, wanted.store, wanted.log_dirs, output.outcome.finding)
+            source = _Source(files, remote)
             if wanted.merge or (wanted.follow and not wanted.raw):
-                _together(directories, wanted, output, remote)
+                _together(directories, wanted, output, source)
             else:
-                _one_by_one(directories, wanted, output, remote)
+                _one_by_one(directories, wanted, output, source)
         except KafkalogError as error:
             output.flush()
             output.outcome.error(error)
@@ -186,15 +199,29 @@ def fetch(paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int]
     return status
 
 
-def _directories(paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int], outcome: Outcome) -> list[str]:
+def _refuse_following(paths: Sequence[str], wanted: Wanted) -> None:
+    """Raise UsageError where a bucket would be followed."""
+    for path in filter(is_url, paths if wanted.follow else ()):
+        raise UsageError(f"{path}: objects do not grow, so --follow has nothing to wait for", "leave out --follow", path=path)
+
+
+def _directories(
+    files: ReadOnlyFiles, paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int], outcome: Outcome
+) -> list[str]:
     """The directories of the partitions that are named, in the order in which they are shown."""
-    files = ReadOnlyFiles()
     named = [path for pattern in paths for path in expand(files, pattern)]
     if not topics:
         return named
     from engine.log.fetch.replicas import read_best_replica
 
     return [read_best_replica(files, replicas, outcome.finding) for replicas in find_replicas(files, named, topics, partitions)]
+
+
+class _Source(NamedTuple):
+    """Where logs are read from. `remote`: their remote segments; None: those are left out."""
+
+    files: ReadOnlyFiles
+    remote: RemoteAccess | None
 
 
 class _Log:
@@ -205,17 +232,16 @@ class _Log:
     """
 
     def __init__(
-        self, path: str, wanted: Wanted, report: Callable[[Finding], None], remote: RemoteAccess | None = None,
-        start: int | None = None,
-    ) -> None:  # fmt: skip
+        self, path: str, wanted: Wanted, report: Callable[[Finding], None], source: _Source, start: int | None = None
+    ) -> None:
+        files, remote = source
         self.path, self.report = path, report
-        self.view = _view(path, wanted, report)
+        self.view = _view(files, path, wanted, report)
         self.log: PartitionView | TieredView = self.view
         try:
             if remote is not None:
                 self.log = remote.open(self.view, wanted.log_start_offset) or self.view
             self.held = None
-            files = ReadOnlyFiles()
             if wanted.isolation == "read_committed" and not wanted.follow:
                 self.held = self._held_back(files, wanted)
             self.start = _start(self.view, self.log, wanted) if start is None else start
@@ -287,105 +313,32 @@ class _Log:
         return False
 
 
-class _Log07:
-    """The same for a log of Kafka 0.7: messages without key, time and batch, whose offsets are the places of entries.
-
-    Raises UsageError for options that it has nothing for, OffsetOutOfRange07, and Refused07 for a log that does not open.
-    """
-
-    def __init__(self, path: str, wanted: Wanted, report: Callable[[Finding], None], start: int | None = None) -> None:
-        from engine.kafka07.log import open_log_07
-        from engine.kafka07.reader import Reader07
-        from engine.kafka07.segment import Config07
-        from engine.overlay import OverlayFiles
-
-        _refuse_unknown_to_07(path, wanted)
-        files, self._wanted = OverlayFiles(Files(), now_ms()), wanted  # opening makes a file where there is none: in memory
-        self.log = open_log_07(files, path.rstrip("/"), Config07(), now=now_ms(), need_recovery=False)
-        self._reader = Reader07(files, self.log, report, wanted.max_bytes)
-        self._unlimited = Reader07(files, self.log, lambda _finding: None)
-        self._skip = 0
-        try:
-            self.start = self._start() if start is None else start
-        except BaseException:
-            self.close()
-            raise
-
-    def _start(self) -> int:
-        start = self._wanted.start
-        if start == EARLIEST:
-            return self.log.log_start_offset
-        if start == LATEST:
-            return self.log.log_end_offset
-        offset = int(start)
-        if offset < 0:  # so many messages before the end, not offsets, which are bytes here
-            offset, found = self._unlimited.last_messages(self.log.log_start_offset, LONG_MAX, -offset)
-            self._skip = max(0, found + int(start))
-        else:
-            self._unlimited.check_offset(offset)
-        return offset
-
-    def show(self, renderer: Renderer, shown: Limit) -> None:
-        """Show what is wanted."""
-        for message in islice(self._reader.messages(self.start), self._skip, None):
-            if message.offset >= self._wanted.selection.end_offset:
-                break
-            shown.show_message(renderer, message)
-            if shown.is_done():
-                break
-
-    def copy(self) -> None:
-        """Whole entries to stdout, as they are."""
-        sys.stdout.flush()
-        self._reader.copy(self.start, send)
-
-    def last_matches(self, count: int) -> tuple[int, int]:
-        """From where on the log has the last `count` messages → (offset, messages from there on)."""
-        return self._unlimited.last_messages(self.start, self._wanted.selection.end_offset, count)
-
-    def close(self) -> None:
-        """Let go of all files."""
-        self.log.close()
-
-
-def _refuse_unknown_to_07(path: str, wanted: Wanted) -> None:
-    """Raise UsageError for what a log of 0.7 has nothing for."""
-    given = {
-        "--open-transactions": wanted.open_transactions is not None,
-        "--follow": wanted.follow, "--merge": wanted.merge,
-        "--log-start-offset": wanted.log_start_offset is not None, "--high-watermark": wanted.high_watermark is not None,
-        "a number of last messages with --raw": wanted.raw and isinstance(wanted.start, int) and wanted.start < 0,
-        **dict.fromkeys(wanted.selection.unknown_to_07(), True),
-    }  # fmt: skip
-    unknown = [option for option, is_given in given.items() if is_given]
-    if unknown:
-        raise UsageError(f"{path}: a log of Kafka 0.7 does not support {', '.join(unknown)}", path=path)
-
-
 def _opened(
-    path: str, wanted: Wanted, report: Callable[[Finding], None], remote: RemoteAccess | None, start: int | None = None
-) -> _Log | _Log07:
+    path: str, wanted: Wanted, report: Callable[[Finding], None], source: _Source, start: int | None = None
+) -> _Log | Log07:
     """The log at `path`, of whatever version of Kafka."""
-    if is_log_07(ReadOnlyFiles(), path):
-        return _Log07(path, wanted, report, start)
-    return _Log(path, wanted, report, remote, start)
+    if is_log_07(source.files, path):
+        from kafkalog_cli.fetch_07 import Log07
+
+        return Log07(source.files, path, wanted, report, start)
+    return _Log(path, wanted, report, source, start)
 
 
-def _one_by_one(directories: list[str], wanted: Wanted, output: Output, remote: RemoteAccess | None) -> None:
+def _one_by_one(directories: list[str], wanted: Wanted, output: Output, source: _Source) -> None:
     """Show one partition after the other; one that cannot be read does not keep the others back."""
     if wanted.raw and len(directories) > 1:
         raise UsageError("--raw writes the batches of one partition, which do not say whose they are", "name one partition")
     starts: dict[str, int | None] = dict.fromkeys(directories)
     skip = 0
     if wanted.selection.tail is not None:
-        starts, skip = _tails(directories, wanted, remote)
+        starts, skip = _tails(directories, wanted, source)
     shown, tally = Limit(skip, wanted.selection.limit), ReadTally(output.outcome)
     for path, start in starts.items():
         if shown.is_done():
             break
         try:
             renderer = None if wanted.raw else output.renderer(path)
-            with closing(_opened(path, wanted, tally.reporter(path), remote, start)) as log:
+            with closing(_opened(path, wanted, tally.reporter(path), source, start)) as log:
                 if renderer is None:
                     log.copy()
                 else:
@@ -398,12 +351,12 @@ def _one_by_one(directories: list[str], wanted: Wanted, output: Output, remote: 
     tally.say(shown.shown)
 
 
-def _together(directories: list[str], wanted: Wanted, output: Output, remote: RemoteAccess | None) -> None:
+def _together(directories: list[str], wanted: Wanted, output: Output, source: _Source) -> None:
     """Show several partitions at once: merged by time, or whatever comes first while they are followed."""
     starts: dict[str, int | None] = dict.fromkeys(directories)
     skip = 0
     if wanted.selection.tail is not None:
-        starts, skip = _tails(directories, wanted, remote)
+        starts, skip = _tails(directories, wanted, source)
     shown, tally = Limit(skip, wanted.selection.limit), ReadTally(output.outcome)
     with ExitStack() as opened:
         if not wanted.follow:
@@ -411,7 +364,7 @@ def _together(directories: list[str], wanted: Wanted, output: Output, remote: Re
         logs, renderers = [], []
         for path, start in starts.items():
             try:
-                log = opened.enter_context(closing(_opened(path, wanted, tally.reporter(path), remote, start)))
+                log = opened.enter_context(closing(_opened(path, wanted, tally.reporter(path), source, start)))
                 assert isinstance(log, _Log)  # a log of 0.7 refuses --merge and --follow
                 logs.append(log)
                 renderers.append(output.renderer(path))
@@ -443,7 +396,7 @@ def _rounds(logs: list[_Log], wanted: Wanted) -> Iterator[None]:
             time.sleep(_WAIT)
 
 
-def _tails(directories: list[str], wanted: Wanted, remote: RemoteAccess | None) -> tuple[dict[str, int | None], int]:
+def _tails(directories: list[str], wanted: Wanted, source: _Source) -> tuple[dict[str, int | None], int]:
     """Where the last matches begin: (partitions that have some → offset to begin with, how many matches to leave out first).
 
     One that cannot be read is among them, without an offset: reading it says why.
@@ -454,7 +407,7 @@ def _tails(directories: list[str], wanted: Wanted, remote: RemoteAccess | None) 
     for path in reversed(directories):
         starts[path], found = None, 0
         try:
-            with closing(_opened(path, wanted, lambda _finding: None, remote)) as log:
+            with closing(_opened(path, wanted, lambda _finding: None, source)) as log:
                 starts[path], found = log.last_matches(left)
         except KafkalogError:
             continue
@@ -466,9 +419,8 @@ def _tails(directories: list[str], wanted: Wanted, remote: RemoteAccess | None) 
     return dict(reversed(starts.items())), max(0, total - count)
 
 
-def _view(path: str, wanted: Wanted, report: Callable[[Finding], None]) -> PartitionView:
+def _view(files: ReadOnlyFiles, path: str, wanted: Wanted, report: Callable[[Finding], None]) -> PartitionView:
     """The partition at `path`. Raises UsageError where `path` leads to log dirs, UnreadableFile where nothing is."""
-    files = ReadOnlyFiles()
     try:
         return PartitionView(
             files, path, report, log_start_offset=wanted.log_start_offset, high_watermark=wanted.high_watermark,
@@ -488,7 +440,7 @@ def _report_held_back(log: _Log, reached: int, wanted: Wanted) -> None:
     from engine.log.fetch.open_transactions import findings_of_ends, findings_of_wait
 
     is_ended = wanted.open_transactions == "abort"
-    for finding in findings_of_ends(log.path, log.held) if is_ended else findings_of_wait(ReadOnlyFiles(), log.path, log.held):
+    for finding in findings_of_ends(log.path, log.held) if is_ended else findings_of_wait(log.view.files, log.path, log.held):
         log.report(finding)
 
 

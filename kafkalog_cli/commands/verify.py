@@ -26,6 +26,7 @@ from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
+from engine.remote.urls import files_for
 from kafkalog_cli.app import Outcome, Total, printable
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
@@ -33,11 +34,13 @@ from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.options import (
     PATH,
+    PATH_OR_URL,
     Time,
     Whole,
     bytes_option,
     format_option,
     quiet_option,
+    refuse_urls,
     shown_size,
     verbose_option,
     version_option,
@@ -74,7 +77,7 @@ _EXAMPLES = (
 
 
 @click.command("verify", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
-@click.argument("paths", nargs=-1, type=PATH)
+@click.argument("paths", nargs=-1, type=PATH_OR_URL)
 @click.option("--rebuild", is_flag=True, help="Rebuild broken files from the log. Damaged logs need `recover`.")
 @quarantine_options
 @yes_option
@@ -96,9 +99,9 @@ _EXAMPLES = (
 def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
     """Check the indexes and snapshots of partitions against their logs.
 
-    PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. verify reads
-    every batch, computes its checksum, and compares every entry of the indexes, producer snapshots and leader epochs with the
-    batches. Without --rebuild it writes nothing.
+    PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Without
+    --rebuild they may be URLs (s3://BUCKET/KEY, gs://, az://), and nothing is written. verify reads every batch, computes its
+    checksum, and compares every entry of the indexes, producer snapshots and leader epochs with the batches.
 
     A finding says whether it is harmful. Differences that older brokers are known to write are not problems.
 
@@ -119,6 +122,7 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
         return outcome.finish()
     asked = None
     if rebuild:
+        refuse_urls(values["paths"])
         from engine.files import now_ms
         from kafkalog_cli.quarantining import quarantines_for
 
@@ -183,7 +187,7 @@ def verify_all(
         try:
             with ExitStack() as stack, Progress() as progress:
                 disk = None if rebuild is None else watched_disk(progress, None)
-                files = watched_reader(progress) if disk is None else disk
+                files = watched_reader(progress, files_for(paths)) if disk is None else disk
                 tally.directories, clusters = _partitions(files, paths, outcome)
                 topics = Topics(files, clusters, settings)
                 begun = None

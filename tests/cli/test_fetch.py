@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.files import ReadOnlyFiles
 from engine.record.builder import NewRecord, build_batch
 from engine.record.selection import EVERYTHING
 from kafkalog_cli.commands import fetch as fetching
@@ -269,7 +270,7 @@ def test_a_torn_end_that_stands_still_is_reported_once(tmp_path, monkeypatch):
         follow=True, merge=False, log_start_offset=None, high_watermark=None, template=None, form="text", raw=False, force=False,
         jobs=1,
     )  # fmt: skip
-    log = fetching._Log(str(partition), wanted, told.append)
+    log = fetching._Log(str(partition), wanted, told.append, fetching._Source(ReadOnlyFiles(), None))
     assert told == []
     with pytest.raises(KeyboardInterrupt):
         list(fetching._rounds([log], wanted))

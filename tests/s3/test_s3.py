@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -17,7 +18,7 @@ if not PROGRAM.exists():
     pytest.skip("no S3 server: `make object-server` builds one (Go)", allow_module_level=True)
 obstore = pytest.importorskip("obstore")
 pytestmark = pytest.mark.skipif(not {"clean", "resumed", "aiven"} <= set(SETS), reason="names topics of these sets")
-BUCKETS = ("clean", "resumed", "aiven", "empty")
+BUCKETS = ("clean", "resumed", "aiven", "empty", "copies")
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +111,48 @@ def test_orphans_of_a_bucket_are_deleted_and_put_back(server, tmp_path):
     assert b"0 orphans" in kafkalog(*words).out
     assert kafkalog("restore", str(tmp_path / "kept")).status == 0
     assert kafkalog(*words).out == before
+
+
+@pytest.fixture
+def backup(server, tmp_path):
+    """A log dir in a bucket: (URL, folder with the same)."""
+    from obstore.store import S3Store
+
+    folder, bucket = TOP / "clean/d0", S3Store("copies")
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            obstore.put(bucket, f"of %2026/{path.relative_to(folder)}", path.read_bytes())
+    return "s3://copies/of%20%252026", folder
+
+
+@pytest.mark.parametrize("words", [
+    ("dump-log", "--print-data-log", ""), ("dump-log", "--print-data-log", "plain-*"), ("verify", "tx-0/"), ("verify", "--format", "jsonl", ""),
+    ("fetch", "--topic", "*", "--isolation", "read_committed", ""), ("fetch", "--raw", "plain-0"), ("dump-log", "plain-0/00000000000000000127.timeindex"),
+])  # fmt: skip
+def test_a_log_dir_in_a_bucket_is_read_as_on_a_disk(backup, words):
+    (url, folder), (*options, path) = backup, words
+    one, other = kafkalog(*options, f"{url}/{path}"), kafkalog(*options, f"{folder}/{path}")
+    said, expected = (re.sub(rb"in [0-9.]+ s\n", b"", done.out) for done in (one, other))
+    assert said.replace(b"s3://copies/of %2026", bytes(folder)) == expected
+    assert (one.status, one.err.replace("s3://copies/of %2026", str(folder))) == (other.status, other.err)
+
+
+@pytest.mark.parametrize("command", ["dump-log", "verify", "fetch"])
+def test_errors_name_bucket_and_key_and_what_to_check(server, command, monkeypatch):
+    def said(path, **environment):
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            done = kafkalog(command, path)
+        assert done.status != 0
+        assert "Traceback" not in done.err
+        return done.err
+
+    assert "s3://no-such-bucket/x-0" in said("s3://no-such-bucket/x-0")
+    assert "s3://clean/nothing-0" in said("s3://clean/nothing-0")
+    denied = said("s3://clean/x-0", AWS_SECRET_ACCESS_KEY="wrong")
+    assert "s3://clean/x-0" in denied
+    assert "AWS_ACCESS_KEY_ID" in denied
+    gone = said("s3://clean/x-0", AWS_ENDPOINT_URL="http://127.0.0.1:9")
+    assert "s3://clean/x-0" in gone
+    assert "AWS_ENDPOINT_URL" in gone

@@ -1,1 +1,1 @@
-"""Compaction: what is due, the last offset of each key, rewriting segments."""
+"""Compaction: which logs are due, the last offset of each key, rewriting segments."""

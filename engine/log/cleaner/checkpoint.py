@@ -1,4 +1,4 @@
-"""cleaner-offset-checkpoint: up to where each log of a log dir is clean (LogCleanerManager.updateCheckpoints)."""
+"""cleaner-offset-checkpoint: the offset below which each log of a log dir is clean (LogCleanerManager.updateCheckpoints)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NAME = FileKind.CLEANER_CHECKPOINT.value
 
 
 def clean_offsets(files: ReadOnlyFiles, log_dir: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
-    """Up to where each log of `log_dir` is clean, and why nothing is known where the file cannot be read.
+    """The offset below which each log of `log_dir` is clean, and a reason if the file cannot be parsed.
 
-    Raises UnreadableFile where the disk fails.
+    Raises UnreadableFile if reading the disk fails.
     """
     path = f"{log_dir}/{NAME}"
     if not files.exists(path):
@@ -38,18 +38,18 @@ def clean_offsets(files: ReadOnlyFiles, log_dir: str) -> tuple[Mapping[tuple[str
 
 
 class CheckpointFile:
-    """The file of one log dir, read once and written often: nobody else writes it meanwhile, for the log dir is locked.
+    """The checkpoint of one log dir, read once and written often. No other process writes it: the log dir is locked.
 
-    `offsets` and `fault` are what `clean_offsets` gave. Raises UnreadableFile.
+    `offsets` and `fault` are the result of `clean_offsets`. Raises UnreadableFile.
     """
 
     def __init__(self, files: ReadOnlyFiles, log_dir: str) -> None:
         self._log_dir = log_dir
         self.offsets, self.fault = clean_offsets(files, log_dir)
-        self._lines: dict[tuple[str, int], PartitionOffset] | None = None  # what the next writing begins with
+        self._lines: dict[tuple[str, int], PartitionOffset] | None = None  # lines to write; None: not read yet
 
     def set_lines(self, files: Files, mine: Mapping[tuple[str, int], int]) -> None:
-        """Set the lines of these partitions. Raises UnreadableFile, UnwritableFile. See CleanerCheckpoint.write."""
+        """Set the lines of the given partitions. Raises UnreadableFile, UnwritableFile. See CleanerCheckpoint.write."""
         path = f"{self._log_dir}/{NAME}"
         if self._lines is None:
             is_a_brokers = is_brokers_log_dir(files, self._log_dir)
@@ -59,19 +59,19 @@ class CheckpointFile:
                 or files.exists(f"{self._log_dir}/{line.topic}-{line.partition}")
             }  # fmt: skip
         for partition, offset in mine.items():
-            self._lines.pop(partition, None)  # the last one written is the last line
+            self._lines.pop(partition, None)  # so that the line written last is the last one of the file
             self._lines[partition] = PartitionOffset(*partition, offset)
         replace(files, path, [encode_offset_checkpoint(self._lines.values())])
 
 
 class CleanerCheckpoint:
-    """The line of one partition in the file of its log dir.
+    """The line of one partition in the checkpoint of its log dir.
 
-    A partition that lies outside a log dir has no checkpoint: nothing is read, nothing is made. Nor has a copy that is on its
-    way to another log dir, or a stray one: a line with their name speaks of the log that they are a copy of. Of a file that a
-    broker cannot read no line counts, as for the broker; lines that make sense are still there once it is written again.
+    A partition outside a log dir has no checkpoint: nothing is read or created. A stray partition, and a copy that is being
+    moved to another log dir, have none either: the line with their name belongs to the log itself. If a broker could not
+    parse the file, no line of it counts, but valid lines are kept when it is written.
 
-    file_of  the file of a log dir where it was read before, see CheckpointFile; default: it is read at each asking
+    file_of  returns the file of a log dir, see CheckpointFile; default: read it at each call
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class CleanerCheckpoint:
         is_plain = named is not None and named.kind is PartitionKind.PLAIN
         self._partition = (named.topic, named.partition) if named is not None and is_plain else None
         self._path = f"{self._log_dir}/{NAME}"
-        self.fault: str | None = None  # why the file cannot be read, as far as `read` has seen
+        self.fault: str | None = None  # why the file cannot be parsed; set by `read`
 
     @property
     def is_kept(self) -> bool:
-        """Does the directory around the partition keep checkpoints?"""
+        """Does the directory that contains the partition have checkpoints?"""
         known = self._files.exists(self._path) or is_brokers_log_dir(self._files, self._log_dir)
         return known and self._partition is not None
 
     def read(self) -> int | None:
-        """The offset below which the log is clean; None: no line says so, or the file has a `fault`. Raises UnreadableFile."""
+        """The offset below which the log is clean; None: it has no line, or the file has a `fault`. Raises UnreadableFile."""
         if self._partition is None:
             return None
         file = self._file_of(self._files, self._log_dir)
@@ -102,17 +102,17 @@ class CleanerCheckpoint:
     def write(self, files: Files, offset: int) -> None:
         """Set the line of the partition. Raises UnreadableFile, UnwritableFile.
 
-        In a broker's log dir lines of partitions that do not lie there go, as a broker drops them: they are stale. A
-        directory that partitions were copied to need not hold them all.
+        In a broker's log dir, lines of partitions that are not there are removed, as a broker does. In other directories they
+        are kept: partitions may have been copied there in part.
         """
         if self.is_kept and self._partition is not None:
             self._file_of(files, self._log_dir).set_lines(files, {self._partition: offset})
 
     def lower(self, files: Files, offset: int) -> int | None:
-        """Set the line of the partition to `offset` where it says more → what it said; None: it did not, nothing is written.
+        """Lower the line of the partition to `offset`. Returns the old value; None: it was not higher, nothing is written.
 
-        Other lines stay. Raises UnreadableFile, UnwritableFile. Mirrors LogCleanerManager.maybeTruncateCheckpoint, which
-        asks whether the topic is compacted: here its settings may not be known, and that there is a line says it was.
+        Other lines stay. Raises UnreadableFile, UnwritableFile. Mirrors LogCleanerManager.maybeTruncateCheckpoint, which does
+        this for compacted topics only. Here the settings may not be known; a line proves that the topic was compacted.
         """
         lines = _sound_lines(files, self._path)
         said = max((line.offset for line in lines if (line.topic, line.partition) == self._partition), default=0)
@@ -125,7 +125,7 @@ class CleanerCheckpoint:
 
 
 def write_clean_offsets(files: Files, offsets: Mapping[str, int]) -> None:
-    """Set the lines of all these partition directories as `CleanerCheckpoint.write` does, writing each file once."""
+    """Set the lines of all these partition directories like `CleanerCheckpoint.write`, with one write per file."""
     of_dirs: dict[str, dict[tuple[str, int], int]] = {}
     for directory, offset in offsets.items():
         named = parse_partition_dir(file_name(directory))
@@ -136,17 +136,17 @@ def write_clean_offsets(files: Files, offsets: Mapping[str, int]) -> None:
 
 
 def _sound_lines(files: ReadOnlyFiles, path: str) -> list[PartitionOffset]:
-    """All that make sense, also in a file that a broker cannot read."""
+    """All valid lines, also of a file that a broker cannot parse."""
     entries = read_offset_checkpoint(files, path).entries if files.exists(path) else []
     return [entry for entry in entries if entry.partition >= 0 and entry.offset >= 0]
 
 
 class Bound(Enum):
-    """What keeps the cleaner from going further."""
+    """What limits the dirty part that may be cleaned."""
 
     ACTIVE_SEGMENT = "active segment"  # is never cleaned
-    HIGH_WATERMARK = "high watermark"  # what is not replicated may still be truncated
-    OPEN_TRANSACTION = "open transaction"  # nobody knows yet whether its records count
+    HIGH_WATERMARK = "high watermark"  # unreplicated records may still be truncated
+    OPEN_TRANSACTION = "open transaction"  # its records may still be aborted
     UNREPLICATED_END = "transaction that ends above the high watermark"  # its marker may still be truncated
     MIN_COMPACTION_LAG = "min.compaction.lag.ms"  # the segment is too young
 
@@ -156,18 +156,18 @@ class OffsetsToClean(NamedTuple):
 
     first_dirty_offset: int
     first_uncleanable_dirty_offset: int
-    force_update_checkpoint: bool  # the checkpoint was of no use: below the log's start, or beyond its end
+    force_update_checkpoint: bool  # the checkpoint was invalid: below the log start offset, or after the log end
     bound: Bound
 
 
 class LogToClean(NamedTuple):
-    """A log and what of it can be cleaned. Bytes are sizes of whole segments."""
+    """A log, and how much of it can be cleaned. Bytes are sizes of whole segments."""
 
     offsets: OffsetsToClean
     first_uncleanable_offset: int  # base of the segment that holds the first uncleanable dirty offset
     clean_bytes: int
     cleanable_bytes: int
-    max_compaction_delay_ms: int  # how long the oldest dirty record has been waiting beyond max.compaction.lag.ms
+    max_compaction_delay_ms: int  # by which the oldest dirty record has exceeded max.compaction.lag.ms
 
     @property
     def total_bytes(self) -> int:
@@ -176,11 +176,11 @@ class LogToClean(NamedTuple):
 
     @property
     def cleanable_ratio(self) -> float:
-        """Dirty bytes by all bytes, 0 … 1."""
+        """Dirty bytes divided by all bytes, 0 … 1."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     def is_due(self, min_cleanable_ratio: float) -> bool:
-        """Would the broker's cleaner take it? Mirrors the filters of grabFilthiestCompactedLog."""
+        """Would the broker's cleaner choose this log? Mirrors the filters of grabFilthiestCompactedLog."""
         if not self.total_bytes:
             return False
         overdue = self.max_compaction_delay_ms > 0 and self.cleanable_bytes > 0
@@ -188,7 +188,7 @@ class LogToClean(NamedTuple):
 
 
 def log_to_clean(log: UnifiedLog, last_clean_offset: int | None, now: int) -> LogToClean:
-    """What of `log` can be cleaned, given the offset up to which it is clean (None: never cleaned)."""
+    """How much of `log` can be cleaned. last_clean_offset: the log is clean below it; None: never cleaned."""
     offsets = cleanable_offsets(log, last_clean_offset, now)
     active = log.segments.active_segment.base_offset
     after = log.segments.non_active_segments_from(offsets.first_uncleanable_dirty_offset)
@@ -224,7 +224,7 @@ def cleanable_offsets(log: UnifiedLog, last_clean_offset: int | None, now: int) 
 
 
 def max_compaction_delay(log: UnifiedLog, first_dirty_offset: int, now: int) -> int:
-    """Ms by which the oldest dirty segment has outlived max.compaction.lag.ms, 0 where none has."""
+    """Ms by which the oldest dirty segment has exceeded max.compaction.lag.ms; 0: no segment has."""
     dirty = log.segments.non_active_segments_from(first_dirty_offset)
     firsts = [first for first in (segment.first_batch_timestamp for segment in dirty) if first > 0]
     clean_until = now - log.config.max_compaction_lag_ms
@@ -232,7 +232,7 @@ def max_compaction_delay(log: UnifiedLog, first_dirty_offset: int, now: int) -> 
 
 
 def _stable_bound(log: UnifiedLog) -> Bound:
-    """What the last stable offset stands for."""
+    """Why records from the last stable offset on cannot be cleaned."""
     if log.last_stable_offset >= log.high_watermark:
         return Bound.HIGH_WATERMARK
     undecided = log.producer_state.first_undecided_offset

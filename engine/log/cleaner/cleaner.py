@@ -1,9 +1,9 @@
 """Clean one log: remember the last offset of every key, then rewrite the segments without superseded records.
 
-Mirrors Cleaner. Two passes over columns: `key_pass` feeds the offset map, `filter_pass` filters by it. Nothing of the log
-changes before a group of segments has been written whole beside it. A damaged batch ends the round before anything of the
-log has changed, where Kafka's cleaner would spread it or die: a group that is put in place has lost what lies again after the
-damage, and who then cuts the log there loses both.
+Mirrors Cleaner. Two passes over columns: `key_pass` fills the offset map, `filter_pass` filters the records with it. Segments
+are replaced in groups. A group is replaced only after its new segment is written completely. A damaged batch ends the round
+before anything of the log has changed; Kafka's cleaner would copy the damage or stop. A group replaced before would lack old
+values of keys whose newer values come after the damage: truncating the log at the damage would then lose both values.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
 
 
 class InPlace(NamedTuple):
-    """What a round that is under way has put in place: all of the log below `end_offset`."""
+    """What an unfinished round has replaced: the log below `end_offset`."""
 
     stats: CleanerStats
     end_offset: int
 
 
 class LogCleaningAborted(Exception):
-    """A round that ended early with the log as sound as before: an overflowed segment had to be split first."""
+    """A round that ended early without harm: a segment with overflowing offsets had to be split first."""
 
 
 class Cleaner:
     """Cleans logs, one after the other, with one offset map.
 
-    now       ms: what the round takes for the present
-    on_bytes  called with the bytes read; may slow the work down (throttle), or stop it
-    on_share  called with the share of all rounds of a log that is done, see Headway
-    rounds    of one log at most; None: no matter how many
-    whole     rounds go on until all is clean: the first one looks for damage in all that they will read
+    now       ms: the time of the round
+    on_bytes  called with the number of bytes read; may delay (throttle) or stop the work
+    on_share  called with the finished share of all rounds of a log, see Headway
+    rounds    highest number of rounds for a log; None: no limit
+    whole     rounds follow until the log is clean: the first one checks all segments that they will read for damage
     dry_run   count what would be written, and write nothing
-    keep_deleted  leave replaced segments, named `.deleted`, to whoever closes the log; else they go group by group, so that a
-              disk needs room for one new segment only
+    keep_deleted  keep replaced segments, named `.deleted`, until the log is closed; otherwise they are deleted after each
+                  group, so that the disk needs space for one new segment only
 
-    `in_place` describes the last round, if it did not finish; None: nothing of the log has changed, or it did
+    `in_place` describes the last round if it changed the log and did not finish; otherwise None
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Cleaner:
     def clean(
         self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int, *, proven_below: int = 0
     ) -> tuple[int, CleanerStats]:
-        """One round: clean what lies below `first_uncleanable_offset` → (end of what is clean now, what was done).
+        """Clean the log below `first_uncleanable_offset` in one round. Returns (offset below which it is clean, statistics).
 
-        proven_below  segments below this offset were looked through by an earlier round of a whole compaction
-        Raises Uncleanable, LogCleaningAborted, IndexFull, UnwritableFile: the group at hand is then as it was.
+        proven_below  segments below this offset were checked for damage by an earlier round
+        Raises Uncleanable, LogCleaningAborted, IndexFull, UnwritableFile: the current group is unchanged then.
         """
         stats, self.in_place = CleanerStats(), None
         config, segments = log.config, log.segments
@@ -129,12 +129,12 @@ class Cleaner:
         return end_offset, stats
 
     def _read_ahead(self, log: UnifiedLog, segments: Sequence[LogSegment]) -> None:
-        """Look for damage before anything changes, under a right checksum too. Raises Uncleanable."""
+        """Check segments for damage, including damage with a valid checksum, before any change. Raises Uncleanable."""
         left = _size(segments)
         for segment in segments:
             walk = SegmentWalk(segment, 0, log.config.max_message_size, self._space.columns)
             for window in walk.windows():
-                CleanedTransactionMetadata().on_window_read(window, walk.control_kind)  # control records that make no sense
+                CleanedTransactionMetadata().on_window_read(window, walk.control_kind)  # raises for invalid control records
                 for _ in walk.chunks(window):
                     pass
                 left -= size_of(window)
@@ -149,9 +149,9 @@ class Cleaner:
         self, log: UnifiedLog, group: Sequence[LogSegment], indexed: Sequence[LogSegment],
         transactions: CleanedTransactionMetadata, this_round: Round,
     ) -> None:
-        """Rewrite the segments of `group` as one, and replace them. Mirrors Cleaner.cleanSegments.
+        """Rewrite the segments of `group` as one segment, and replace them with it. Mirrors Cleaner.cleanSegments.
 
-        indexed  all segments of the log whose transaction index has entries, as they were before the round
+        indexed  all segments of the log whose transaction index had entries before the round
         """
         place = replacing_in(log)
         with_aborted = (
@@ -174,9 +174,9 @@ class Cleaner:
 
 
 def _unread(groups: Sequence[Sequence[LogSegment]], first_dirty_offset: int, *, is_full: bool) -> Iterator[LogSegment]:
-    """Segments that the first pass did not read, or not whole: those clean before, and the last one where the map was full.
+    """Yield segments that the first pass did not read completely: the clean ones, and the last one if the map was full.
 
-    But for the first group, which is read before anything changes anyway.
+    Without the first group: that one is read completely before anything changes.
     """
     after = [segment for group in groups[1:] for segment in group]
     for segment in after:
@@ -189,7 +189,7 @@ def _size(segments: Iterable[LogSegment]) -> int:
 
 
 def _size_before(segments: LogSegments, offset: int) -> int:
-    """About how many bytes lie in front of `offset`: inside a segment as exactly as the offset index knows."""
+    """About how many bytes precede `offset`; inside a segment as exactly as the offset index allows."""
     before = segments.values(0, offset)
     if not before or offset in segments:
         return _size(before)
@@ -197,19 +197,19 @@ def _size_before(segments: LogSegments, offset: int) -> int:
 
 
 def _legacy_delete_horizon(log: UnifiedLog, first_dirty_offset: int) -> int:
-    """Ms: segments of formats 0 and 1 that were changed later keep their tombstones."""
+    """Ms: segments of formats 0 and 1 that were modified later keep their tombstones."""
     before = log.segments.values(0, first_dirty_offset)
     return before[-1].last_modified - log.config.delete_retention_ms if before else 0
 
 
 def _with_ends(group: Sequence[LogSegment]) -> Iterator[tuple[LogSegment, int]]:
-    """The segments of a group, each with the offset after it."""
+    """The segments of a group, each with its end offset."""
     for number, segment in enumerate(group):
         yield segment, group[number + 1].base_offset if number + 1 < len(group) else segment.read_next_offset()
 
 
 class GroupOverflow(Exception):
-    """A segment whose offsets do not fit after the base of the new one: it has to be split first."""
+    """A segment whose offsets do not fit after the base offset of the new one; it must be split first."""
 
     def __init__(self, segment: LogSegment, error: SegmentOffsetOverflow) -> None:
         super().__init__(str(error))
@@ -219,9 +219,9 @@ class GroupOverflow(Exception):
 def group_segments_by_size(
     segments: Sequence[LogSegment], max_size: int, max_index_size: int, first_uncleanable_offset: int
 ) -> list[list[LogSegment]]:
-    """Neighbours that fit one segment together, from the oldest on. Mirrors Cleaner.groupSegmentsBySize.
+    """Group neighbouring segments that fit into one segment, oldest first. Mirrors Cleaner.groupSegmentsBySize.
 
-    Fit: the sums of their logs, offset index entries and time index entries, and the range of their offsets.
+    The limits apply to the sums of their logs, offset indexes and time indexes, and to the range of their offsets.
     """
     groups: list[list[LogSegment]] = []
     sizes = (0, 0, 0)
@@ -248,13 +248,13 @@ def write_group(
     place: Replacing, group: Iterable[tuple[LogSegment, Iterable[AbortedTxn]]], base_offset: int, this_round: Round,
     transactions: CleanedTransactionMetadata, *, dry_run: bool = False,
 ) -> LogSegment | Counted:  # fmt: skip
-    """Rewrite segments as one, whose files end in `.cleaned`: synced, and with the modification time of the last of them.
+    """Write the retained records of segments as one `.cleaned` segment, synced, with the last modification time of the group.
 
-    place         its directory and seam: where the new segment is made
-    group         with each segment the aborted transactions of its offsets
-    transactions  as the segments in front of the group left it
+    place         directory and file system of the new segment
+    group         each segment with the aborted transactions of its offsets
+    transactions  state after the segments before the group
     dry_run       only count what would be written
-    Raises Uncleanable, GroupOverflow, UnwritableFile, IndexFull: nothing is left of it then.
+    Raises Uncleanable, GroupOverflow, UnwritableFile, IndexFull; the unfinished segment is removed then.
     """
     name = f"{place.partition.directory}/{log_file_name(base_offset)}"
     cleaned = Counted(base_offset, name) if dry_run else new_cleaned_segment(place, base_offset)
@@ -282,11 +282,11 @@ def write_group(
 
 
 def put_in_place(log: UnifiedLog, cleaned: LogSegment, group: Sequence[LogSegment]) -> None:
-    """Let `cleaned`, whose files end in `.cleaned`, take the place of `group`."""
+    """Replace `group` with `cleaned`, whose files end in `.cleaned`."""
     gone = replace_segments(replacing_in(log), [cleaned], list(group))
     delete_producer_snapshots(gone, log.producer_state, log.local_log.deferred)
 
 
 def replacing_in(log: UnifiedLog) -> Replacing:
-    """What is needed to replace segments of the log."""
+    """The arguments for replacing segments of the log."""
     return Replacing(log.local_log.partition, log.segments, log.report, log.local_log.deferred)

@@ -1,7 +1,7 @@
-"""Compact a log round by round until all that may be cleaned is clean, or say why nothing is.
+"""Compact a log round by round until everything that may be cleaned is clean, or say why nothing can be cleaned.
 
-Mirrors the cleaner threads' loop around Cleaner and LogCleanerManager. A broker does one round at a time and comes back;
-here rounds follow each other until the log is clean or `rounds` of them are done.
+Mirrors the loop of the cleaner threads around Cleaner and LogCleanerManager. A broker does one round on a log at a time; here
+rounds follow each other until the log is clean or the limit `rounds` is reached.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ OUTSIDE = "the offset in the cleaner checkpoint is outside the log: the whole lo
 
 @dataclass(frozen=True, slots=True)
 class CompactionOptions:
-    """How far and when to compact.
+    """How much to compact, and when.
 
-    first_dirty_offset   what lies below is clean; None: what the checkpoint says, else the log's start
-    min_dirty_ratio      dirty bytes by all bytes that make a round worth it; None: the topic's setting
-    force                also below that ratio
-    rounds               at most this number; None: until all is clean
+    first_dirty_offset   the log is clean below it; None: from the checkpoint, else the log start offset
+    min_dirty_ratio      a log is due above this ratio of dirty bytes to all bytes; None: the topic's setting
+    force                compact at any ratio
+    rounds               highest number of rounds; None: until all is clean
     dedupe_buffer_size   bytes for the offset map        secret  see SkimpyOffsetMap
     keep_deleted         see Cleaner
     """
@@ -51,7 +51,7 @@ class CompactionOptions:
 
 
 class Compaction(NamedTuple):
-    """What was done: the rounds in order, up to where the log is clean now, and what was cleanable before."""
+    """What was done: the rounds in order, the offset below which the log is clean now, and what was cleanable before."""
 
     target: LogToClean
     rounds: list[CleanerStats]
@@ -63,14 +63,15 @@ def compact(
     clock: Callable[[], float] = lambda: 0.0,
     on_share: Callable[[float], object] = lambda _: None, on_stats: Callable[[CleanerStats], object] = lambda _: None,
 ) -> Compaction:
-    """Compact `log`, whose high watermark is set; what was done is noted in its report.
+    """Compact `log`, whose high watermark is set, and add what was done to its report.
 
-    on_bytes  called with bytes read        on_round  called after each round with the offset up to which the log is clean
-    clock     seconds, for the duration of rounds
-    on_share  called with the share that is done, see Headway
-    on_stats  called with the statistics of each round, also of one that did not finish
-    Raises Uncleanable, IndexFull, UnwritableFile: the group of segments that was being written is then as it was, and all
-    after it. What a round had put in place before is noted as an event of its own.
+    on_bytes  called with the number of bytes read
+    on_round  called after each round with the offset below which the log is clean
+    clock     returns seconds, to measure rounds
+    on_share  called with the finished share, see Headway
+    on_stats  called with the statistics of each round, finished or not
+    Raises Uncleanable, IndexFull, UnwritableFile: the current group of segments and all later ones are unchanged then.
+    Groups that the round had replaced before are reported as an event of their own.
     """
     target = log_to_clean(log, options.first_dirty_offset, log.now)
     against = _reason_against(log, target, options)
@@ -85,7 +86,7 @@ def compact(
 
 
 def _reason_against(log: UnifiedLog, target: LogToClean, options: CompactionOptions) -> tuple[str, str, Action] | None:
-    """Why nothing is to be cleaned, what to do about it, and how to note it; None: there is something to clean."""
+    """Why nothing is cleaned, what to do about it, and the action to report; None: there is something to clean."""
     if is_metadata_log(log):
         return METADATA_LOG, INSTEAD, Action.REFUSED
     if not log.config.compact:
@@ -103,7 +104,7 @@ def _reason_against(log: UnifiedLog, target: LogToClean, options: CompactionOpti
 
 
 def is_metadata_log(log: UnifiedLog) -> bool:
-    """Is it the log of a KRaft cluster's metadata? Its records have no key: none would stay."""
+    """Is it the log of a KRaft cluster's metadata? Its records have no key: compaction would delete all of them."""
     named = parse_partition_dir(file_name(log.directory))
     return named is not None and named.topic == METADATA_TOPIC
 
@@ -113,7 +114,7 @@ def _rounds(
     on_round: Callable[[int], None], clock: Callable[[], float], on_share: Callable[[float], object],
     on_stats: Callable[[CleanerStats], object],
 ) -> tuple[list[CleanerStats], int | None]:
-    """Clean round by round, until nothing is left to clean → what each did, up to which offset the log is clean."""
+    """Clean until nothing is left to clean. Returns the statistics of each round, and the offset below which it is clean."""
     offset_map = SkimpyOffsetMap(options.dedupe_buffer_size, options.secret)
     cleaner = Cleaner(
         offset_map, log.now, on_bytes, keep_deleted=options.keep_deleted, on_share=on_share, rounds=options.rounds,
@@ -148,7 +149,7 @@ def _rounds(
 
 @contextmanager
 def _part_noted(log: UnifiedLog, cleaner: Cleaner, on_stats: Callable[[CleanerStats], object]) -> Iterator[None]:
-    """However a round ends before its end: note what of it is in place."""
+    """If a round does not finish, report the part that has replaced segments."""
     try:
         yield
     except BaseException:
@@ -189,14 +190,14 @@ def _note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offs
 
 
 def _kinds(rounds: Sequence[CleanerStats]) -> str:
-    """Which records go besides those that have a later value."""
+    """Say which of the deleted records have no later value."""
     tombstones = count_of(sum(stats.tombstones_removed for stats in rounds), "expired tombstone")
     discarded = sum(stats.messages_discarded for stats in rounds)
     return f"{tombstones}{f' and {discarded} of aborted transactions or markers' if discarded else ''} among them"
 
 
 def without_key(stats: CleanerStats, become: str) -> str:
-    """What becomes of records without a key, in words: who compacts the wrong topic must hear it."""
+    """Report records without a key prominently: the user may have compacted the wrong topic."""
     count = stats.invalid_messages_read
     everything = ", which is every record that was read: check that this topic is compacted"
     return (f"{count_of(count, 'record')} without a key {become}, because compaction keeps none of them"

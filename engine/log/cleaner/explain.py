@@ -1,4 +1,4 @@
-"""Say of a log what the cleaner would do with it now, and what keeps it from doing more. Changes nothing."""
+"""Report what the cleaner would do with a log now, and what limits it. Changes nothing."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from engine.log.producers.entry import ProducerStateEntry, TxnMetadata
 
 
-_NAMED = 10  # one by one; of the others only how many there are
+_NAMED = 10  # open transactions that are reported one by one; the others are only counted
 
 
 def open_transactions(log: UnifiedLog) -> Iterator[Event]:
-    """Each transaction that is open and begins below the active segment, the oldest first, as an event of the log's report.
+    """Yield an event for each open transaction that begins below the active segment, the oldest first.
 
-    Their age counts from the timestamp of their first record up to the log's clock.
+    Its age is the time from its first record's timestamp to the log's clock.
     """
     found = list(log.producer_state.ongoing.below(log.segments.active_segment.base_offset))
     for txn in found[:_NAMED]:
@@ -47,13 +47,13 @@ def open_transactions(log: UnifiedLog) -> Iterator[Event]:
 
 
 def _first_timestamp(log: UnifiedLog, txn: TxnMetadata) -> int | None:
-    """When the transaction began; None if its first batch has no timestamp, was deleted, or cannot be found."""
+    """The start time of the transaction; None if its first batch has no timestamp, was deleted or is not found."""
     segment = log.segments.floor_segment(txn.first_offset)
     if segment is None:
         return None
     try:
         head = segment.translate_offset(txn.first_offset)
-    except CorruptRecord:  # the log says what is wrong where it is cleaned or recovered
+    except CorruptRecord:  # cleaning or recovering the log reports the damage
         return None
     return None if head is None or head.base_offset != txn.first_offset else first_timestamp(segment.log_file, head)
 
@@ -81,11 +81,11 @@ def _ahead(negative: int) -> str:
 def explain_compaction(
     log: UnifiedLog, options: CompactionOptions, on_bytes: Callable[[int], None], on_share: Callable[[float], object],
 ) -> None:  # fmt: skip
-    """Note in the log's report: is it due, how far it can be cleaned and why not further, what would go.
+    """Report whether the log is due, how far it can be cleaned and why not further, and what would be deleted.
 
     on_bytes, on_share  see Cleaner
 
-    Reads all that a round would read. Raises what reading a log may raise; damage is noted.
+    Reads all that a round would read. Raises the errors of reading a log; damage is reported.
     """
     if is_metadata_log(log):
         log.report.add(Action.EXPLAINED, "", f"nothing would be deleted: {METADATA_LOG}")
@@ -161,7 +161,7 @@ def _limits(log: UnifiedLog, target: LogToClean) -> Iterator[str]:
 
 
 def _lag(log: UnifiedLog, target: LogToClean) -> str:
-    """Of a segment that is too young: how young, and until when."""
+    """If a segment is too young: its age, and when it is due."""
     segment = log.segments.get(target.first_uncleanable_offset)
     if target.offsets.bound is not Bound.MIN_COMPACTION_LAG or segment is None:
         return ""

@@ -1,8 +1,8 @@
-"""The cleaner's second pass: one segment into a new one, with the records that stay. Mirrors Cleaner.cleanInto.
+"""The cleaner's second pass: copy the retained records of a segment into a new one. Mirrors Cleaner.cleanInto.
 
-Retention is decided for batches and then for records. Batches of aborted transactions go as a whole; markers go once
-their transaction's data are gone and their delete horizon has passed; a batch left empty is deleted, but for the last one of an
-active producer and the last one of the round, which stay as a header.
+Retention is decided for batches first, then for records. Batches of aborted transactions are dropped as a whole. Markers are
+dropped once the records of their transaction are deleted and their delete horizon has passed. A batch without retained records
+is dropped, except the last batch of an active producer and the last batch of the round, which remain as a header.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 _PENDING = 1 << 20  # bytes that are collected before they are appended
-_BODY = 1 << 20  # bytes of records that are put together at once before they are compressed; larger batches take another way
+_BODY = 1 << 20  # uncompressed bytes of a batch that the kernel writes; `_write_alone` writes larger batches
 _FRAME_HEADER = memoryview(written_header())
 _ZEROS = memoryview(array("q", bytes(8 * BATCH_ROWS)))
 
 
 class Workspace:
-    """What one pass after the other uses."""
+    """Buffers that all passes reuse."""
 
     def __init__(self) -> None:
         self.columns = WalkColumns()
@@ -59,7 +59,7 @@ class Workspace:
 
 
 class Round(NamedTuple):
-    """What holds for all segments of a round."""
+    """The parameters that all segments of a round share."""
 
     later: LaterOffsets
     now: int
@@ -72,14 +72,14 @@ class Round(NamedTuple):
 
 
 class Counted:
-    """Takes what a segment of that base offset would take, and only counts it."""
+    """Stands in for a new segment in a dry run: counts the bytes that would be appended."""
 
     def __init__(self, base_offset: int, log_path: str) -> None:
         self.base_offset, self.log_path = base_offset, log_path
         self.size = 0
 
     def append(self, largest_offset: int, data: bytes | memoryview) -> None:
-        """Count `data`. Raises SegmentOffsetOverflow as LogSegment.append."""
+        """Count `data`. Raises SegmentOffsetOverflow like LogSegment.append."""
         if not 0 <= largest_offset - self.base_offset <= INT_MAX:
             raise SegmentOffsetOverflow(self.log_path, self.base_offset, largest_offset)
         self.size += len(data)
@@ -98,9 +98,9 @@ class FilterPass:
         self._last_records = this_round.last_records.columns
         self._rewriter, self._keep, self._counts = this_round.space.rewriter, this_round.space.keep, this_round.space.counts
         self._verdicts = memoryview(b"")  # of the window, by batch
-        self._passed_over = 0  # of the window: records of batches that go as a whole, which Kafka does not count
+        self._passed_over = 0  # of the window: records of batches that are dropped as a whole, which Kafka does not count
         horizon = this_round.now + config.delete_retention_ms
-        self._new_horizon = NO_TIMESTAMP if horizon > LONG_MAX else horizon  # for ever: none is written, as Kafka's sum wraps
+        self._new_horizon = NO_TIMESTAMP if horizon > LONG_MAX else horizon  # Kafka's sum overflows: no horizon is written
         self._out = _Output(cleaned, this_round.space.pending)
 
     def run(self) -> None:
@@ -121,14 +121,14 @@ class FilterPass:
         self._out.flush()
 
     def _note_remark(self, remark: Finding, kind: RemarkKind) -> None:
-        """A set that ends inside a message: Kafka drops that part without a word."""
+        """Count a compressed set that ends inside a message: Kafka drops that part silently."""
         if kind is RemarkKind.CUT_OFF:
             stats = self._round.stats
             stats.first_cut_off = stats.first_cut_off or f"{remark.where.file} at byte {remark.where.position}: {remark.what}"
             stats.sets_cut_off += 1
 
     def _judge(self, window: Window) -> bool:
-        """Prepare the window: which batches stay or go as a whole → are there others?"""
+        """Decide which batches of the window are kept or dropped as a whole. Returns whether any others remain."""
         table = window.batches.table
         self._verdicts = memoryview(bytearray(window.rows))
         for field in range(COUNTS):
@@ -143,11 +143,11 @@ class FilterPass:
         return left > 0
 
     def _filter(self, window: Window, *, is_read: bool) -> None:
-        """Hand on what stays of the window, in order. `is_read`: do records of some of its batches have to be looked at?"""
+        """Write the retained batches of the window, in order. `is_read`: some of its batches are decided by record."""
         written = 0
         for chunk in self._walk.chunks(window) if is_read else ():
             first = bisect_left(chunk.records.field(RecordField.BATCH), written, chunk.first, chunk.end)
-            rest = chunk._replace(first=first)  # the rest of a batch that was handed on already is not marked again
+            rest = chunk._replace(first=first)  # do not mark the rest of a batch that is written already
             keep = self._mark(window, rest)
             last = chunk.last_row - 1
             if last < written:
@@ -170,14 +170,14 @@ class FilterPass:
         return keep
 
     def _is_whole(self, chunk: Chunk, row: int) -> bool:
-        """Have all records of the batch been in this chunk and those before? It may say no where they have."""
+        """Are all records of the batch in this chunk and earlier ones? May return False although they are."""
         table = chunk.batches.table
         if table[BatchField.MAGIC, row] >= MAGIC_V2:
             return bool(self._counts.table[Count.READ, row] >= table[BatchField.COUNT, row])
         return chunk.end < chunk.records.capacity or not table[BatchField.ATTRIBUTES, row] & CODEC_MASK
 
     def _write(self, window: Window, row: int, end: int, chunk: Chunk, keep: memoryview) -> None:
-        """Hand on what stays of the batches row … end − 1, all of whose records are in `chunk`."""
+        """Write what is retained of the batches row … end − 1, all of whose records are in `chunk`."""
         batches, batch_of, out, space = window.batches, chunk.records.field(RecordField.BATCH), self._out, self._round.space
         first = chunk.first
         while row < end:
@@ -199,7 +199,7 @@ class FilterPass:
                 row += 1
 
     def _write_large(self, window: Window, row: int) -> None:
-        """Hand on what stays of a batch with more records than the columns take: it is read twice, piece by piece."""
+        """Write what is retained of a batch with more records than the columns hold: it is read twice, in pieces."""
         for field in range(COUNTS):
             self._counts.field(field)[row] = 0
         marks = bytearray()
@@ -214,9 +214,9 @@ class FilterPass:
             at += chunk.end - chunk.first
 
     def _write_alone(self, window: Window, row: int, marked: Iterable[Marked], whole: Marked | None = None) -> None:
-        """Hand on one batch: unchanged, rewritten, as an empty header, or not at all. Mirrors filterTo.
+        """Write one batch: unchanged, rewritten, as an empty header, or not at all. Mirrors filterTo.
 
-        whole  all that is `marked`, where it is in one piece
+        whole  the same as `marked`, if that is one piece
         """
         batches, counts = window.batches, self._counts.table
         table, kept = batches.table, counts[Count.KEPT, row]
@@ -239,9 +239,9 @@ class FilterPass:
 
 
 class _Output:
-    """Collects batches and appends them to the new segment, many at a time.
+    """Collects batches and appends many of them to the new segment at once.
 
-    `buffer` holds what is collected in its first `filled` bytes; who writes after them says so to `note`.
+    The first `filled` bytes of `buffer` are in use. Code that writes after them must call `note`.
     """
 
     def __init__(self, cleaned: LogSegment | Counted, buffer: memoryview) -> None:
@@ -250,11 +250,11 @@ class _Output:
         self._largest_offset = -1
 
     def note(self, filled: int, largest_offset: int) -> None:
-        """The buffer holds whole batches up to `filled`; the last offset of the last one."""
+        """Record that the buffer holds whole batches up to `filled`, the last of which ends with `largest_offset`."""
         self.filled, self._largest_offset = filled, largest_offset
 
     def add(self, data: bytes | memoryview, largest_offset: int) -> None:
-        """Take whole batches, and the last offset of the last one."""
+        """Add whole batches, the last of which ends with `largest_offset`."""
         if len(data) > len(self.buffer) - self.filled:
             self.flush()
         if len(data) > len(self.buffer):
@@ -265,12 +265,12 @@ class _Output:
         self.note(end, largest_offset)
 
     def flush(self) -> None:
-        """Append what was collected."""
+        """Append the collected batches to the segment."""
         if self.filled:
             self._cleaned.append(self._largest_offset, self.buffer[: self.filled])
             self.filled = 0
 
 
 def _end(batches: BatchColumns, row: int) -> int:
-    """Where the batch ends in its window."""
+    """End position of the batch in its window."""
     return int(batches.table[BatchField.POSITION, row] + batches.table[BatchField.SIZE, row])

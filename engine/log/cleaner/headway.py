@@ -1,4 +1,4 @@
-"""How much of the work on a log is done, though nobody knows beforehand how many rounds its keys take."""
+"""Progress of the work on a log. The number of rounds is not known in advance, so it is estimated."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_RECENT = 4  # a quarter of the records of a first pass says how many of the next ones bring new keys
+_RECENT = 4  # the estimate of new keys per record weights the last quarter of the records most
 _NEARLY_ONE = 1e-3
 
 
 class Part(NamedTuple):
-    """What a round finds: bytes that are clean, bytes that are dirty and may be cleaned, and in how many segments these lie."""
+    """State of a log before a round: clean bytes, dirty bytes that may be cleaned, and the number of dirty segments."""
 
     clean: int
     dirty: int
@@ -21,13 +21,13 @@ class Part(NamedTuple):
 
 
 class Headway:
-    """The share of a log's compaction that is done, 0 … 1: it never goes back, and only the last round ends at 1.
+    """The finished share of a log's compaction, 0 … 1. It never decreases, and reaches 1 only in the last round.
 
-    What is read takes of what is left of the share what it is of all that is still to be read, as far as that can be told by
-    then. So a belief that was wrong costs nothing later on: the time that is left is always that of the rest.
+    Reading n bytes, with an estimated m bytes still to read, advances by n/(n + m) of the remaining share. So a wrong
+    estimate is corrected later on: the rate always corresponds to the current estimate.
 
-    on_share  is called with it, as it grows
-    capacity  keys that the offset map holds        rounds  the most there will be; None: until all is clean
+    on_share  called with the share when it grows
+    capacity  keys that the offset map holds        rounds  highest number of rounds; None: until all is clean
     """
 
     def __init__(self, on_share: Callable[[float], object], capacity: int, rounds: int | None = None) -> None:
@@ -36,12 +36,12 @@ class Headway:
         self._dirty = self._mapped = self._whole = self._filtered = 0
 
     def begin_round(self, part: Part) -> None:
-        """A first pass begins, also the first pass of a round that was given up, once more."""
+        """Start a first pass, also when a round starts again."""
         self._outlook.begin(part)
         self._dirty, self._mapped = part.dirty, 0
 
     def mapped(self, size: int, keys: int, records: int) -> None:
-        """The first pass has read `size` more bytes; the map now has these keys, of these records."""
+        """The first pass has read `size` more bytes. `keys`: in the map now; `records`: read so far by this pass."""
         size = min(size, self._dirty - self._mapped)
         self._mapped += size
         self._outlook.look(self._mapped, keys, records)
@@ -49,7 +49,7 @@ class Headway:
         self._advance(size, reach - self._mapped + self._outlook.whole(reach) + self._outlook.further(reach))
 
     def begin_filtering(self, whole: int, left: int) -> None:
-        """The second pass begins; bytes that it will read, dirty bytes that are left to further rounds."""
+        """Start the second pass. `whole`: bytes that it will read; `left`: dirty bytes that remain for further rounds."""
         reach = max(0, self._dirty - left)
         self._outlook.set_reach(reach)
         self._whole, self._filtered = whole, 0
@@ -57,42 +57,42 @@ class Headway:
         self._advance(size, whole + self._outlook.further(reach))
 
     def looked_through(self, size: int, left: int) -> None:
-        """More bytes were checked for damage before the second pass; `left` bytes of that check are left."""
+        """`size` more bytes were checked for damage before the second pass; `left` bytes remain to be checked."""
         self._advance(size, left + self._whole + self._outlook.further(self._mapped))
 
     def filtered(self, size: int) -> None:
-        """The second pass has read more bytes."""
+        """The second pass has read `size` more bytes."""
         size = min(size, self._whole - self._filtered)
         self._filtered += size
         self._advance(size, self._whole - self._filtered + self._outlook.further(self._mapped))
 
     def end_round(self) -> None:
-        """The round is done; there may be a next one."""
+        """End a round; another one may follow."""
         self._outlook.end()
 
     def _advance(self, size: int, rest: float) -> None:
-        """`size` bytes were read, and `rest` are to come."""
+        """`size` bytes were read; `rest` bytes remain according to the estimate."""
         if size > 0:
             self._share += (1 - self._share) * size / (size + rest)
             self._report_share(self._share)
 
 
 class _Outlook:
-    """What the rest of the rounds will read. A round reads once what it maps, and then all up to there, clean or not.
+    """Estimates the bytes that remain to be read. A round reads the mapped bytes once, then all bytes of the log up to there.
 
-    How far a map reaches, and how much a round adds to what is clean, is estimated by the keys at first, and by the rounds
-    before once there are some.
+    The number of bytes that one map covers, and the growth of the clean part in a round, are estimated from the keys at
+    first, and from earlier rounds later.
     """
 
     def __init__(self, capacity: int, rounds: int | None) -> None:
         self._capacity, self._rounds = capacity, rounds
         self._part = Part(0, 0, 1)
-        self._grown: list[int] = []  # by round: bytes that it made clean
+        self._grown: list[int] = []  # by round: bytes that became clean
         self._ended = 0  # rounds
-        self._before = 0  # bytes that the map of the last round took; 0: there was none
-        self.reach = 0  # bytes that this map will take
+        self._before = 0  # bytes that the last round mapped; 0: there was no earlier round
+        self.reach = 0  # estimated bytes that this round will map
         self._keys = self._records = 0
-        self._fresh = self._kept = 1.0  # of records: those that bring a new key now; of all that were mapped, those that stay
+        self._fresh = self._kept = 1.0  # shares of records: recent ones with a new key, and mapped ones that are retained
 
     def begin(self, part: Part) -> None:
         if self._ended > len(self._grown):
@@ -105,7 +105,7 @@ class _Outlook:
         self._ended += 1
 
     def look(self, mapped: int, keys: int, records: int) -> None:
-        """Bytes were mapped, with these records; the map has these keys."""
+        """Update the estimates: `mapped` bytes with `records` records were read, and the map has `keys` keys."""
         more = records - self._records
         if more > 0:
             weight = min(1.0, more * _RECENT / records)
@@ -117,7 +117,7 @@ class _Outlook:
         self.reach = min(self._part.dirty, max(self.reach, mapped))
 
     def _reach_by_keys(self, mapped: int) -> None:
-        """No map was full before: it is full when as many records have come as bring keys for the rest of it."""
+        """Estimate `reach` without an earlier round: the map is full after as many records as bring its remaining keys."""
         if self._records and self._fresh > 0:
             to_come = max(0, self._capacity - self._keys) / self._fresh
             self.reach = min(self._part.dirty, ceil(mapped * (1 + to_come / self._records)))
@@ -125,16 +125,16 @@ class _Outlook:
             self.reach = self._part.dirty
 
     def set_reach(self, reach: int) -> None:
-        """The number of bytes that were mapped."""
+        """Set the number of bytes that were mapped."""
         self.reach = self._before = reach
 
     def whole(self, reach: int) -> float:
-        """What the second pass reads: all that is clean, what was mapped, and the rest of the segment where that ends."""
+        """Bytes that the second pass reads: the clean part, the mapped part, and the rest of the segment where that ends."""
         left = self._part.dirty - reach
         return self._part.clean + reach + self._tail(left, left)
 
     def further(self, reach: int) -> float:
-        """What rounds after this one read, which takes `reach` bytes."""
+        """Bytes that later rounds read, if this one maps `reach` bytes."""
         left = self._part.dirty - reach
         if left <= 0:
             return 0.0
@@ -146,17 +146,17 @@ class _Outlook:
             return 0.0
         growth, ratio = self._growth(reach)
         clean = count * (self._part.clean + growth) + growth * _added_up(ratio, count)
-        last = max(0, left - count * each)  # what the last of them leaves
+        last = max(0, left - count * each)  # dirty bytes that remain after the last round
         return 2 * (left - last) + clean + (count - (not last)) * self._tail(left, last)
 
     def _tail(self, left: int, last: int) -> float:
-        """Of the segment in which maps end, what follows that, on average, while `left` dirty bytes become `last`."""
+        """Average bytes after the mapped part in the segment where it ends, while dirty bytes fall from `left` to `last`."""
         if self._part.segments <= 1:
             return (left + last) / 2
         return min(left, self._part.dirty / self._part.segments) / 2
 
     def _growth(self, reach: int) -> tuple[float, float]:
-        """By how many bytes this round will let the clean part grow, and what the next one's growth is of it, 0 … 1."""
+        """Bytes by which the clean part grows in this round, and the ratio of the next round's growth to it, 0 … 1."""
         grown, half = self._grown, len(self._grown) // 2
         if not grown:
             return reach * self._kept, min(1.0, max(0.0, self._fresh))
@@ -168,7 +168,7 @@ class _Outlook:
 
 
 def _added_up(ratio: float, count: int) -> float:
-    """Of `count` rounds, each with what all before it have added: the j-th adds ratio ** j, and the last one for nobody."""
+    """Sum of (count − j) · ratio ** j for 0 < j < count: what later rounds read again of that which round j made clean."""
     if (1 - ratio) * count < _NEARLY_ONE:
         return count * (count - 1) / 2
     return float(ratio * (count - 1 - count * ratio + ratio**count) / (1 - ratio) ** 2)

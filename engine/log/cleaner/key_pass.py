@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
-_ROOM = 256 << 10  # bytes that batches are inflated into at once, while they are in the cache
+_ROOM = 256 << 10  # bytes of records that are decompressed at once, so that they stay in the CPU cache
 
 
 def build_offset_map(
@@ -34,9 +34,9 @@ def build_offset_map(
 ) -> Survivors:  # fmt: skip
     """Fill `offset_map` with the keys of the records from `start` up to, not including, `end`.
 
-    Aborted data and control batches are passed over. Where the map is full it ends early, in the middle of a batch if
-    need be: `offset_map.latest_offset` says how far it came. Raises Uncleanable.
-    Returns the offsets that survive, as far as the records are such that an offset stands for one of them.
+    Aborted records and control batches are skipped. If the map is full the pass ends early, possibly in the middle of a batch;
+    `offset_map.latest_offset` is the last offset that it covers. Raises Uncleanable.
+    Returns the offsets that survive, or NO_SURVIVORS if an offset does not identify one record.
     """
     offset_map.clear(end - start)
     one = _KeyPass(offset_map, start, stats, on_bytes)
@@ -54,7 +54,7 @@ def build_offset_map(
 
 
 class _KeyPass:
-    """Segment by segment into the map. `is_regular`: all records so far are as producers and brokers write them."""
+    """Reads segments into the map. `is_regular`: all offsets so far are in the order in which brokers write them."""
 
     def __init__(
         self, offset_map: SkimpyOffsetMap, start: int, stats: CleanerStats, on_bytes: Callable[[int], None]
@@ -71,7 +71,7 @@ class _KeyPass:
         return self._last != OUT_OF_ORDER
 
     def read(self, walk: SegmentWalk, transactions: CleanedTransactionMetadata) -> bool:
-        """One segment; False: the map is full."""
+        """Read one segment; returns False if the map is full."""
         before = -1  # last offset of the batch before the window
         for window in walk.windows():
             table, stats, passed_over = window.batches.table, self._stats, self._passed_over
@@ -96,13 +96,13 @@ class _KeyPass:
         return True
 
     def _ordinary(self, walk: SegmentWalk, window: Window) -> int:
-        """What a window begins with, as far as it is ordinary, in one call → the batch after it."""
+        """Map the ordinary batches at the start of a window in one call. Returns the first batch that was not read."""
         row, read, self._last = self._map.put_batches(window, self._start, walk.records, self._room, self._last)
         self._stats.map_messages_read += read
         return row
 
     def _check_order(self, chunk: Chunk) -> None:
-        """Records that follow those before."""
+        """Check that the records of the chunk follow the earlier ones."""
         if self.is_regular and chunk.first < chunk.end and not chunk.control:
             last = check_order(chunk.batches.table, chunk.records.table, chunk.first, chunk.end, self._last)
             self._last = OUT_OF_ORDER if last < 0 else last
@@ -112,9 +112,9 @@ def _see_to_their_ends(
     log: UnifiedLog, segments: Sequence[LogSegment], position: int, start: int, transactions: CleanedTransactionMetadata,
     columns: WalkColumns,
 ) -> None:  # fmt: skip
-    """The map is full: were transactions aborted after it whose data are in it, and that no index knows? Raises Uncleanable.
+    """The map is full: raise Uncleanable if a transaction with records in it is aborted later, and no index lists it.
 
-    position  in the first of `segments`, where to go on
+    position  byte in the first of `segments` from which to read
     """
     undecided = transactions.undecided()
     for segment in segments:
@@ -129,12 +129,12 @@ def _see_to_their_ends(
 
 
 def _before(window: Window, chunk: Chunk, at: int, before: int) -> int:
-    """The last offset of the batch in front of the one that holds record `at`."""
+    """The last offset of the batch before the one that holds record `at`."""
     row = chunk.records.table[RecordField.BATCH, at]
     return window.batches.table[BatchField.LAST_OFFSET, row - 1] if row else before
 
 
 def _set_latest(offset_map: SkimpyOffsetMap, start: int, last_offset: int) -> None:
-    """A batch that ends with `last_offset` was read whole: the map speaks for it, whether or not it gave a key."""
+    """Record that a batch up to `last_offset` was read completely: the map covers it, even if it has no key."""
     if last_offset >= start:
         offset_map.update_latest_offset(max(offset_map.latest_offset, last_offset))

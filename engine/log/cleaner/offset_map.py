@@ -1,4 +1,4 @@
-"""The cleaner's memory: the last offset of every key, in a bounded buffer. Mirrors SkimpyOffsetMap."""
+"""The last offset of every key, in a buffer of limited size. Mirrors SkimpyOffsetMap."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 BYTES_PER_ENTRY = 8 * SLOT_WORDS
 LOAD_FACTOR = 0.9  # log.cleaner.io.buffer.load.factor
 DEDUPE_BUFFER_SIZE = 128 << 20  # log.cleaner.dedupe.buffer.size
-_SMALL = 1 << 20  # bytes to begin with: a map that fits the cache is three times as fast
-_LARGE = 16 << 20  # beyond this it grows to its last size at once, so that no two large ones stand side by side
-_ROOMY = 0.6  # of the slots may be taken before it grows
+_SMALL = 1 << 20  # initial bytes: a map that fits the CPU cache is three times as fast
+_LARGE = 16 << 20  # a larger map grows to its final size in one step, so that two large ones never exist at the same time
+_ROOMY = 0.6  # share of used slots at which the map grows
 
 _SLOT_LIMIT = 2**32 - 1
 _MOST_WORDS = 1 << 22  # 32 MiB of bits
-NOBODY = memoryview(bytes(BATCH_ROWS))  # flags by batch: none is passed over
+NOBODY = memoryview(bytes(BATCH_ROWS))  # flags by batch: no batch is skipped
 
 
 class Survivors(NamedTuple):
-    """Which offsets from `start` up to `latest` are the last one of their key: bit 0 stands for `start`.
+    """Which offsets from `start` to `latest` are the last ones of their keys, one bit each. Bit 0 is the offset `start`.
 
-    Where latest < start nothing is known of any offset.
+    If latest < start, nothing is known.
     """
 
     start: int
@@ -57,13 +57,13 @@ NO_SURVIVORS = Survivors(0, -1, memoryview(array("Q", (0,))))
 
 
 class SkimpyOffsetMap:
-    """Key → last offset, as a digest of 128 bits and the offset.
+    """Key → last offset. A slot holds a digest of 128 bits and the offset.
 
-    memory  bytes that it may take; it holds `capacity` keys: LOAD_FACTOR of the slots of 24 bytes, as in Kafka
-    secret  two 64-bit numbers that nobody else knows: who knows them could make keys that fall together
+    memory  highest number of bytes; the map holds `capacity` keys: LOAD_FACTOR of the slots of 24 bytes, as in Kafka
+    secret  two random 64-bit numbers: with a known secret, keys with the same digest could be constructed
 
-    `latest_offset` is the offset up to which the map speaks for the log: records above it always stay.
-    Raises UsageError where `memory` has no room for two keys.
+    `latest_offset` is the last offset that the map covers: all records after it are retained.
+    Raises UsageError if `memory` is too small for two keys.
     """
 
     def __init__(self, memory: int, secret: tuple[int, int]) -> None:
@@ -75,7 +75,7 @@ class SkimpyOffsetMap:
         self.clear(0)
 
     def clear(self, most_keys: int) -> None:
-        """Forget everything. `most` is the largest number of keys that may come: no memory is taken for more."""
+        """Remove all keys. `most_keys`: highest number of keys that can follow; no memory is allocated for more."""
         self._last_size = min(int(most_keys / _ROOMY) + 1, self._limit)
         self._slots = _slots(min(_SMALL // BYTES_PER_ENTRY, self._limit))
         self._state[MapState.ENTRIES] = 0
@@ -87,7 +87,7 @@ class SkimpyOffsetMap:
 
     @property
     def latest_offset(self) -> int:
-        """The last offset that was put, or that `update_latest_offset` set; −1: none."""
+        """The last offset that `put` or `update_latest_offset` set; −1: none."""
         return self._state[MapState.LATEST]
 
     def update_latest_offset(self, offset: int) -> None:
@@ -96,14 +96,14 @@ class SkimpyOffsetMap:
 
     @property
     def utilization(self) -> float:
-        """How much of the slots is taken: 0 … 1 (OffsetMap.utilization)."""
+        """Share of the slots that is in use, 0 … 1 (OffsetMap.utilization)."""
         return len(self) / self._limit
 
     def put(self, chunk: Chunk, start_offset: int, skipped: bytes | bytearray | memoryview) -> int:
-        """Remember the keys of the chunk's records from `start_offset` on.
+        """Add the keys of the chunk's records from `start_offset` on.
 
-        skipped  by batch of the chunk: not 0 passes over its records
-        Returns the column after the last record that was looked at: `chunk.end`, or before it where the map is full.
+        skipped  by batch of the chunk: not 0 skips its records
+        Returns the column after the last record that was read: `chunk.end`, or a lower one if the map is full.
         """
         at = chunk.first
         while True:
@@ -118,10 +118,10 @@ class SkimpyOffsetMap:
     def put_batches(
         self, window: Window, start_offset: int, records: RecordColumns, room: memoryview, last: int
     ) -> tuple[int, int, int]:
-        """Remember the keys of a window's batches as long as they are ordinary, in one call of a kernel (see map_batches).
+        """Add the keys of a window's ordinary batches up to the first other batch, in one call of a kernel (see map_batches).
 
-        records, room  working space        last  offset before them, −1: none
-        Returns the first batch that was not read, how many records were, and their last offset or OUT_OF_ORDER.
+        records, room  working space        last  offset before the window, −1: none
+        Returns the first batch that was not read, the number of records read, and their last offset or OUT_OF_ORDER.
         """
         table = window.batches.table
         space = Space(written_checksums(), calls_for(table, 0, window.rows), room, records.table, NOBODY)
@@ -129,13 +129,13 @@ class SkimpyOffsetMap:
         return int(row), int(read), int(last)
 
     def get(self, key: bytes) -> int:
-        """The last offset of `key`, −1 where it was never put."""
+        """The last offset of `key`; −1: the map does not have it."""
         return int(find_key(self._view(), memoryview(key)))
 
     def survivors(self, start: int) -> Survivors:
-        """The offsets that were put from `start` on, a bit each; none where that takes too much.
+        """The offsets that were put from `start` on, one bit each; NO_SURVIVORS if that needs too much memory.
 
-        None either where one is larger than `latest_offset`: segments that overlap.
+        Also NO_SURVIVORS if an offset is larger than `latest_offset`: then segments overlap.
         """
         words = (self.latest_offset - start) // 64 + 1
         if not 0 < words <= _MOST_WORDS:
@@ -155,7 +155,7 @@ class SkimpyOffsetMap:
             raise AssertionError("columns, verdicts and counts do not match")
 
     def _view(self) -> OffsetMap:
-        """The same for kernels."""
+        """The map as the kernels read it."""
         return OffsetMap(self._slots, *self._secret, memoryview(self._state))
 
     def _grow(self) -> None:
@@ -173,10 +173,10 @@ class SkimpyOffsetMap:
 
 
 class LaterOffsets(NamedTuple):
-    """What the second pass asks: has a key a later offset? The offset map knows, and `survivors` as far as they go.
+    """Answers for the second pass whether a key has a later offset, from the offset map, or from `survivors` if they suffice.
 
-    alike  both passes begin with the log, so both see the same transactions as aborted. Otherwise the first pass, which begins
-           in the middle, may take data for aborted that the second one keeps: `survivors` do not count for these
+    alike  both passes begin with the log, so both treat the same transactions as aborted. Otherwise the first pass begins in
+           the middle and may skip records as aborted that the second pass keeps: `survivors` are not used for those
     """
 
     offset_map: SkimpyOffsetMap
@@ -184,7 +184,7 @@ class LaterOffsets(NamedTuple):
     alike: bool
 
     def judge(self, batches: BatchColumns, rows: int, verdicts: memoryview) -> None:
-        """Decide those of the first `rows` batches whose records need not be read: ASK becomes SUPERSEDED or ASK_SURVIVORS."""
+        """Decide batches whose records need not be read: ASK becomes SUPERSEDED or ASK_SURVIVORS. `rows`: the first N."""
         bits, start, latest = self.survivors.bits, self.survivors.start, self.survivors.latest
         if not judge_batches(batches.table, rows, verdicts, bits, start, latest, self.alike):
             raise AssertionError("batches, verdicts and survivors do not match")
@@ -196,25 +196,25 @@ class LaterOffsets(NamedTuple):
         """Decide for each record of the chunk whether compaction keeps it (see kernels.offset_map.mark_retained).
 
         now  ms: tombstones whose delete horizon it has reached are removed
-        retain_legacy_deletes  whether tombstones of formats 0 and 1 stay
+        retain_legacy_deletes  keep tombstones of formats 0 and 1
         """
         self.offset_map.mark(chunk, batches, verdicts, now, retain_legacy_deletes, self.survivors, keep, counts)
 
 
 def capacity_of(memory: int) -> int:
-    """How many keys an offset map of that size in bytes holds."""
+    """Number of keys that an offset map of `memory` bytes holds."""
     return int(min(memory // BYTES_PER_ENTRY, _SLOT_LIMIT) * LOAD_FACTOR)
 
 
 def refuse_too_small(memory: int) -> None:
-    """Raise UsageError where an offset map of that size in bytes holds no key."""
+    """Raise UsageError if an offset map of `memory` bytes holds no key."""
     if capacity_of(memory) < 1:
         raise UsageError(f"an offset map of {memory} bytes has no room for a key: {2 * BYTES_PER_ENTRY} bytes are needed at "
                          "least")
 
 
 def _slots(count: int) -> memoryview:
-    """`count` empty slots. Raises UsageError where there is no memory for them."""
+    """`count` empty slots. Raises UsageError if there is not enough memory."""
     try:
         return zeros(count * BYTES_PER_ENTRY).cast("Q")
     except MemoryError as error:

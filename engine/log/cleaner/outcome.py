@@ -1,4 +1,4 @@
-"""What a round of cleaning did, in Kafka's terms, or why it left the partition as it was. Mirrors CleanerStats."""
+"""The result of a round of cleaning, in Kafka's terms, or why it could not clean. Mirrors CleanerStats."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from engine.log.errors import whole_recovery
 
 @dataclass
 class CleanerStats:
-    """What a round did. Mirrors CleanerStats."""
+    """Statistics of a round. Mirrors CleanerStats."""
 
     map_messages_read: int = 0
     map_entries: int = 0
     messages_read: int = 0
     messages_written: int = 0
-    messages_discarded: int = 0  # of aborted transactions, and markers that nothing needs: Kafka does not count them as read
+    messages_discarded: int = 0  # of aborted transactions, and markers no longer needed: Kafka does not count them as read
     bytes_read: int = 0
     bytes_written: int = 0
-    invalid_messages_read: int = 0  # without a key
-    tombstones_removed: int = 0  # the last record of their key, and their time was over
+    invalid_messages_read: int = 0  # records without a key
+    tombstones_removed: int = 0  # tombstones that are the last record of their key and whose delete horizon has passed
     segments_before: int = 0
     segments_after: int = 0
     buffer_utilization: float = 0.0
     seconds: float = 0.0
-    sets_cut_off: int = 0  # compressed sets of formats 0 and 1 that end inside a message, of which the rest stays
-    first_cut_off: str = ""  # which was the first, and how
+    sets_cut_off: int = 0  # compressed sets of formats 0 and 1 that end inside a message; their whole messages are kept
+    first_cut_off: str = ""  # description of the first such set
 
     @property
     def messages_met(self) -> int:
-        """All records that were there."""
+        """All records that were read."""
         return self.messages_read + self.messages_discarded
 
     @property
     def messages_deleted(self) -> int:
-        """Those of them that are left out."""
+        """The records that were not written."""
         return self.messages_met - self.messages_written
 
 
 class Uncleanable(KafkalogError):
-    """A partition that cannot be cleaned: a batch in it is damaged, or inflates to more than a walk takes. Its segment and
-    those after it are as they were.
+    """A log that cannot be cleaned: a batch is damaged, or larger than the limit when decompressed. Its segment and all
+    later ones are unchanged.
 
-    cleaned_below  segments below this offset were cleaned by the same round; None: it changed nothing. A round looks for damage
-                   before it changes anything: only what nobody foresaw is met so late
+    cleaned_below  segments below this offset were cleaned by the same round; None: it changed nothing. Rounds check for
+                   damage before they change anything, so this is None except for unforeseen errors
     """
 
     code = "uncleanable"
@@ -60,7 +60,7 @@ class Uncleanable(KafkalogError):
 
 
 def unlisted_abort_error(path: str, position: int, offset: int) -> Uncleanable:
-    """The marker at `position` aborts a transaction that no transaction index knows, so that its records would count."""
+    """The marker at `position` aborts a transaction that no transaction index lists: its records would be retained."""
     what = ("this marker aborts a transaction that is missing from the transaction index: its records would be kept as the "
             "latest of their keys, and the committed records would be deleted")
     do = f"kafkalog verify --rebuild {argument(parent_of(path))}    # rebuilds the transaction index"

@@ -1,6 +1,6 @@
-"""One batch rewritten with the records that it keeps, or as an empty header.
+"""Rewrite one batch with the records that are retained, or as an empty header.
 
-Mirrors MemoryRecords.filterTo, buildRetainedRecordsInto. What comes out has message format 2 whatever went in.
+Mirrors MemoryRecords.filterTo, buildRetainedRecordsInto. The result always has message format 2.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
-_LARGEST_BODY = 16 << 20  # bytes: the memory for it is kept
+_LARGEST_BODY = 16 << 20  # bytes: a larger buffer is not kept for reuse
 _CHECKED_FROM = BATCH_HEADER.positions["attributes"]
 
 
 class Marked(NamedTuple):
-    """Records first … end − 1 of a chunk, and for each of them whether it stays (not 0)."""
+    """Records first … end − 1 of a chunk. `keep`: for each of them not 0 if it is retained."""
 
     chunk: Chunk
     first: int
@@ -52,20 +52,20 @@ class Marked(NamedTuple):
 
 
 def has_delete_horizon(batches: BatchColumns, row: int) -> bool:
-    """Does the batch say when its tombstones and markers may go?"""
+    """Does the batch have a delete horizon?"""
     table = batches.table
     return table[BatchField.MAGIC, row] >= MAGIC_V2 and bool(table[BatchField.ATTRIBUTES, row] & DELETE_HORIZON_FLAG)
 
 
 def empty_in_place(batches: BatchColumns, row: int) -> bytes:
-    """The batch's header without records, codec and delete horizon: it keeps offsets and the state of its producer."""
+    """The batch's header without records, codec and delete horizon. Offsets and producer state are kept."""
     table = batches.table
     last_offset = table[BatchField.LAST_OFFSET, row]
     return empty_batch(_spec(batches, row, NO_TIMESTAMP), last_offset, table[BatchField.MAX_TIMESTAMP, row])
 
 
 class BatchRewriter:
-    """Rewrites batches, one after the other; its columns are reused."""
+    """Rewrites batches, one after the other, and reuses its columns."""
 
     def __init__(self) -> None:
         self._kept = RecordColumns(RECORD_ROWS)
@@ -73,9 +73,9 @@ class BatchRewriter:
         self._body = memoryview(bytearray(1 << 16))
 
     def rewrite_whole(self, window: Window, row: int, marked: Marked, delete_horizon_ms: int) -> bytes | None:
-        """What `rewrite` makes of a batch of format 2 whose records are all in `marked`, sooner: most are of this kind.
+        """The result of `rewrite` for a batch of format 2 whose records are all in `marked`: the fast path for most batches.
 
-        None: `rewrite` knows, or says what is wrong.
+        None: use `rewrite`, which also raises the error if there is one.
         """
         table, chunk, kept = window.batches.table, marked.chunk, self._kept.table
         if table[BatchField.MAGIC, row] < MAGIC_V2:
@@ -114,10 +114,10 @@ class BatchRewriter:
         return bytes(head) + packed
 
     def rewrite(self, batches: BatchColumns, row: int, marked: Iterable[Marked], delete_horizon_ms: int) -> bytes:
-        """The batch with the records that stay, at least one, compressed by its own codec at the default level.
+        """Return the batch with its retained records (at least one), compressed with its own codec at the default level.
 
-        delete_horizon_ms  to be written into it, or NO_TIMESTAMP
-        Base and last offset stay those of the batch; formats 0 and 1 take them from the records.
+        delete_horizon_ms  written into the batch, or NO_TIMESTAMP
+        Base and last offset are those of the batch; for formats 0 and 1 they are those of the retained records.
         """
         table = batches.table
         spec = _spec(batches, row, delete_horizon_ms)
@@ -145,7 +145,7 @@ class BatchRewriter:
 
 
 def _spec(batches: BatchColumns, row: int, delete_horizon_ms: int) -> BatchSpec:
-    """What the batch says of itself, for message format 2."""
+    """The attributes of the batch, for message format 2."""
     table = batches.table
     attributes, magic = table[BatchField.ATTRIBUTES, row], table[BatchField.MAGIC, row]
     append_time = magic > MAGIC_V0 and bool(attributes & TIMESTAMP_TYPE_FLAG)

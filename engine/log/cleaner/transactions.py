@@ -1,4 +1,4 @@
-"""Which batches of a log belong to aborted transactions, and which markers are still needed, while it is cleaned.
+"""During cleaning: which batches belong to aborted transactions, and which markers are still needed.
 
 Mirrors CleanedTransactionMetadata.
 """
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 
-_LEAST = 64  # producers that the table has room for, twice
-_MOST_KEPT = 1024  # numbers of aborted transactions that are collected before they are handed on
-_RUN = 4096  # aborted transactions that are objects at the same time
-_MANY = 10_000  # above this number, aborted transactions that are over are forgotten
+_LEAST = 64  # half the number of producers in the smallest table
+_MOST_KEPT = 1024  # aborted transactions that are collected before they are passed to `keep`
+_RUN = 4096  # aborted transactions that are Python objects at the same time
+_MANY = 10_000  # aborted transactions after which finished ones are removed from memory
 _FIRST, _OWNER = AbortedTxn._fields.index("first_offset"), AbortedTxn._fields.index("producer_id")
 _MARKERS = {ControlType.COMMIT: TxnBatch.COMMIT, ControlType.ABORT: TxnBatch.ABORT}
 
 
 class CleanedTransactionMetadata:
-    """Transactions around the place that a walk over the log has reached.
+    """Transactions at the current position of a walk over a log.
 
-    keep            takes the aborted transactions whose data were still seen: entries of the new transaction index
-    concerned_from  an offset: transactions whose data end below it are not `unlisted_abort`, nor `undecided`
+    keep            called for aborted transactions that still have records: entries of the new transaction index
+    concerned_from  transactions whose records end below this offset count neither as `unlisted_abort` nor as `undecided`
     """
 
     def __init__(self, keep: Callable[[AbortedTxn], None] | None = None, *, concerned_from: int = 0) -> None:
         self.keep = keep
-        self._aborted = _columns()  # transactions that are ahead, or under way, by first offset: there may be a million
+        self._aborted = _columns()  # open or later transactions, by first offset: there may be a million
         self._state = array("q", bytes(8 * TXN_FIELDS))
         self._state[TxnState.FROM] = concerned_from
         self._slots = array("q", bytes(8 * TXN_WORDS * 2 * _LEAST))
@@ -51,16 +51,16 @@ class CleanedTransactionMetadata:
 
     @property
     def unlisted_abort(self) -> int:
-        """Offset of the last abort marker whose transaction was not among the aborted ones although data of it were met; −1."""
+        """Offset of the last abort marker of a transaction that has records but was not listed as aborted; −1: none."""
         return self._state[TxnState.UNTOLD] - 1
 
     def undecided(self) -> set[int]:
-        """Producers with data in a transaction that is not known to be aborted, and whose marker was not met yet."""
+        """Producers with records in a transaction that is not listed as aborted and whose marker was not read yet."""
         slots = self._slots
         return {slots[at] for at in range(0, len(slots), TXN_WORDS) if slots[at + 1] & TxnFlag.COMMITTED}
 
     def add_aborted_transactions(self, transactions: Iterable[AbortedTxn]) -> None:
-        """Aborted transactions that may lie ahead."""
+        """Add aborted transactions that the walk may reach."""
         known = len(self._aborted[_FIRST])
         _extend(self._aborted, transactions)
         if len(self._aborted[_FIRST]) == known:
@@ -74,17 +74,17 @@ class CleanedTransactionMetadata:
                 column[place:] = array("q", map(column[place:].__getitem__, order))
 
     def on_control_batch_read(self, producer_id: int, last_offset: int, kind: ControlType | None) -> bool:
-        """A control batch: does its transaction allow to drop it?
+        """Process a control batch. Returns whether it can be dropped.
 
-        kind  of its record; None: it has none, an earlier cleaning emptied it. Other kinds than markers stay.
+        kind  of its record; None: an earlier cleaning removed the record. Only markers can be dropped.
         """
         meaning = TxnBatch.EMPTY if kind is None else _MARKERS.get(kind, TxnBatch.OTHER)
         return self._decide(producer_id, last_offset, meaning)
 
     def on_window_read(self, window: Window, kind_of: Callable[[Window, int], ControlType | None], row: int = 0) -> memoryview:
-        """The transactional and control batches of a window, from `row` on, were met: 1 for each that can be dropped.
+        """Process the transactional and control batches of a window from `row` on. Returns 1 for each that can be dropped.
 
-        kind_of  says what `on_control_batch_read` takes, of control batches that are no plain markers
+        kind_of  returns the `kind` for `on_control_batch_read`, for control batches that are not plain markers
         """
         goes, status = memoryview(bytearray(window.rows)), int(Status.FULL)
         table = window.batches.table
@@ -102,7 +102,7 @@ class CleanedTransactionMetadata:
         return goes
 
     def _memory(self) -> Transactions:
-        """The same for kernels."""
+        """The state as the kernels read it."""
         firsts, owners = self._aborted[_FIRST], self._aborted[_OWNER]
         return Transactions(*(memoryview(one) for one in (self._slots, self._state, firsts, owners, self._kept)))
 
@@ -115,7 +115,7 @@ class CleanedTransactionMetadata:
         return bool(answer)
 
     def _hand_on(self) -> None:
-        """Aborted transactions whose markers were met after data of theirs, in that order."""
+        """Pass aborted transactions to `keep`, in the order of their markers, if records of theirs were read."""
         if self.keep is not None:
             for number in self._kept[: self._state[TxnState.KEPT]]:
                 self.keep(AbortedTxn(*(column[number] for column in self._aborted)))
@@ -125,7 +125,7 @@ class CleanedTransactionMetadata:
         self._hand_on()
         places = len(self._slots) // TXN_WORDS
         if 2 * (self._state[TxnState.PRODUCERS] + 1) > places:
-            self._move(places)  # without those that have nothing under way
+            self._move(places)  # without producers that have no open transaction
             if 4 * self._state[TxnState.PRODUCERS] > places:
                 self._move(2 * places)
 
@@ -135,7 +135,7 @@ class CleanedTransactionMetadata:
         self._slots = slots
 
     def _forget(self) -> None:
-        """Let go of aborted transactions that are over, once they are many."""
+        """Remove aborted transactions that are finished, if there are many."""
         place = self._state[TxnState.NEXT]
         if place < _MANY:
             return
@@ -151,7 +151,7 @@ class CleanedTransactionMetadata:
 
 
 def _columns() -> list[array[int]]:
-    """The fields of AbortedTxn, a column each."""
+    """A column for each field of AbortedTxn."""
     return [array("q") for _ in AbortedTxn._fields]
 
 
@@ -163,7 +163,7 @@ def _extend(columns: list[array[int]], transactions: Iterable[AbortedTxn]) -> No
 
 
 def segments_with_aborted(log: UnifiedLog, start_offset: int) -> list[LogSegment]:
-    """The segments from the one that holds the offset on whose transaction index has entries: mostly few of very many."""
+    """The segments from the one with the offset on whose transaction index has entries; usually few."""
     first = log.segments.floor_segment(start_offset)
     return [one for one in log.segments.values(None if first is None else first.base_offset) if len(one.txn_index)]
 
@@ -171,13 +171,13 @@ def segments_with_aborted(log: UnifiedLog, start_offset: int) -> list[LogSegment
 def aborted_transactions(
     log: UnifiedLog, start_offset: int, end_offset: int, segments: Sequence[LogSegment] | None = None
 ) -> Iterator[AbortedTxn]:
-    """Aborted transactions of the segments that the offsets lie in, but for those that begin after them.
+    """Yield aborted transactions of the segments that contain the offsets, except those that begin later.
 
-    segments  see `segments_with_aborted`, of this offset or one before it; None: they are looked for
+    segments  from `segments_with_aborted`, for this offset or a lower one; None: they are searched
 
-    Some may have ended before `start_offset`: the key pass, which begins in the middle of a segment, then takes what their
-    producer writes next for aborted, up to its next marker. Those records only leave older ones of their keys where they
-    are. Mirrors UnifiedLog.collectAbortedTransactions.
+    Some may have ended before `start_offset`. The key pass begins in the middle of a segment, so it may treat later records of
+    the same producer as aborted, up to its next marker. The only effect is that older records of those keys are retained.
+    Mirrors UnifiedLog.collectAbortedTransactions.
     """
     first = log.segments.floor_segment(start_offset)
     asked = segments_with_aborted(log, start_offset) if segments is None else segments
@@ -190,13 +190,13 @@ def aborted_transactions(
                 return
 
 
-_PRODUCERS = 16_384  # producers that are objects at the same time
+_PRODUCERS = 16_384  # producers that are Python objects at the same time
 
 
 class LastRecords:
-    """What is known of the producers before a round: 18 bytes each, for there may be a million.
+    """The last records of producers before a round, 18 bytes each, because there may be a million producers.
 
-    ids, offsets, epochs  columns in order of the ids: last data offset, −1 where only markers are known, and epoch
+    ids, offsets, epochs  columns ordered by id: last data offset (−1: only markers are known) and epoch
     round_end             the last offset of the round
     """
 
@@ -209,12 +209,12 @@ class LastRecords:
 
     @property
     def columns(self) -> verdicts.LastRecords:
-        """The same for kernels."""
+        """The columns as the kernels read them."""
         return verdicts.LastRecords(memoryview(self.ids), memoryview(self.offsets), memoryview(self.epochs), self.round_end)
 
 
 def _runs(producers: Iterator[ProducerStateEntry]) -> Iterator[tuple[array[int], array[int], array[int]]]:
-    """Ids, last data offsets and epochs of some producers at a time, in order of their ids."""
+    """Yield ids, last data offsets and epochs of a limited number of producers at a time, ordered by id."""
     while some := list(islice(producers, _PRODUCERS)):
         rows = sorted((entry.producer_id, entry.last_data_offset, entry.producer_epoch) for entry in some)
         ids, offsets, epochs = zip(*rows, strict=True)

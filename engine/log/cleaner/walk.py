@@ -1,4 +1,4 @@
-"""What both passes of the cleaner share: windows of sound batches, and their records."""
+"""Windows of sound batches and their records, for both passes of the cleaner."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 
-_WINDOW = 4 << 20  # bytes: threads that work side by side hand over the interpreter's lock a few times for each
+_WINDOW = 4 << 20  # bytes: large, so that parallel threads rarely wait for the interpreter's lock
 _MORE_ROOM = ("the batch may be sound: raise the limit with --config max.message.bytes=N (N = the decompressed size, at "
               "most 2147483647), which needs that much memory")
 
 
 class WalkColumns:
-    """Columns that one walk after the other uses."""
+    """Columns that walks reuse."""
 
     def __init__(self) -> None:
         self.batches = BatchColumns()
@@ -41,18 +41,18 @@ class WalkColumns:
 
     @cached_property
     def more_records(self) -> RecordColumns:
-        """For what is read once more while `records` are in use."""
+        """Columns for a second reading while `records` are in use."""
         return RecordColumns()
 
 
 class SegmentWalk:
     """The batches of one segment from byte `position` on, each of them sound. Raises Uncleanable at the first that is not.
 
-    What would be lost or spread by rewriting it is left to people: a wrong checksum, a message format above 2, a codec
-    that does not exist, records that do not decode, a batch that is not whole. A batch may be as large as its segment: memory
-    is one window and the largest sound batch, with what it inflates to.
-    inflated   bytes that a batch may become in any case, or 256 MiB if that is more
-    on_remark  takes what is wrong although Kafka reads over it in silence
+    Rewriting would lose or copy such damage: a wrong checksum, a message format above 2, an unknown codec, records that do not
+    decode, an incomplete batch. A batch may be as large as its segment. Memory: one window and the largest sound batch, with
+    its decompressed records.
+    inflated   highest decompressed size of a batch in bytes, or 256 MiB if that is more
+    on_remark  called with problems that Kafka skips silently
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SegmentWalk:
         return self._columns.records
 
     def windows(self) -> Iterator[Window]:
-        """Window by window, all batches with right checksums. After them nobody holds the .log open."""
+        """Yield windows whose batches all have valid checksums. Closes the .log afterwards."""
         try:
             yield from self._sound_windows()
         finally:
@@ -84,7 +84,7 @@ class SegmentWalk:
             row = first_unsound(window.batches.table, window.rows)
             if row < window.rows:
                 self._refuse(window, row)
-            if window.partial:  # so that a size field without a sound batch after it takes no memory
+            if window.partial:  # the batch was checked piece by piece: a wrong size field allocates no memory
                 size_here = window.batches.table[BatchField.SIZE, 0]
                 at, end = window.base, window.base + size_here
                 yield from LogWalk(file, at, end, max_batch_bytes=size_here, window_size=size_here, batches=batches)
@@ -95,9 +95,9 @@ class SegmentWalk:
             raise Uncleanable(Finding("torn-tail", Where(self._path, walk.position), what))
 
     def chunks(self, window: Window, row: int = 0, end: int | None = None) -> Iterator[Chunk]:
-        """The records of the batches row … end − 1 of a window (default: all).
+        """Yield the records of the batches row … end − 1 of a window (default: all).
 
-        Who stops at a chunk has seen nothing from after a batch that is not sound.
+        Records after an unsound batch are never returned, even if the reading stops early.
         """
         for chunk in self._reader.chunks(window, row, end):
             self._check()
@@ -105,19 +105,19 @@ class SegmentWalk:
         self._check()
 
     def chunks_of(self, window: Window, row: int) -> Iterator[Chunk]:
-        """The records of one batch of the window, once more, while `chunks` is under way."""
+        """Yield the records of one batch of the window again, while `chunks` is in progress."""
         table = window.batches.table
         body = table[BatchField.BODY, row], table[BatchField.BODY_END, row]
         _reset_body(window.batches, row)
         try:
             reader = ChunkReader(self._path, self._findings.append, self._limit, self._columns.more_records)
             yield from reader.chunks(window, row, row + 1)
-        finally:  # it may point into an arena that the first reading is in the middle of
+        finally:  # the first reading may still use its decompressed body
             table[BatchField.BODY, row], table[BatchField.BODY_END, row] = body
         self._check()
 
     def control_kind(self, window: Window, row: int) -> ControlType | None:
-        """The type of a control batch; None: it has no record. Types that nobody knows count as LEADER_CHANGE: kept."""
+        """The type of a control batch; None: it has no record. Unknown types count as LEADER_CHANGE, which is retained."""
         for chunk in self.chunks_of(window, row):
             if chunk.end > chunk.first:
                 try:
@@ -155,13 +155,13 @@ class SegmentWalk:
 
 
 def size_of(window: Window) -> int:
-    """Bytes of its batches."""
+    """Bytes of the window's batches."""
     table, last = window.batches.table, window.rows - 1
     return int(table[BatchField.POSITION, last] + table[BatchField.SIZE, last] - table[BatchField.POSITION, 0])
 
 
 def _reset_body(batches: BatchColumns, row: int) -> None:
-    """Point a batch's body into the window again, where an arena of inflated bytes had taken its place."""
+    """Set a batch's body to its bytes in the window instead of its decompressed bytes."""
     table = batches.table
     if table[BatchField.MAGIC, row] >= 2:
         position = table[BatchField.POSITION, row]

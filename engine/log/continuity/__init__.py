@@ -1,1 +1,1 @@
-"""Gaps in the offsets of a log: whether the cleaner made them or records were lost."""
+"""Gaps in the offsets of a log: made by the cleaner, or lost records."""

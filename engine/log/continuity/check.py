@@ -1,4 +1,4 @@
-"""Whether the batches and segments of a partition follow one another: a gap may be a loss, or the cleaner's."""
+"""Check that the batches and segments of a partition have consecutive offsets. A gap is a loss, or made by the cleaner."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Gap(NamedTuple):
 
 
 class _Segment(NamedTuple):
-    """The batches of one segment, how many come before it, and the path of the one after it, if there is one."""
+    """The gaps of one segment, its number in the log, and the path of the next segment in a list, empty if there is none."""
 
     path: str
     gaps: HeaderGaps
@@ -38,12 +38,12 @@ class _Segment(NamedTuple):
 
 
 class ContinuityCheck:
-    """Give it every segment, from the first on, and the windows of each.
+    """Call it for every segment in order, with all windows of each.
 
-    directory     the partition's      epoch_starts  where its leader epochs begin, as far as the checkpoint can be relied on
-    policy        is the topic compacted? Then gaps within segments are no losses; if it is known not to be, keys explain none
+    directory     of the partition      epoch_starts  start offsets of its leader epochs, if the checkpoint is reliable
+    policy        compacted: gaps within segments are not losses; known not to be compacted: keys do not explain a gap
 
-    `losses` are the gaps that were reported as such, as offsets [first, end).
+    `losses` are the gaps that were reported as losses, as offsets [first, end).
     """
 
     def __init__(
@@ -54,19 +54,19 @@ class ContinuityCheck:
         self._policy = policy
         self.losses: list[tuple[int, int]] = []
         self._gaps: list[_Gap] = []  # between segments
-        self._segments: list[_Segment] = []  # that have gaps, and no trace of the cleaner in or after them
+        self._segments: list[_Segment] = []  # segments with gaps, and without traces of the cleaner in them or after them
         self._last: _Segment | None = None
         self._paths: list[str] = []  # of the segments so far
-        self._end: int | None = None  # after the last offset so far
-        self._has_traces = False  # of the cleaner
+        self._end: int | None = None  # offset after the last one so far
+        self._has_traces = False  # of the cleaner, in any segment
 
     @property
     def log_end(self) -> int | None:
-        """After the last offset, or where an empty last segment begins; None without segments."""
+        """The end of the last segment: its base offset if it is empty. None without segments."""
         return self._end
 
     def begin_segment(self, base_offset: int, path: str) -> None:
-        """A segment begins."""
+        """Start a segment."""
         if self._end is not None and self._end < base_offset:
             self._gaps.append(_Gap(self._end, base_offset))
         self._end = base_offset
@@ -77,22 +77,22 @@ class ContinuityCheck:
         self._paths.append(path)
 
     def skip_segment(self) -> None:
-        """Nothing is known of the segment but where it begins."""
+        """The content of the segment is not known, only its base offset."""
         self._end = None
 
     def pass_segment(self, end_offset: int) -> None:
-        """All offsets of the segment up to `end_offset` are known to be there."""
+        """All offsets of the segment up to `end_offset` are known to be present."""
         self._end = end_offset if self._end is None else max(self._end, end_offset)
 
     def feed(self, window: Window) -> None:
-        """Follow the offsets of the window's batches."""
+        """Check the offsets of the window's batches."""
         assert self._end is not None  # begin_segment has set them
         assert self._last is not None
         self._last.gaps.feed_batches(window)
         self._end = max(self._end, window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] + 1)
 
     def finish(self) -> None:
-        """The log ends: report the gaps that no compaction explains."""
+        """End the log: report the gaps that compaction does not explain."""
         self._note_rolled_ahead()
         self._end_segment()
         is_compacted = bool(self._segments) and self._policy().compacted
@@ -114,7 +114,7 @@ class ContinuityCheck:
                 self._report(Finding("offset-gap", Where(self._directory, None, gap.first), what))
 
     def _note_rolled_ahead(self) -> None:
-        """A gap in front of an empty last segment is none where nobody wrote there."""
+        """Drop a gap before an empty last segment if nothing shows that records were written there."""
         if self._last is None or not self._gaps or self._gaps[-1].end != self._end:
             return
         gap, path = self._gaps[-1], self._last.path
@@ -126,7 +126,7 @@ class ContinuityCheck:
     def _end_segment(self) -> None:
         if self._last is not None and self._last.gaps.compacted:
             self._has_traces = True
-            self._segments.clear()  # the cleaner works from the beginning on: it was in all of them
+            self._segments.clear()  # the cleaner works from the start of a log, so it has processed all of them
         elif self._last is not None and self._last.gaps.losses():
             self._segments.append(self._last)
         self._last = None

@@ -1,7 +1,7 @@
-"""Do the keys of records say that the log cleaner was here, where nothing else does?
+"""Decide from the keys of records whether the log cleaner made a gap, if nothing else proves it.
 
-Batches of one record leave no trace when the cleaner drops them: what is left looks as if it had been cut out of the file.
-But it drops records without a key, and of each key it keeps the last record, up to where it came.
+When the cleaner drops batches of one record, it leaves no trace: the gap looks as if bytes had been removed from the file. But
+the cleaner drops records without a key, and keeps only the last record of each key in the part that it has cleaned.
 """
 
 from __future__ import annotations
@@ -37,24 +37,23 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
 
 
-_KEYS = 200_000  # that are looked at and remembered: as hashes, about 15 MB
-_AHEAD = 32 << 20  # bytes after the last gap that are searched for a key that comes again
-_INFLATED = 16 << 20  # a batch that becomes more is left out
+_KEYS = 200_000  # keys that are read and remembered: as hashes, about 15 MB
+_AHEAD = 32 << 20  # bytes after the last gap that are searched for a repeated key
+_INFLATED = 16 << 20  # highest decompressed size of a batch in bytes; larger ones are not read
 
 
 def keys_explain_gaps(
     files: ReadOnlyFiles, path: str, positions: list[int], earlier: Sequence[str], following: list[str]
 ) -> bool:
-    """Are the gaps in the log at `path` the cleaner's, by the keys of its records?
+    """Do the keys of its records show that the cleaner made the gaps in the log at `path`?
 
-    positions   of the batches after gaps, growing
+    positions   of the batches after gaps, ascending
     earlier, following   paths of the segments before and after this one, in order: the cleaner works from the first one on
 
-    They are where every record up to the batch after the last gap has a key, none of them comes twice in front of it, and
-    one thing more that unique keys alone do not have: there are several gaps, or a key comes again after the last one.
-    Where no record comes before that batch, its keys say nothing. Nor is it the cleaner's work if the offset index has the
-    batches after the gaps further on than they are: the cleaner rewrites it.
-    The first 200,000 keys or so speak for all.
+    Yes if every record up to the batch after the last gap has a key, and no key repeats before that batch. As unique keys
+    alone prove nothing, there must also be several gaps, or a key that repeats after the last one. No if there is no record
+    before that batch, and if the offset index has the batches after the gaps at higher positions than they are: the cleaner
+    would have rewritten the index. Only about the first 200,000 keys are read.
     """
     last = positions[-1]
     seen: set[int] = set()
@@ -70,16 +69,16 @@ def keys_explain_gaps(
             if len(seen) >= _KEYS:
                 break
         if damage:
-            return False  # what cannot be read may be what is missing
+            return False  # the damaged records may be the missing ones
         return len(positions) > 1 or _comes_again(files, path, last, following, seen)
     except KafkalogError:
-        return False  # a file that is deleted meanwhile or cannot be read proves nothing
+        return False  # a file that was deleted in between, or cannot be read, proves nothing
 
 
 def _up_to(
     files: ReadOnlyFiles, path: str, last: int, earlier: Sequence[str], report: Callable[[Finding], None]
 ) -> Iterator[tuple[str, Chunk, int]]:
-    """The records of the segments `earlier` and of `path` up to the batch at byte `last`, each chunk with its file."""
+    """Yield the records of the `earlier` segments, and those of `path` up to the batch at byte `last`, each with its file."""
     for name, end in (*((name, LONG_MAX) for name in earlier), (path, last + 1)):
         for chunk, base in _chunks(files, name, 0, end, report):
             yield name, chunk, base
@@ -90,7 +89,7 @@ def _first_position(chunk: Chunk) -> int:
 
 
 def _is_cut_out(files: ReadOnlyFiles, path: str, last: int) -> bool:
-    """Has the offset index every batch that it knows from byte `last` on further on, by the same number of bytes?"""
+    """Does the offset index have all its batches from byte `last` on at positions that are too high by the same number?"""
     parsed = parse_file_name(file_name(path))
     if parsed is None or parsed.kind is not FileKind.LOG or parsed.suffix or parsed.base_offset is None:
         return False
@@ -115,7 +114,7 @@ def _is_cut_out(files: ReadOnlyFiles, path: str, last: int) -> bool:
 
 
 def _fits(chunk: Chunk, base: int, last: int, seen: set[int]) -> bool:
-    """Has every record of the chunk a key, none of them one that is in `seen` already where it stands before byte `last`?"""
+    """Does every record of the chunk have a key, and none a key in `seen`? Keys may repeat from byte `last` on."""
     table = chunk.records.table
     for record in range(chunk.first, chunk.end):
         row = table[RecordField.BATCH, record]
@@ -135,7 +134,7 @@ def _fits(chunk: Chunk, base: int, last: int, seen: set[int]) -> bool:
 
 
 def _comes_again(files: ReadOnlyFiles, path: str, last: int, following: list[str], seen: set[int]) -> bool:
-    """Does a key that was seen come again after the batch at byte `last`, or two of them there be the same?"""
+    """Does a key in `seen` repeat after the batch at byte `last`, or does any key occur twice there?"""
     for name, start in ((path, last), *((next_path, 0) for next_path in following[:1])):
         for chunk, base in _chunks(files, name, start, start + _AHEAD, lambda _: None):
             for record in range(chunk.first, chunk.end):
@@ -151,14 +150,14 @@ def _comes_again(files: ReadOnlyFiles, path: str, last: int, following: list[str
 
 
 def _is_control(chunk: Chunk, row: int) -> bool:
-    """Does the batch hold control records, whose keys are their type?"""
+    """Is it a control batch? Its keys are record types."""
     return bool(chunk.batches.table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG)
 
 
 def _chunks(
     files: ReadOnlyFiles, path: str, start: int, end: int, report: Callable[[Finding], None]
 ) -> Iterator[tuple[Chunk, int]]:
-    """The records of the batches that begin in bytes start … end − 1 of the log at `path`."""
+    """Yield the records of the batches that begin in bytes start … end − 1 of the log at `path`."""
     reader = ChunkReader(path, report, _INFLATED)
     with files.open(path) as file:
         for window in LogWalk(file, start):
@@ -175,7 +174,7 @@ _LOOKED_AT = 128 << 20  # bytes of logs that are searched for traces
 
 
 def has_traces(files: ReadOnlyFiles, paths: list[str]) -> bool:
-    """Did the cleaner leave its traces in the batches of one of these logs? Where they are long, not all is looked at."""
+    """Do batches in one of these logs show traces of the cleaner? Only the first bytes of long logs are searched."""
     left = _LOOKED_AT
     for path in paths:
         try:
@@ -185,16 +184,16 @@ def has_traces(files: ReadOnlyFiles, paths: list[str]) -> bool:
                     if next_cleaned(window.batches.table, 0, window.rows) < window.rows:
                         return True
         except KafkalogError:
-            continue  # what cannot be read says nothing
+            continue  # an unreadable file proves nothing
         if left <= 0:
             break
     return False
 
 
 def was_cleaned(files: ReadOnlyFiles, path: str, name: FileName) -> bool:
-    """Do the file, the topic or the cleaner's checkpoint of the log dir say that the cleaner was in this segment?
+    """Does the file, the topic or the cleaner's checkpoint of the log dir show that the cleaner has processed this segment?
 
-    path  absolute: the directories above are needed
+    path  absolute, because the parent directories are needed
     """
     if ".cleaned" in name.suffix or ".swap" in name.suffix:
         return True
@@ -217,10 +216,10 @@ _INDEXES = (offset_index_file_name, time_index_file_name, transaction_index_file
 
 
 def is_rolled_ahead(files: ReadOnlyFiles, path: str, first: int, end: int, epoch_starts: Iterable[int]) -> bool:
-    """Is the .log at `path`, the last of its log, empty, and is there no trace of batches at offsets `first` to `end` − 1?
+    """Is the .log at `path` an empty last segment, without evidence of batches at offsets `first` to `end` − 1?
 
-    It begins at `end`, and the segment before it ends at `first`. Kafka opens such a log without a word and goes on at `end`.
-    epoch_starts  where leader epochs begin: one that begins in between began with a batch
+    It begins at `end`, and the segment before it ends at `first`. Kafka opens such a log silently and continues at `end`.
+    epoch_starts  start offsets of leader epochs: an epoch between `first` and `end` is evidence of a batch
     """
     if not files.exists(path) or files.info(path).size:
         return False

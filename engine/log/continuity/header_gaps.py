@@ -1,5 +1,5 @@
-"""Batches whose offsets do not follow one another: by their headers, which keep the range of a batch when the cleaner takes
-records out of it. docs/findings.md says which gaps count as losses.
+"""Find batches whose offsets are not consecutive, from their headers. A header keeps its offset range when the cleaner removes
+records of the batch. docs/findings.md says which gaps count as losses.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from engine.record.windows import Window
 
-KEPT = 1000  # gaps remembered one by one
+KEPT = 1000  # gaps that are stored one by one
 EVERY_OFFSET = (LONG_MIN, LONG_MAX + 1)
 
 
 class Gap(NamedTuple):
-    """`before` is followed by `after`, at or after byte `position` of the file."""
+    """After offset `before`, the batch at byte `position` of the file begins at offset `after`."""
 
     before: int
     after: int
@@ -29,42 +29,42 @@ class Gap(NamedTuple):
 
 
 class HeaderGaps:
-    """Collects the gaps of one log by windows of batches.
+    """Collects the gaps of one log from windows of batches.
 
-    base_offset  of the segment, as its name says; None: not known
-    compacted    the cleaner is known to have been here
-    wanted       first and end of a range of offsets; holes outside are no loss
+    base_offset  from the name of the segment; None: not known
+    compacted    the cleaner is known to have processed the log
+    wanted       first and end of a range of offsets; gaps outside of it are not losses
     """
 
     def __init__(
         self, base_offset: int | None = None, *, compacted: bool = False, wanted: tuple[int, int] = EVERY_OFFSET
     ) -> None:
         self.compacted = compacted
-        self.disorders: First[Gap] = First(KEPT)  # offsets that do not grow
+        self.disorders: First[Gap] = First(KEPT)  # offsets that do not increase
         self._wanted = wanted
         self._holes: First[Gap] = First(KEPT)
-        # last offset of the last batch, before the first one that of the segment before; None: what comes next follows nothing
+        # last offset of the previous batch or segment; None: the next batch is not compared with anything
         self._claimed = base_offset - 1 if base_offset is not None and base_offset >= 0 else None
 
     def feed_batches(self, window: Window) -> None:
-        """Take the batches of a window by their headers. A batch with a wrong checksum is not believed."""
+        """Check the headers of a window's batches. A batch with a wrong checksum is not used."""
         table, rows = window.batches.table, window.rows
         self._claimed = self._follow(table, 0, rows, window.base, self._claimed, holes=True)
 
     def losses(self) -> list[Gap]:
-        """The gaps that no compaction explains, at most 1000 of them."""
+        """The first 1000 gaps that compaction does not explain."""
         return [] if self.compacted else self._holes
 
     @property
     def loss_count(self) -> int:
-        """How many such gaps there were."""
+        """Number of all such gaps."""
         return 0 if self.compacted else len(self._holes) + self._holes.more
 
     def _follow(self, table: memoryview, row: int, last_row: int, base: int, claimed: int | None, *, holes: bool) -> int | None:
-        """Follow the headers of batches row … last_row − 1 after the offset `claimed` → the one that is claimed then.
+        """Check the headers of batches row … last_row − 1 after the offset `claimed`. Returns the last offset in them.
 
         base   file position that the positions of batches count from
-        holes  what lies between them counts, too, not only whether offsets grow
+        holes  report gaps, not only offsets that do not increase
         """
         while True:
             known = claimed is not None
@@ -79,14 +79,14 @@ class HeaderGaps:
             row += 1
 
     def _break(self, table: memoryview, row: int, base: int, claimed: int | None, *, holes: bool) -> int | None:
-        """Note how the batch of `row` does not follow what is claimed → the last offset that is claimed after it."""
+        """Record how the batch of `row` does not follow `claimed`. Returns its last offset, or None if that is not valid."""
         first, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
         position = base + table[BatchField.POSITION, row]
         if not table[BatchField.VALID, row]:
             return None
         if claimed is not None and first <= claimed:
             if table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK:
-                return None  # some producers gave their wrappers offset 0
+                return None  # some producers wrote offset 0 into compressed sets
             self._disorder(Gap(claimed, first, position))
         elif holes and claimed is not None and first > claimed + 1 and not self.compacted:
             self._hole(Gap(claimed, first, position))
@@ -105,7 +105,7 @@ class HeaderGaps:
 
 
 def loss_findings(gaps: HeaderGaps, path: str) -> Iterator[Finding]:
-    """The losses in the log at `path`; those beyond the first 1000 in one."""
+    """Yield a finding for each loss in the log at `path`, and one for all losses beyond the first 1000."""
     losses = gaps.losses()
     for gap in losses:
         what = f"{count_of(gap.after - gap.before - 1, 'offset')} missing after offset {gap.before}"
@@ -116,7 +116,7 @@ def loss_findings(gaps: HeaderGaps, path: str) -> Iterator[Finding]:
 
 
 def explained_finding(gaps: HeaderGaps, path: str) -> Finding:
-    """What is said instead of losses that the keys of records explain (`keys`)."""
+    """The finding for gaps that the keys of the records explain."""
     count, first = gaps.loss_count, gaps.losses()[0]
     what = f"{count} gaps between batches, as compaction leaves them: every record before them has a key of its own"
     return Finding("gaps-compacted", Where(path, first.position, first.after), what)

@@ -1,4 +1,4 @@
-"""Whether the segments of a log follow one another, and whether it reaches its own start: asked before and after recovery."""
+"""Report segments and records that were lost before: gaps between segments, and a log that does not reach its start."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from engine.log.tiering import Policy
     from engine.log.verify.losses import Evidence
 
-_WITNESSES = 4  # files that are quoted
-_MOST_GAPS = 1000  # that are reported one by one
+_WITNESSES = 4  # files that are named as evidence
+_MOST_GAPS = 1000  # gaps that are reported one by one
 
 
 def note_breaks(report: Report, bases: list[int]) -> None:
-    """Report where a segment that was recovered ends after the next one's beginning.
+    """Report a recovered segment whose end is after the beginning of the next one.
 
-    bases  base offsets of the segments, growing
+    bases  base offsets of the segments, ascending
     """
     ends = {event.path: event.end_offset for event in report.find(Action.RECOVERED)}
     reported = {event.path for event in report.find(Action.SALVAGED)}
@@ -49,10 +49,10 @@ def note_breaks(report: Report, bases: list[int]) -> None:
 def note_losses(
     files: ReadOnlyFiles, report: Report, log: UnifiedLog, evidence: Evidence, policy: Policy
 ) -> None:
-    """Report the offsets that were lost before, as far as the disk proves it, unless what was done names them already.
+    """Report the offsets that were lost before, if the disk proves it, unless events of the recovery name them already.
 
-    evidence  what the files beside the log said of it before anything was changed
-    Gaps are looked for in what was read: `report.unread_below`.
+    evidence  what other files said about the log before anything was changed
+    Gaps are searched in the segments that were read: see `report.unread_below`.
     """
     _note_gaps(files, report, log, policy)
     note_end(report, log, evidence)
@@ -87,7 +87,7 @@ def _add_missing(report: Report, name: str, why: str, offsets: tuple[int, int]) 
 
 
 def note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
-    """Report what files beside the log say of offsets after its end, but for what the recovery itself took."""
+    """Report evidence in other files of offsets after the log end, except for what the recovery itself removed."""
     end = log.log_end_offset
     claims = evidence.beyond(end)
     if not claims:
@@ -101,7 +101,7 @@ def note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
 
 
 def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Policy) -> None:
-    """Report gaps between batches, also where the recovery truncated a segment: a log with a gap is not repaired."""
+    """Report gaps between batches, also if the recovery truncated a segment: a log with a gap is not repaired."""
     bases = log.segments.base_offsets
     named = _Named(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))
     cut = {event.path for event in report.find(Action.TRUNCATED)}
@@ -123,32 +123,32 @@ def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Po
 
 
 def _compacted_by_swap(report: Report, policy: Policy) -> set[str]:
-    """Names of segments that a `.swap` became: where the topic is compacted, the cleaner took what they lack.
+    """Names of segments of a compacted topic that were `.swap` files: the cleaner removed the offsets that they lack.
 
-    What a `.swap` that is not whole lacks has events of its own.
+    If a `.swap` file is damaged, other events report its missing offsets.
     """
     swapped = {event.to for event in report.find(Action.RENAMED) if event.to and event.path.endswith(LOG_SWAP)}
     return swapped if swapped and policy().compacted else set()
 
 
 def _segment_of(bases: Sequence[int], offset: int) -> str:
-    """The name of the segment that `offset` belongs to."""
+    """The file name of the segment that `offset` belongs to."""
     return log_file_name(bases[max(0, bisect_right(bases, offset) - 1)])
 
 
 def _gaps(
     files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Policy, named: _Named
 ) -> list[tuple[int, int]]:
-    """Offsets [first, end) between batches that are lost, of the segments that were read."""
+    """Lost offsets [first, end) between the batches that were read."""
     bases, recovered = log.segments.base_offsets, {event.path: event for event in report.find(Action.RECOVERED)}
     if not recovered and report.unread_below is not None and bases[-1] < report.unread_below:
-        return []  # nothing was read
+        return []  # no segment was read
     starts = [entry.start_offset for entry in log.leader_epoch_cache.entries]
     explained: list[Finding] = []
     check = ContinuityCheck(files, report.directory, explained.append, starts, policy)
     if policy().compacted and all(log_file_name(base) in recovered and recovered[log_file_name(base)].end_offset == following
                                 for base, following in pairwise(bases)):
-        return []  # the cleaner takes records within segments, and no segment is missing
+        return []  # the cleaner made the gaps within segments, and no segment is missing
     columns = BatchColumns()
     for base in bases:
         name = log_file_name(base)
@@ -161,7 +161,7 @@ def _gaps(
             check.pass_segment(event.end_offset)
             continue
         with files.open(path) as file:
-            # the recovery has read what it reports as recovered, and compared the checksums
+            # the recovery has read the segments that it reports as recovered, and verified the checksums
             for window in LogWalk(file) if event is None else HeadWalk(file, batches=columns):
                 check.feed(window)
     check.finish()
@@ -173,14 +173,14 @@ def _gaps(
 
 
 def _has_all(event: Event) -> bool:
-    """Was a record read for each offset?"""
+    """Was one record read for each of its offsets?"""
     return event.first_offset is not None and event.end_offset is not None and (
         event.records == event.end_offset - event.first_offset
     )
 
 
 class _Named:
-    """Offsets of which events of `report` with one of `actions` say that they are lost. `bases`: of the segments left."""
+    """The lost offsets that events of `report` with one of `actions` name. `bases`: base offsets of the remaining segments."""
 
     def __init__(self, report: Report, bases: Sequence[int], actions: tuple[Action, ...]) -> None:
         self._ranges: list[tuple[int, int]] = []
@@ -194,7 +194,7 @@ class _Named:
         self._ranges.sort()
 
     def without(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """What of offsets [first, end) no event names."""
+        """The parts of offsets [first, end) that no event names."""
         for begin, after in self._ranges:
             if begin >= end:
                 break
@@ -206,9 +206,9 @@ class _Named:
 
 
 def start_beyond_end(files: ReadOnlyFiles, directory: str, start: int) -> tuple[int, int, int] | None:
-    """(first offset, end offset, bytes) of the log in `directory` if it ends below `start`: Kafka deletes all of it then.
+    """(first offset, end offset, bytes) of the log in `directory` if it ends below `start`: then Kafka deletes all of it.
 
-    None: it does not, or holds nothing. Raises UnreadableFile.
+    None: it ends at or after `start`, or is empty. Raises UnreadableFile.
     """
     names = [name for name in files.list(directory) if is_log_file_name(name) and files.exists(f"{directory}/{name}")]
     bases = sorted(int(name[:20]) for name in names)
@@ -220,15 +220,15 @@ def start_beyond_end(files: ReadOnlyFiles, directory: str, start: int) -> tuple[
         index = f"{directory}/{offset_index_file_name(end)}"
         position = _last_position(files, index, end)
         end = end_by_headers(file, position, end)
-        if end < start and position:  # no index is believed when all depends on it
+        if end < start and position:  # the deletion depends on this: read the log, do not rely on the index
             end = end_by_headers(file, 0, end)
     return (bases[0], end, sum(sizes.values())) if end < start else None
 
 
 def start_in_epochs(files: ReadOnlyFiles, directory: str, end: int) -> int:
-    """Where the first leader epoch of the partition in `directory` begins, as long as that is below `end`; else 0.
+    """Start offset of the first leader epoch of the partition in `directory`, if it is below `end`; else 0.
 
-    Leader epochs are cut at the log start offset when that moves, so they remember it.
+    When the log start offset is raised, earlier leader epochs are removed, so the first epoch shows where the log began.
     """
     path = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
     checkpoint = read_leader_epochs(files, path) if files.exists(path) else None
@@ -239,7 +239,7 @@ def start_in_epochs(files: ReadOnlyFiles, directory: str, end: int) -> int:
 
 
 def _last_position(files: ReadOnlyFiles, path: str, base: int) -> int:
-    """Where the last entry of the offset index at `path` points; 0 without one."""
+    """Position in the last entry of the offset index at `path`; 0 without an entry."""
     if not files.exists(path):
         return 0
     index = OffsetIndex.read(files, path, base)

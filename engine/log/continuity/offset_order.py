@@ -1,4 +1,4 @@
-"""Do the offsets of batches grow, and lie where their segment has them? No checksum covers the offset of a batch."""
+"""Check that the offsets of batches increase and belong to their segment. No checksum covers the offset of a batch."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def stop_before(segment: ReadableSegment, end: int) -> int | None:
-    """The byte where reading of what lies below offset `end` may stop: after the batch that holds end − 1.
+    """The byte at which reading of offsets below `end` may stop: the end of the batch that holds end − 1.
 
-    None: not known, for damage is in the way, or a batch is out of order there, so that what is wanted may come after it.
+    None: not known, because of damage, or because a batch is out of order there and wanted records may follow it.
     """
     try:
         head = segment.translate_offset(end - 1)
-    except CorruptRecord:  # it is met again, and reported, on the way there
+    except CorruptRecord:  # the reader finds the damage again and reports it
         return None
     if head is None or head.base_offset >= end:
         return None
@@ -33,29 +33,29 @@ def stop_before(segment: ReadableSegment, end: int) -> int | None:
 
 
 def _continues_above(segment: ReadableSegment, position: int, last_offset: int) -> bool:
-    """Does the batch at byte `position` begin above that offset, if there is one?"""
+    """Does the batch at byte `position` begin after `last_offset`? Also true if there is no batch."""
     try:
         head = next(heads(segment.log_file, position, segment.size), None)
-    except CorruptRecord:  # of what comes after
+    except CorruptRecord:  # damage after the wanted records
         return True
     return head is None or head.base_offset > last_offset or head.magic < MAGIC_V2
 
 
 class OffsetOrder:
-    """Follows the batches of one segment, window by window.
+    """Checks the batches of one segment, window by window.
 
-    end     the offset that its batches lie below
-    report  takes offset-order
+    end     the end offset of the segment: all its batches must be below it
+    report  called with offset-order findings
     """
 
     def __init__(self, segment: ReadableSegment, end: int, report: Callable[[Finding], None]) -> None:
         self._segment, self._first, self._end, self._report = segment, segment.base_offset, end, report
-        self._claimed: int | None = None  # last offset of the batch before
-        self._bases = (self._first - 1, self._first - 1)  # offsets that the last two batches begin at
-        self._position = 0  # after the last one
+        self._claimed: int | None = None  # last offset of the previous batch
+        self._bases = (self._first - 1, self._first - 1)  # base offsets of the last two batches
+        self._position = 0  # end of the last batch
 
     def check(self, window: Window) -> None:
-        """Report what does not follow. A batch that cannot be of this segment is marked as one whose checksum is wrong."""
+        """Report batches out of order. A batch that cannot belong to this segment is marked as if its checksum were wrong."""
         table, last = window.batches.table, window.rows - 1
         before = table[BatchField.BASE_OFFSET, last - 1] if last else self._bases[1]
         self._bases = before, table[BatchField.BASE_OFFSET, last]
@@ -68,14 +68,14 @@ class OffsetOrder:
             self._claimed = self._follow(window, row)
 
     def is_past(self, end: int) -> bool:
-        """Is all that lies below offset `end` read? A single batch that begins at `end` or after it may be out of order."""
+        """Were all offsets below `end` read? A single batch that begins at or after `end` may be out of order."""
         if self._bases[1] >= end:
             return end < self._end and self._bases[0] >= end
         claimed = self._claimed
         return claimed is not None and claimed + 1 >= end and _continues_above(self._segment, self._position, claimed)
 
     def _follow(self, window: Window, row: int) -> int | None:
-        """One batch → the last offset that is claimed after it; None: not known."""
+        """Check one batch. Returns its last offset; None: it is not valid."""
         table = window.batches.table
         first, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
         if not table[BatchField.VALID, row]:
@@ -87,7 +87,7 @@ class OffsetOrder:
             return self._claimed
         if self._claimed is not None and first <= self._claimed:
             if is_wrapper:
-                return None  # some producers gave their wrappers offset 0
+                return None  # some producers wrote offset 0 into compressed sets
             self._say(window, row, f"a batch from offset {first} follows offset {self._claimed}")
         return int(last)
 

@@ -1,1 +1,1 @@
-"""Leader epochs: the cache of a log, the runs of epochs in its batches, and their check."""
+"""Leader epochs: the cache of a log, the epochs in its batches, and their check."""

@@ -1,6 +1,6 @@
-"""leader-epoch-checkpoint against the leader epochs in the batches, and the order of the batches' offsets.
+"""Check leader-epoch-checkpoint against the leader epochs in the batches, and the order of the batches' offsets.
 
-Which epochs of batches to believe is judged as recovery judges it (EpochRuns), and for the log as a whole.
+Which epochs in batches are correct is decided as in recovery (EpochRuns), for the log as a whole.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class EpochCheck:
-    """Feed it every window of every log of a partition, from the first segment on.
+    """Call it with every window of every log of a partition, in order.
 
-    entries           the checkpoint's, in growing order; None: they cannot be relied on, only the batches are checked
+    entries           of the checkpoint, ascending; None: they are not reliable, only the batches are checked
     path              of the checkpoint
-    log_start_offset  records before it are no part of the log any more; None: not known
+    log_start_offset  earlier records are not part of the log any more; None: not known
     """
 
     def __init__(
@@ -40,26 +40,26 @@ class EpochCheck:
         self._log_start_offset = log_start_offset
         self._runs = DecidedRuns()
         self._number = 0  # of the next run
-        self._run: EpochRun | None = None  # batches of one epoch in a row, which go on
-        self._open: dict[EpochRun, tuple[str, int]] = {}  # not decided, and few: path of the log, and position there
-        self._lasts: dict[EpochRun, int] = {}  # last offsets of those that are over
-        self._trusted: tuple[int, int, int] | None = None  # epoch, first offset, last offset: to compare, when it is over
+        self._run: EpochRun | None = None  # the current run: consecutive batches with the same epoch
+        self._open: dict[EpochRun, tuple[str, int]] = {}  # undecided runs (few): path of the log, and position in it
+        self._lasts: dict[EpochRun, int] = {}  # last offsets of the finished ones of them
+        self._trusted: tuple[int, int, int] | None = None  # epoch, first and last offset: compared when the next epoch begins
         self._epoch = NO_PARTITION_LEADER_EPOCH
         self._last = -1  # last offset so far
-        self._floor = -1  # before the base offset of a segment whose first batch is still to come
+        self._floor = -1  # offset before the base offset of a segment whose first batch was not read yet
         self._begin_comparing()
 
     @property
     def starts(self) -> list[int]:
-        """Where the epochs of the checkpoint begin."""
+        """Start offsets of the epochs in the checkpoint."""
         return self._starts
 
     def begin_segment(self, base_offset: int) -> None:
-        """A segment begins: no batch of it may lie below."""
+        """Start a segment: no batch in it may be below `base_offset`."""
         self._floor = base_offset - 1
 
     def feed(self, window: Window, log_path: str) -> None:
-        """Follow epochs and offsets of the window's batches, which come from `log_path`."""
+        """Check epochs and offsets of the window's batches, which come from `log_path`."""
         table, row = window.batches.table, 0
         while row < window.rows:
             turn = next_turn(table, row, window.rows, self._epoch, max(self._last, self._floor))
@@ -72,7 +72,7 @@ class EpochCheck:
             row = turn
 
     def _turn(self, window: Window, row: int, log_path: str) -> None:
-        """A batch of another epoch, out of order, or after which no other can come."""
+        """Process a batch that has another epoch, is out of order, or has no offset left after it."""
         table = window.batches.table
         base, epoch = table[BatchField.BASE_OFFSET, row], table[BatchField.LEADER_EPOCH, row]
         position = window.base + table[BatchField.POSITION, row]
@@ -92,11 +92,11 @@ class EpochCheck:
             if table[BatchField.MAGIC, row] >= MAGIC_V2:
                 self._begin_run(epoch, base, log_path, position)
             else:
-                self._begin_comparing()  # the broker forgets all epochs when a batch without one is appended
+                self._begin_comparing()  # a broker clears all epochs when it appends a batch without one
             self._epoch = epoch
         self._last = last
 
-    # ---- runs, and which of them to believe
+    # ---- runs, and which of them are correct
 
     def _begin_run(self, epoch: int, base: int, log_path: str, position: int) -> None:
         self._run = run = EpochRun(epoch, base, self._number)
@@ -126,16 +126,16 @@ class EpochCheck:
     # ---- the checkpoint
 
     def _begin_comparing(self) -> None:
-        """Nothing that came before is to be compared."""
+        """Discard everything that was not compared yet."""
         self._lasts.clear()
         self._trusted = None
-        self._held: list[Finding] = []  # of the checkpoint
+        self._held: list[Finding] = []  # findings about the checkpoint
         self._dam = FindingLimiter(self._held.append)
         self._findings = FileFindings(self._path, self._dam)
         self._is_start_told = False
 
     def _trust(self, run: EpochRun, last: int) -> None:
-        """The batches of `run`, up to offset `last`, are of its epoch."""
+        """The batches of `run`, up to offset `last`, have the correct epoch."""
         if self._trusted is not None and self._trusted[0] == run.epoch:
             self._trusted = (run.epoch, self._trusted[1], last)
             return
@@ -159,7 +159,7 @@ class EpochCheck:
             self._compare(self._entries, epoch, start, last)
 
     def _compare(self, entries: Sequence[EpochEntry], epoch: int, first: int, last: int) -> None:
-        """Offsets `first` to `last` are of `epoch`: does the checkpoint say so?"""
+        """Compare the checkpoint with batches at offsets `first` to `last`, whose epoch is `epoch`."""
         number = bisect_right(self._starts, first) - 1
         if number < 0:
             what = f"no entry for offset {first}, whose batch has epoch {epoch}"
@@ -173,7 +173,7 @@ class EpochCheck:
                 self._findings.add("epochs-mismatch", what, None, entry.start_offset)
 
     def finish(self) -> None:
-        """The log ends: compare what is left, and report what is wrong with the checkpoint."""
+        """End the log: compare the rest, and report the findings about the checkpoint."""
         self._end_run()
         self._runs.finish(self._last + 1)
         self._take_decided()

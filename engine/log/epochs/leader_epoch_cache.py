@@ -1,7 +1,7 @@
-"""Which leader wrote from which offset on, kept in leader-epoch-checkpoint. Mirrors LeaderEpochFileCache (KIP-101).
+"""The start offset of each leader epoch, stored in leader-epoch-checkpoint. Mirrors LeaderEpochFileCache (KIP-101).
 
-What Kafka writes in the background is written at once. What only a leader or a follower asks is left out: where an epoch
-ends, which one an offset has.
+Kafka writes the file in the background, this class at once. Queries that only a leader or a follower needs are left out: the
+end of an epoch, and the epoch of an offset.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class LeaderEpochFileCache:
-    """The epochs of the partition in `directory`: both epochs and start offsets grow from entry to entry.
+    """The epochs of the partition in `directory`. Epochs and start offsets increase from entry to entry.
 
-    Opening makes an empty file where there is none. Raises MalformedCheckpoint where Kafka cannot read it;
-    IllegalArgument for a negative epoch or offset in it.
+    Creates an empty file if there is none. Raises MalformedCheckpoint if Kafka cannot read the file, IllegalArgument for a
+    negative epoch or offset in it.
 
-    refuses_doubtful  take no epoch from batches that others contradict (`runs.take_epochs`)
-    rebuilt  entries that take the place of what the file holds, which is not read; None: it is
+    refuses_doubtful  ignore epochs of batches that other batches contradict (`runs.take_epochs`)
+    rebuilt  entries that replace the file, which is not read; None: read the file
     """
 
     def __init__(self, files: Files, directory: str, rebuilt: Iterable[EpochEntry] | None = None) -> None:
@@ -35,8 +35,8 @@ class LeaderEpochFileCache:
         self._files = files
         self._path = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
         self._entries: list[EpochEntry] = []
-        self._stored = b""  # what the file holds
-        self._in_file: list[EpochEntry] = []  # the entries in that
+        self._stored = b""  # content of the file
+        self._in_file: list[EpochEntry] = []  # entries in the file
         if rebuilt is not None:
             for entry in rebuilt:
                 self._assign(entry)
@@ -51,7 +51,7 @@ class LeaderEpochFileCache:
         else:
             files.open_writable(self._path, create=True).close()
 
-    # ---- what it knows ----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------------
 
     @property
     def entries(self) -> list[EpochEntry]:
@@ -60,12 +60,12 @@ class LeaderEpochFileCache:
 
     @property
     def in_file(self) -> list[EpochEntry]:
-        """All entries that the file has, in its order: of those that contradict others Kafka believes the later ones."""
+        """All entries in the file, in its order. If entries contradict each other, Kafka uses the later ones."""
         return list(self._in_file)
 
     @property
     def is_empty(self) -> bool:
-        """Is no epoch known?"""
+        """Is there no entry?"""
         return not self._entries
 
     @property
@@ -82,12 +82,12 @@ class LeaderEpochFileCache:
         """Does an epoch begin at or after `offset`?"""
         return bool(self._entries) and self._entries[-1].start_offset >= offset
 
-    # ---- what changes it --------------------------------------------------------------------------
+    # ---- changes ----------------------------------------------------------------------------------
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` begins at `start_offset`, and write the file if that is news.
+        """Add `epoch`, which begins at `start_offset`, and write the file if it changes.
 
-        Entries that do not lie before it, in epoch and offset, go. Raises IllegalArgument for negative ones.
+        Entries that are not below it in both epoch and offset are removed. Raises IllegalArgument for negative values.
         """
         if self._assign(EpochEntry(epoch, start_offset)):
             self._write()
@@ -100,9 +100,9 @@ class LeaderEpochFileCache:
             self._write()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The entries up to `start_offset` become one, of the last of their epochs, that begins there."""
+        """Remove the entries below `start_offset`; the last of them is kept with `start_offset` as its start."""
         at = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        if at:  # even where nothing changes: the file may hold entries that were refused when it was read
+        if at:  # write even without a change: the file may have entries that were refused when it was read
             self._entries[:at] = [EpochEntry(self._entries[at - 1].epoch, start_offset)]
             self._write()
 

@@ -1,4 +1,4 @@
-"""Which leader epochs of a log's batches to believe: they never go back, and no checksum covers them."""
+"""Decide which leader epochs in a log's batches are correct. Epochs never decrease, and no checksum covers them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def first_leader_epochs(file: OpenFile) -> tuple[int, int]:
-    """The lower and the higher one of the first two batches of a .log: who asks for the end at which one flipped bit does no
-    harm. −1 where there is none, or it has none.
+    """The lower and the higher leader epoch of the first two batches of a .log, so that one flipped bit can be tolerated at
+    either end of a range. −1: there is no batch, or it has no epoch.
     """
     first, end = _epoch_at(file, 0)
     second, _ = _epoch_at(file, end)
@@ -21,7 +21,7 @@ def first_leader_epochs(file: OpenFile) -> tuple[int, int]:
 
 
 def _epoch_at(file: OpenFile, position: int) -> tuple[int, int]:
-    """The leader epoch of the batch that begins there, −1 without one, and where the next batch begins."""
+    """The leader epoch of the batch at `position` (−1: none), and the position of the next batch."""
     if file.size() - position < BATCH_HEADER.size:
         return NO_PARTITION_LEADER_EPOCH, position
     head = file.read(position, BATCH_HEADER.size)
@@ -32,7 +32,7 @@ def _epoch_at(file: OpenFile, position: int) -> tuple[int, int]:
 
 
 class EpochRun(NamedTuple):
-    """Batches of one leader epoch in a row: the base offset and the position of the first."""
+    """Consecutive batches with the same leader epoch: base offset and position of the first one."""
 
     epoch: int
     first_offset: int
@@ -40,7 +40,7 @@ class EpochRun(NamedTuple):
 
 
 class EpochDoubt(NamedTuple):
-    """The first run that its neighbours contradict, the epoch that stands beside it, and how many such runs there are."""
+    """The first run that contradicts its neighbours, the epoch of its neighbour, and the number of such runs."""
 
     run: EpochRun
     beside: int
@@ -48,65 +48,65 @@ class EpochDoubt(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is wrong there."""
+        """The problem in words."""
         more = f", and {self.runs - 1} more runs of batches contradict the runs around them" if self.runs > 1 else ""
         beside = f", next to epoch {self.beside}" if self.beside != NO_PARTITION_LEADER_EPOCH else ""
         return f"leader epoch {self.run.epoch}{beside}: epochs never decrease, and no checksum covers them{more}"
 
 
 class EpochRuns:
-    """Feed it the runs in the order of the log; it remembers few of them, however many there are.
+    """Decides which runs have a correct epoch. Add them in the order of the log; only few of them are stored.
 
-    A run that the next one goes back below is doubtful; or the next one is, where the one after it is back again and the
-    next one does not go on where the log was before them. At the end, where there is none after it, the longer of the two
-    is believed, with the same exception.
+    If a run has a lower epoch than the one before it, one of both is doubtful. It is the earlier one, unless the third run
+    has the epoch of the earlier one again, or a higher epoch while the second run does not continue the epoch that was last
+    correct. At the end of the log there is no third run: then the longer of the two is correct, with the same exception.
 
-    Kafka believes each epoch above all before it.
+    Kafka uses each epoch that is higher than all earlier ones.
     """
 
     def __init__(self) -> None:
-        self._taken: dict[EpochRun, bool] = {}  # above all before, or all believed before → is it doubtful?
-        self._highest = self._trusted = NO_PARTITION_LEADER_EPOCH  # so far
+        self._taken: dict[EpochRun, bool] = {}  # epoch above all earlier ones, or all correct earlier ones → is it doubtful?
+        self._highest = self._trusted = NO_PARTITION_LEADER_EPOCH  # highest epoch so far, and highest correct one
         self.doubt: EpochDoubt | None = None
-        self.newest = NO_PARTITION_LEADER_EPOCH  # of the last run
-        self._before = NO_PARTITION_LEADER_EPOCH  # the last epoch that is believed
-        self.last_offset = -1  # where that begins
+        self.newest = NO_PARTITION_LEADER_EPOCH  # epoch of the last run
+        self._before = NO_PARTITION_LEADER_EPOCH  # the last correct epoch
+        self.last_offset = -1  # first offset of its run
         self._high: EpochRun | None = None  # not decided
-        self._low: EpochRun | None = None  # after it, of a lower epoch
-        self._begin: list[EpochRun] = []  # the first two
+        self._low: EpochRun | None = None  # the run after it, with a lower epoch
+        self._begin: list[EpochRun] = []  # the first two runs
 
     @property
     def last(self) -> int:
-        """The epoch of the last run that is no doubtful one, so far; −1: there is none."""
+        """The epoch of the last run that is not doubtful so far; −1: there is none."""
         return self._before if self._high is None else self._high.epoch
 
     @property
     def undecided(self) -> EpochRun | None:
-        """The last run, where nothing below it follows yet."""
+        """The last run, if no lower epoch follows it yet."""
         return self._high if self._low is None else None
 
     @property
     def only(self) -> EpochRun | None:
-        """The first run, where no other came."""
+        """The first run, if it is the only one."""
         return self._begin[0] if len(self._begin) == 1 else None
 
     def doubt_only(self, beside: int) -> None:
-        """The only run is not to be believed: `beside` stands before it."""
+        """Mark the only run as doubtful: its neighbour has the epoch `beside`."""
         if self.only is not None:
             self._doubt(self.only, beside)
 
     @property
     def entries(self) -> list[tuple[EpochRun, bool]]:
-        """Runs whose epoch is above all before them, or above all believed ones, in order, and whether they are doubtful."""
+        """Runs with an epoch above all earlier ones, or above all correct earlier ones, in order; True: doubtful."""
         return sorted(self._taken.items(), key=lambda taken: taken[0].position)
 
     @property
     def trusted(self) -> list[EpochRun]:
-        """Of these, those that are not doubtful and above each other."""
+        """The runs of `entries` that are not doubtful."""
         return [run for run, is_doubtful in self.entries if not is_doubtful]
 
     def add(self, run: EpochRun) -> None:
-        """The next batches are of another epoch."""
+        """Add the next run, which has another epoch."""
         self.newest = run.epoch
         if len(self._begin) < 2:
             self._begin.append(run)
@@ -117,7 +117,7 @@ class EpochRuns:
 
     def _add(self, run: EpochRun) -> None:
         if run.epoch == NO_PARTITION_LEADER_EPOCH:
-            return  # nobody knew it; it says nothing of others
+            return  # the epoch was unknown when it was written: this says nothing about other runs
         if run.epoch < 0:
             self._doubt(run, self.last)
         elif self._high is None or (self._low is None and run.epoch >= self._high.epoch):
@@ -137,10 +137,9 @@ class EpochRuns:
     def finish(
         self, end_offset: int, before: int = NO_PARTITION_LEADER_EPOCH, following: int = NO_PARTITION_LEADER_EPOCH
     ) -> None:
-        """The runs end at `end_offset`; epochs of batches `before` and `following` them, which are to be relied on, −1: nothing
-        is known of any.
+        """End the runs at `end_offset`. A second call does nothing.
 
-        A second time it does nothing.
+        before, following  correct epochs of the batches before and after all runs; −1: not known
         """
         begin, self._begin = self._begin, []
         if begin and 0 <= begin[0].epoch < before <= max(begin[-1].epoch, following):
@@ -175,8 +174,8 @@ class EpochRuns:
 
 
 def take_epochs(leader_epochs: RecoveringEpochs, runs: EpochRuns) -> None:
-    """Let `leader_epochs` take those above its latest, as Kafka does, but for doubtful ones that it refuses, or would forget
-    others for.
+    """Add the epochs of `runs` above the latest one to `leader_epochs`, as Kafka does. Doubtful epochs are not added if it
+    refuses them, or would have to remove other epochs for them.
     """
     for run, is_doubtful in runs.entries:
         is_news = leader_epochs.latest_epoch is None or run.epoch > leader_epochs.latest_epoch
@@ -185,10 +184,10 @@ def take_epochs(leader_epochs: RecoveringEpochs, runs: EpochRuns) -> None:
 
 
 class DecidedRuns(EpochRuns):
-    """The same, and what is decided of each run, as soon as it is.
+    """EpochRuns that also returns the decision about each run, as soon as it is made.
 
-    decided  runs, and of doubtful ones the epoch that stands beside them, of others None; for the caller to empty. Those
-             without an epoch never come here, and the first is decided again from the epochs before it that `finish` gets.
+    decided  (run, None) for a correct run, (run, epoch of its neighbour) for a doubtful one; the user of the class clears
+             it. Runs without an epoch are not in it. The first run is in it again if `finish` gets an epoch before it
     """
 
     def __init__(self) -> None:

@@ -1,1 +1,1 @@
-"""Reads: by offset and isolation, beside a live broker, as a consumer."""
+"""Reads: by offset and isolation level, beside a running broker, as a consumer."""

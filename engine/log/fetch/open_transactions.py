@@ -1,7 +1,7 @@
-"""Transactions that are open at the end of a log: what they hold back from readers of committed records, and how they end.
+"""Transactions that are open at the end of a log: records that readers of committed records do not get, and how they will end.
 
-A coordinator that starts finishes what was decided before: it commits a transaction whose state is PREPARE_COMMIT, whose
-producer may have been answered already. All others it aborts once their time is over. Mirrors
+A starting coordinator completes what was decided before: it commits transactions in state PREPARE_COMMIT, whose producers may
+have received the answer already. It aborts all others when their timeout is over. Mirrors
 TransactionStateManager.loadTransactionMetadata and TransactionCoordinator.abortTimedOutTransactions.
 """
 
@@ -39,10 +39,10 @@ _PREPARE_COMMIT = 2  # TransactionState
 class OpenTransaction:
     """A transaction without a marker.
 
-    first_offset  of its first batch        since_ms  when that was written; None: not known
-    records       of data that it has
+    first_offset  of its first batch        since_ms  timestamp of that batch; None: not known
+    records       number of its data records
     is_known      a log of __transaction_state has its state
-    is_committed  its commit was decided, only the marker is missing
+    is_committed  the commit was decided, only the marker is missing
     """
 
     producer_id: int
@@ -54,11 +54,11 @@ class OpenTransaction:
 
 
 class HeldBack(NamedTuple):
-    """What readers of committed records do not get.
+    """Records that readers of committed records do not get.
 
-    offset    the last stable offset: what begins here is held back
-    records   of data, of whatever producer, from there to the high watermark
-    transactions   open ones, the oldest first
+    offset    the last stable offset: records from here on are held back
+    records   number of data records of all producers from there to the high watermark
+    transactions   the open ones, the oldest first
     """
 
     offset: int
@@ -67,7 +67,7 @@ class HeldBack(NamedTuple):
 
 
 def held_back(view: PartitionView) -> HeldBack | None:
-    """What open transactions hold back of the log; None: nothing. Raises UnreadableFile, FileChangedWhileReading."""
+    """What open transactions hold back; None: nothing. Raises UnreadableFile, FileChangedWhileReading."""
     end = view.high_watermark
     found = {producer: OpenTransaction(producer, first) for producer, first in view.open_transactions().items() if first < end}
     if not found:
@@ -82,19 +82,19 @@ def held_back(view: PartitionView) -> HeldBack | None:
 
 
 def _windows(view: PartitionView, start: int) -> Iterator[Window]:
-    """The headers of the batches from the one that holds `start` on."""
+    """Yield the headers of the batches from the one that holds `start` on."""
     place, columns = view.place(start), BatchColumns()
     for segment in view.segments.values(place.segment_base_offset or 0):
         position = place.position if segment.base_offset == place.segment_base_offset else 0
         walk, goes_on = HeadWalk(segment.log_file, position or 0, segment.size, batches=columns), True
         while goes_on:
             yield from walk
-            goes_on, _ = go_on(walk)  # damage is reported where it is read
+            goes_on, _ = go_on(walk)  # reading the records reports the damage
         segment.release_log()
 
 
 def _count(window: Window, end: int, found: dict[int, OpenTransaction]) -> int:
-    """Records of data in the window below offset `end`; those of open transactions are added to these."""
+    """Number of data records in the window below offset `end`; records of open transactions are added to `found`."""
     table, rows = window.batches.table, window.rows
     while rows and table[BatchField.BASE_OFFSET, rows - 1] >= end:
         rows -= 1
@@ -118,9 +118,9 @@ def _since(view: PartitionView, offset: int) -> int | None:
 
 
 def findings_of_wait(files: ReadOnlyFiles, directory: str, held: HeldBack) -> Iterator[Finding]:
-    """What to report of a reading that ended at open transactions: one finding each, and all records with the oldest.
+    """Yield findings for a read that ended at open transactions: one for each; the oldest one's names all records.
 
-    Nothing beside a running broker, where transactions are open at any time.
+    Not used beside a running broker, where open transactions are normal.
     """
     if is_locked(f"{parent_of(files.absolute(directory))}/{FileKind.LOCK.value}"):
         return
@@ -132,7 +132,7 @@ def findings_of_wait(files: ReadOnlyFiles, directory: str, held: HeldBack) -> It
 
 
 def findings_of_ends(directory: str, held: HeldBack) -> Iterator[Finding]:
-    """The same of a reading that took open transactions as they will end."""
+    """Yield findings for a read that treated open transactions as they will end."""
     for one in held.transactions:
         end = f"its {count_of(one.records, 'record')} skipped, as aborted"
         if not one.is_known:
@@ -147,13 +147,13 @@ def _who(one: OpenTransaction) -> str:
     return f"producer {one.producer_id} has an open transaction{since}"
 
 
-# ---- how they end
+# ---- how open transactions end
 
 
 class TransactionStates:
-    """What logs of __transaction_state in `log_dirs`, all of one cluster, say of transactions. They are read when asked.
+    """The states of transactions in the logs of __transaction_state in `log_dirs`, all of one cluster. Read on first use.
 
-    Of several copies of such a log the best one counts. report  takes damage in these logs
+    If there are several copies of a log, the best one is read. report  called with damage in these logs
     """
 
     def __init__(self, files: ReadOnlyFiles, log_dirs: Iterable[str], report: Callable[[Finding], None]) -> None:
@@ -162,13 +162,13 @@ class TransactionStates:
         self._states: list[dict[str, Any]] | None = None
 
     def of(self, partition: PartitionDir) -> dict[int, dict[str, Any]]:
-        """The states of transactions that the partition is in, by producer. Raises UnreadableFile, FileChangedWhileReading."""
+        """The states of the partition's transactions, by producer. Raises UnreadableFile, FileChangedWhileReading."""
         if self._states is None:
             self._states = list(self._read().values())
         return {state["producerId"]: state for state in self._states if _concerns(state, partition)}
 
     def _read(self) -> dict[str, dict[str, Any]]:
-        """By transactional id, the latest state of each."""
+        """The latest state of each transactional id."""
         copies: dict[str, list[str]] = {}
         for log_dir in self._log_dirs:
             for name in self._files.list(log_dir):
@@ -184,9 +184,9 @@ class TransactionStates:
 def end_as_coordinator(
     view: PartitionView, held: HeldBack, states: TransactionStates
 ) -> tuple[tuple[int, int], ...]:
-    """Have `view` read on after open transactions → (producer, first offset) of those whose records it leaves out.
+    """Let `view` read past open transactions. Returns (producer, first offset) of those whose records it leaves out.
 
-    These are all but those with a decided commit, as `states` have it. Raises UnreadableFile, FileChangedWhileReading.
+    These are all except those with a decided commit in `states`. Raises UnreadableFile, FileChangedWhileReading.
     """
     known = {} if view.partition is None else states.of(view.partition)
     for one in held.transactions:

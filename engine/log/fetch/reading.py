@@ -1,7 +1,7 @@
-"""Reading an open log: by offset with an isolation, and offsets by timestamp. Mirrors UnifiedLog and LocalLog.
+"""Read an open log by offset and isolation level, and find offsets by timestamp. Mirrors UnifiedLog and LocalLog.
 
-The functions serve every log that can say what `ReadableLog` asks: one that is open for writing, and a `PartitionView`.
-A read gives a slice of a file, so that nothing is copied on the way out.
+The functions work on every `ReadableLog`: a log that is open for writing, or a `PartitionView`. A read returns a slice of a
+file, so that no bytes are copied.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 
 
 class FetchIsolation(Enum):
-    """How far a read may go. Mirrors FetchIsolation."""
+    """The end of a read. Mirrors FetchIsolation."""
 
     LOG_END = "log_end"  # a follower's fetch
     HIGH_WATERMARK = "high_watermark"  # read_uncommitted
@@ -56,10 +56,10 @@ class FetchIsolation(Enum):
 
 
 class FetchData(NamedTuple):
-    """What a read gives: `size` bytes of the .log of `segment` from `place.position` on; segment None: no bytes.
+    """Result of a read: `size` bytes of the .log of `segment` from `place.position` on; segment None: no bytes.
 
-    place                   offset of the first batch and where it lies; without bytes, where the read would begin
-    first_entry_incomplete  the first batch has more bytes than were asked for
+    place                   offset and position of the first batch; without bytes, where the read would begin
+    first_entry_incomplete  the first batch is larger than the requested size
     aborted                 of READ_COMMITTED: transactions whose records must be left out, in the order of their markers
     """
 
@@ -71,17 +71,17 @@ class FetchData(NamedTuple):
 
     @property
     def file(self) -> OpenFile | None:
-        """The .log that holds the bytes."""
+        """The .log that contains the bytes."""
         return self.segment.log_file if self.segment is not None and self.size else None
 
 
 def read(
     log: ReadableLog, start_offset: int, max_length: int, isolation: FetchIsolation, *, min_one_message: bool = True
 ) -> FetchData:
-    """The batches from the one that holds `start_offset` on, out of one segment, `max_length` bytes at most.
+    """Read batches of one segment, from the one that holds `start_offset` on, `max_length` bytes at most.
 
-    min_one_message  the first batch comes in full even if it is larger
-    The last batch may be cut off. Raises OffsetOutOfRange, UnreadableFile, CorruptRecord. Mirrors UnifiedLog.read.
+    min_one_message  return the first batch completely even if it is larger
+    The last batch may be incomplete. Raises OffsetOutOfRange, UnreadableFile, CorruptRecord. Mirrors UnifiedLog.read.
     """
     if start_offset < log.log_start_offset:
         raise out_of_range(log, start_offset, f"starting from offset: {log.log_start_offset}")
@@ -104,9 +104,9 @@ def read(
 
 
 def read_from_damage(log: ReadableLog, start_offset: int, isolation: FetchIsolation) -> FetchData:
-    """Where `read` has met damage before it found `start_offset`: the bytes from where it began to search in that segment.
+    """After `read` found damage before `start_offset`: return the bytes from where it began to search in that segment.
 
-    What comes first may lie below `start_offset`. Raises UnreadableFile, CorruptRecord.
+    The first batches may be below `start_offset`. Raises UnreadableFile, CorruptRecord.
     """
     limit = _limit(log, isolation)
     segment = log.segments.floor_segment(start_offset)
@@ -130,7 +130,7 @@ def _aborted(
 
 
 def _is_hidden(segment: ReadableSegment, offset: int) -> bool:
-    """Is damage in the way of whoever searches the segment for `offset`?"""
+    """Does damage prevent the search for `offset` in the segment?"""
     try:
         segment.translate_offset(offset)
     except CorruptRecord:
@@ -139,12 +139,12 @@ def _is_hidden(segment: ReadableSegment, offset: int) -> bool:
 
 
 def _first_offset(segment: ReadableSegment, found: FetchSlice) -> int:
-    """First offset of the batch that a slice begins with. A compressed set of format 0 or 1 is named after its last."""
+    """First offset of the slice's first batch. The header of a compressed set of format 0 or 1 has only the last offset."""
     head = segment.log_file.read_exactly(found.position, HEADER_SIZE_UP_TO_MAGIC + 1)
     if head[-2] >= MAGIC_V2 or not head[-1] & CODEC_MASK:
         return found.base_offset
     size = LOG_OVERHEAD + BATCH_HEADER.field("batch_length", head)
-    from engine.record.reader import ChunkReader  # it brings all codecs
+    from engine.record.reader import ChunkReader  # imports all codecs
 
     reader = ChunkReader(segment.log_path, lambda _finding: None)
     for window in LogWalk(segment.log_file, found.position, found.position + size, window_size=size):
@@ -156,7 +156,7 @@ def _first_offset(segment: ReadableSegment, found: FetchSlice) -> int:
 
 
 def out_of_range(log: ReadableLog, offset: int, what: str) -> OffsetOutOfRange:
-    """In Kafka's words."""
+    """The error with Kafka's message."""
     name = log.directory.rstrip("/").rpartition("/")[2]
     return OffsetOutOfRange(
         f"Received request for offset {offset} for partition {name}, but we only have log segments {what}."
@@ -172,14 +172,14 @@ def _limit(log: ReadableLog, isolation: FetchIsolation) -> LogOffsetMetadata:
 
 
 def _end_in(segment: ReadableSegment, limit: LogOffsetMetadata) -> int | None:
-    """Byte of `segment` where a read up to `limit` ends; None: nothing of it may be read."""
+    """Byte of `segment` at which a read up to `limit` ends; None: nothing of it may be read."""
     if limit.segment_base_offset is None or segment.base_offset > limit.segment_base_offset:
         return None
     return segment.size if segment.base_offset < limit.segment_base_offset else limit.position
 
 
 def _place(log: ReadableLog, offset: int) -> LogOffsetMetadata:
-    """Where a read from `offset` would begin (convertToOffsetMetadataOrThrow)."""
+    """The position from which a read of `offset` would begin (convertToOffsetMetadataOrThrow)."""
     segment = log.segments.floor_segment(offset)
     while segment is not None:
         head = segment.translate_offset(offset)
@@ -193,10 +193,10 @@ def _place(log: ReadableLog, offset: int) -> LogOffsetMetadata:
 
 
 def fetch_offset_by_timestamp(log: ReadableLog, timestamp: int) -> TimestampAndOffset | None:
-    """The first record with at least this timestamp, or what a special one asks for; None: there is none.
+    """The first record with at least this timestamp, or the answer for a special one; None: there is none.
 
     LATEST is the log end offset, EARLIEST the log start offset, MAX_TIMESTAMP the first record with the largest timestamp.
-    Of tiered storage nothing is known: offset −1. Mirrors UnifiedLog.fetchOffsetByTimestamp.
+    Nothing is known of tiered storage: offset −1. Mirrors UnifiedLog.fetchOffsetByTimestamp.
     """
     epochs = log.leader_epoch_cache.entries
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -229,7 +229,7 @@ def _first_of_largest_timestamp(log: ReadableLog) -> TimestampAndOffset | None:
 
 
 def _first_with(file: OpenFile, head: BatchHead) -> int | None:
-    """Offset of the first record of the batch that has its largest timestamp; format 0 has none."""
+    """Offset of the first record of the batch that has the batch's largest timestamp; format 0 has no timestamps."""
     if head.magic == 0:
         return None
     from engine.record.reader import ChunkReader
@@ -248,7 +248,7 @@ def _first_with(file: OpenFile, head: BatchHead) -> int | None:
 def aborted_transactions(
     log: ReadableLog, start_offset: int, segment: ReadableSegment, place: LogOffsetMetadata, size: int
 ) -> list[AbortedTxn]:
-    """Those that a reader of `size` bytes of `segment` from `place` on must know. Mirrors LocalLog.addAbortedTransactions."""
+    """Aborted transactions that concern `size` bytes of `segment` from `place` on. Mirrors LocalLog.addAbortedTransactions."""
     upper = segment.fetch_upper_bound_offset(OffsetPosition(place.message_offset, place.position or 0), size)
     if upper is None:
         following = log.segments.higher_segment(segment.base_offset)
@@ -270,7 +270,7 @@ def aborted_transactions(
 
 
 def _from(log: ReadableLog, segment: ReadableSegment) -> Iterator[ReadableSegment]:
-    """The segment and those after it, as far as they are asked for."""
+    """Yield the segment and the segments after it."""
     following: ReadableSegment | None = segment
     while following is not None:
         yield following
@@ -278,19 +278,19 @@ def _from(log: ReadableLog, segment: ReadableSegment) -> Iterator[ReadableSegmen
 
 
 class _Markers:
-    """Follows transactions through headers, up to offset `upper` and until all that began before it are over."""
+    """Finds transactions from batch headers, up to offset `upper` and until all that began before it have ended."""
 
     def __init__(self, log: ReadableLog, upper: int) -> None:
         self._log, self._upper = log, upper
-        self._open: dict[int, int] = {}  # producer → the first offset that was seen of its transaction
+        self._open: dict[int, int] = {}  # producer → the first offset of its transaction in these batches
         self._aborted: list[AbortedTxn] = []
-        self._is_asked = False  # does no index have the markers here?
+        self._is_asked = False  # are the markers here missing from the index?
         self._records, self._batches, self._one = RecordColumns(8), BatchColumns(), BatchColumns(16)
 
     def aborted_from(self, segment: ReadableSegment, position: int) -> list[AbortedTxn]:
-        """Those that segments without a sound index end, with batches from byte `position` of `segment` on.
+        """Aborted transactions whose markers are in segments without a valid index, from byte `position` of `segment` on.
 
-        Each begins where the first of these batches does.
+        The first offset of each is that of its first batch after `position`.
         """
         for one in _from(self._log, segment):
             self._is_asked = one.aborted_are_unknown
@@ -300,7 +300,7 @@ class _Markers:
                     self._follow(window, one.log_file)
                     if self._is_over(window):
                         return self._aborted
-                goes_on, _ = go_on(walk)  # damage is reported where it is read
+                goes_on, _ = go_on(walk)  # reading the records reports the damage
             if one is not segment:
                 one.release_log()
         return self._aborted
@@ -321,7 +321,7 @@ class _Markers:
             row = next_in_transaction(table, row + 1, window.rows)
 
     def _end(self, producer: int, file: OpenFile, position: int, size: int) -> None:
-        """A control batch. One that cannot be read ends nothing, as for readers of the records, and is reported there."""
+        """Process a control batch. An unreadable one ends no transaction; reading the records reports it."""
         for window in LogWalk(file, position, position + size, window_size=size, batches=self._one):
             try:
                 marker = read_marker(window, 0, self._records)
@@ -335,19 +335,19 @@ class _Markers:
 
 
 class Epochs(Protocol):
-    """Which leader wrote from which offset on."""
+    """The leader epochs of a log."""
 
     @property
     def entries(self) -> Sequence[EpochEntry]:
-        """The oldest first."""
+        """All entries, the oldest first."""
         ...
 
 
 class ReadableSegments(Protocol):
-    """What reading asks of the segments of a log."""
+    """The segments of a log that is read."""
 
     def __iter__(self) -> Iterator[ReadableSegment]:
-        """From the oldest to the newest."""
+        """The segments, from the oldest to the newest."""
         ...
 
     def floor_segment(self, offset: int) -> ReadableSegment | None:
@@ -360,7 +360,7 @@ class ReadableSegments(Protocol):
 
 
 class ReadableLog(Protocol):
-    """What reading asks of a log."""
+    """A log that can be read."""
 
     @property
     def directory(self) -> str:
@@ -393,13 +393,13 @@ class ReadableLog(Protocol):
         ...
 
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
-        """The log end with its place."""
+        """The log end offset with its position."""
         ...
 
     def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark with its place."""
+        """The high watermark with its position."""
         ...
 
     def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
-        """The last stable offset with its place."""
+        """The last stable offset with its position."""
         ...

@@ -1,6 +1,6 @@
-"""The records that a consumer reads from a log: from an offset on, control records and aborted transactions left out.
+"""The records that a consumer reads from a log, from an offset on, without control records and aborted transactions.
 
-The records of several logs come as one sequence, by their timestamps (`by_time`).
+`by_time` merges the records of several logs by timestamp.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LARGEST_FETCH = INT_MAX  # bytes: a whole segment
 
 
 class Run(NamedTuple):
-    """Records first … end − 1 of a chunk, all of them wanted, valid until the next run is asked for."""
+    """Records first … end − 1 of a chunk, all of them wanted. Valid until the next run is requested."""
 
     chunk: Chunk
     first: int
@@ -62,7 +62,7 @@ class Run(NamedTuple):
     path: str  # of the .log
 
     def at_most(self, limit: int | None) -> Run:
-        """The first `limit` of the records; None: all of them."""
+        """The first `limit` of the records; None: all."""
         return self if limit is None else self._replace(end=min(self.end, self.first + limit))
 
     def records(self) -> Iterator[Record]:
@@ -77,7 +77,7 @@ class Run(NamedTuple):
 
 
 class FetchColumns:
-    """Shared by fetchers one after the other: for many small partitions, creating it each time is half of the work."""
+    """Columns that fetchers reuse one after the other: for many small partitions, allocating them is half of the work."""
 
     def __init__(self) -> None:
         self.batches, self.records = BatchColumns(), RecordColumns()
@@ -85,11 +85,11 @@ class FetchColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """What of a log is left out.
+    """Limits of a read.
 
-    max_bytes  of batches that are read; the first one comes in any case. None: all
-    end        the offset before which reading stops. None: where the isolation ends
-    only_sound leave out batches whose checksum does not match, and go on where damage hides the first one
+    max_bytes  bytes of batches to read; the first batch is read in any case. None: all
+    end        offset before which reading stops. None: the end that the isolation level allows
+    only_sound leave out batches with a wrong checksum, and continue if damage hides the first batch
     max_decompressed_bytes  of one batch; a larger one is reported and left out
     """
 
@@ -103,11 +103,11 @@ _UNLIMITED = FetchLimits()
 
 
 class RecordFetcher:
-    """Reads a log from `offset` on; iterating again goes on where it ended, with what was appended meanwhile.
+    """Reads a log from `offset` on. Iterating again continues after the last record, with records appended since then.
 
-    report     takes damage; after it reading goes on with the next sound batch
-    columns    to reuse; they no longer hold what was read before
-    selection  only records that it chooses; its limit and tail are the caller's, its offsets bound what is read
+    report     called with damage; reading then continues with the next sound batch
+    columns    to reuse; their old content is overwritten
+    selection  only the records that it selects. Its offsets limit the read; its limit and tail are applied elsewhere
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class RecordFetcher:
     ) -> None:  # fmt: skip
         self._columns = FetchColumns() if columns is None else columns
         self._log, self._isolation, self._report = log, isolation, report
-        self.offset = offset  # of the next record, or of what stands in its place
+        self.offset = offset  # the next offset to read
         self._left = limits.max_bytes
         self._end = min(LONG_MAX if limits.end is None else limits.end, selection.end_offset)
         self._selection = selection
@@ -131,7 +131,7 @@ class RecordFetcher:
             yield from run.records()
 
     def runs(self) -> Iterator[Run]:
-        """The same records as runs of columns. Raises the same, and CorruptRecord where damage hides the first one."""
+        """Yield the same records as runs of columns. Raises the same, and CorruptRecord if damage hides the first batch."""
         segment: ReadableSegment | None = None
         while (self._left is None or self._left > 0 or self._is_first) and self.offset < self._end:
             size = _LARGEST_FETCH if self._left is None else min(self._left, _LARGEST_FETCH)
@@ -143,7 +143,7 @@ class RecordFetcher:
             if segment is None or not data.size:
                 return
             yield from self._runs(data, is_cut=self._left is not None and data.size >= size)
-            if self.offset == before:  # nothing whole was there
+            if self.offset == before:  # no whole batch was read
                 return
             self._is_first = False
 
@@ -153,10 +153,10 @@ class RecordFetcher:
         except CorruptRecord:
             if not self._only_sound:
                 raise
-            return read_from_damage(self._log, self.offset, self._isolation)  # on the way through, it is reported
+            return read_from_damage(self._log, self.offset, self._isolation)  # reading there reports the damage
 
     def _runs(self, data: FetchData, *, is_cut: bool) -> Iterator[Run]:
-        """is_cut: the bytes may end within a batch."""
+        """Yield the wanted records of `data`. is_cut: the bytes may end within a batch."""
         assert data.segment is not None
         file, start = data.segment.log_file, data.place.position or 0
         reader = ChunkReader(
@@ -165,7 +165,7 @@ class RecordFetcher:
         filtering = _Filter(data.aborted, file.path, self._report)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size), batches=self._columns.batches)
         order = OffsetOrder(data.segment, self._reach(data.segment), self._report)
-        after = data.segment.base_offset  # what was read here; `offset` may lie inside of a batch that is still to come
+        after = data.segment.base_offset  # offset after the last batch; `offset` may be inside the next one
         while True:
             for window in walk:
                 self._check(window, file.path)
@@ -189,7 +189,7 @@ class RecordFetcher:
                 self._left = 0  # the next batch does not fit
 
     def _move_after(self, window: Window) -> int:
-        """The batches of the window are read → the offset after them. What a wrong checksum says of its may be as wrong."""
+        """Move `offset` after the window's batches and return it. With `only_sound`, wrong checksums are not used."""
         table, row = window.batches.table, window.rows - 1
         while self._only_sound and row >= 0 and not table[BatchField.VALID, row]:
             row -= 1
@@ -198,21 +198,21 @@ class RecordFetcher:
         return after
 
     def _move_on(self, segment: ReadableSegment, end: int, reach: int) -> None:
-        """All bytes before `end` are read, of those before `reach` that may be: what is wanted next lies after them."""
+        """Move `offset` after the segment, or to the end of the read, if all bytes up to there were read."""
         if end < reach:  # see `_stop`
             self.offset = max(self.offset, self._end)
         elif end >= segment.size:
             self.offset = max(self.offset, self._reach(segment))
 
     def _reach(self, segment: ReadableSegment) -> int:
-        """The offset after the segment: where the next one begins, or the log ends."""
+        """The offset after the segment: the base offset of the next one, or the log end."""
         if segment.next_offset is not None:
             return segment.next_offset
         following = self._log.segments.higher_segment(segment.base_offset)
         return self._log.log_end_offset if following is None else following.base_offset
 
     def _stop(self, segment: ReadableSegment, stop: int) -> int:
-        """The byte of the segment where reading may stop, at most `stop`."""
+        """The byte of the segment at which reading may stop, at most `stop`."""
         where = None if self._end >= self._reach(segment) else stop_before(segment, self._end)
         return stop if where is None else min(stop, where)
 
@@ -222,14 +222,14 @@ class RecordFetcher:
         while row < window.rows:
             where = Where(path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
             magic = table[BatchField.MAGIC, row]
-            if not 0 <= magic <= MAGIC_V2:  # no checksum covers it
+            if not 0 <= magic <= MAGIC_V2:  # the checksum does not cover it
                 self._report(Finding("unknown-magic", where, f"magic {magic}, read as {MAGIC_V2}: consumers stop here"))
             if not table[BatchField.VALID, row]:
                 self._report(Finding("crc-mismatch", where, "the stored checksum does not match: consumers stop here"))
             row = next_unsound(table, row + 1, window.rows)
 
     def _plain(self, window: Window, row: int) -> int:
-        """After the batches from `row` on that every consumer wants: of no transaction, and sound."""
+        """The row after the batches from `row` on that every consumer wants: sound, and not part of a transaction."""
         end: int = next_in_transaction(window.batches.table, row, window.rows)
         return min(end, next_unsound(window.batches.table, row, end)) if self._only_sound else end
 
@@ -238,7 +238,7 @@ class RecordFetcher:
         return wanted and not (self._only_sound and not window.batches.table[BatchField.VALID, row])
 
     def _window(self, window: Window, reader: ChunkReader, filtering: _Filter, path: str) -> Iterator[Run]:
-        """The wanted records of the window, run by run of batches that are wanted."""
+        """Yield the wanted records of the window, as runs of wanted batches."""
         table, row = window.batches.table, 0
         while row < window.rows:
             end = self._plain(window, row)
@@ -257,7 +257,7 @@ class RecordFetcher:
             row = end
 
     def _wanted(self, chunk: Chunk) -> tuple[int, int]:
-        """The records of the chunk that are wanted: (first, end), after a selection has moved them to the front."""
+        """(first, end) of the wanted records of the chunk. A selection moves them to the front."""
         offsets, first, last = chunk.records.field(RecordField.OFFSET), chunk.first, chunk.end
         while first < last and offsets[first] < self.offset:
             first += 1
@@ -271,9 +271,9 @@ class RecordFetcher:
 def last_matches(
     log: ReadableLog, start: int, isolation: FetchIsolation, selection: Selection, count: int
 ) -> tuple[int, int]:
-    """From where on the log has the last `count` matches, no further back than `start` → (offset, matches from there on).
+    """Find the offset, at least `start`, from which the log has the last `count` matches. Returns (offset, matches).
 
-    There may be more of them than `count`; fewer only from `start` on. Damage is left to who reads there.
+    More than `count` matches are possible; fewer only if the offset is `start`. Damage is not reported here.
     Raises UnreadableFile, OffsetOutOfRange.
     """
     span, columns = count, FetchColumns()
@@ -282,7 +282,7 @@ def last_matches(
         try:
             fetcher = RecordFetcher(log, offset, isolation, lambda _finding: None, selection=selection, columns=columns)
             found = sum(run.end - run.first for run in fetcher.runs())
-        except CorruptRecord:  # damage hides the first record; one further back may not be hidden
+        except CorruptRecord:  # damage hides the first batch; try an earlier offset
             found = 0
         if found >= count or offset == start:
             return offset, found
@@ -290,21 +290,21 @@ def last_matches(
 
 
 class _Filter:
-    """Which batches a consumer hands on. To be asked once for each, in order. Mirrors CompletedFetch.
+    """Decides which batches a consumer gets. Call it once for each batch, in order. Mirrors CompletedFetch.
 
-    aborted  transactions to leave out; None: those of the index are not known, all data is wanted
-    path     of the log; `report` takes control batches that cannot be read
+    aborted  transactions to leave out; None: not known, all records are wanted
+    path     of the log; `report` is called with unreadable control batches
     """
 
     def __init__(self, aborted: list[AbortedTxn] | None, path: str, report: Report) -> None:
         self._path, self._report = path, report
         self._due = [(txn.first_offset, txn.producer_id) for txn in aborted or ()]
         heapify(self._due)
-        self._skipped: set[int] = set()  # producers whose transaction is to be left out
+        self._skipped: set[int] = set()  # producers whose current transaction is left out
         self._markers = RecordColumns(8)
 
     def wants(self, window: Window, row: int) -> bool:
-        """Are the records of this batch for consumers?"""
+        """Does a consumer get the records of this batch?"""
         table = window.batches.table
         if table[BatchField.MAGIC, row] < MAGIC_V2:
             return True
@@ -331,12 +331,12 @@ class _Filter:
 
 
 def by_time(logs: Sequence[Iterator[Run]]) -> Iterator[tuple[int, Run]]:
-    """The runs of `logs`, cut and interleaved so that timestamps grow → (which log, run).
+    """Split and merge the runs of `logs` so that timestamps increase. Yields (index of the log, run).
 
-    The records of one log keep the order of their offsets: one whose timestamp is smaller than that of a record before it
-    comes directly after that record. Equal timestamps come in the order of `logs`. Each log needs columns of its own.
+    The records of one log keep their order: a record with a smaller timestamp than an earlier one follows that one directly.
+    Equal timestamps are in the order of `logs`. Each log needs its own columns.
     """
-    heads: list[tuple[int, int, Run]] = []  # (timestamp that the next record counts with, which log, what is left of its run)
+    heads: list[tuple[int, int, Run]] = []  # (timestamp for the order, index of the log, rest of its run)
 
     def follow(log: int, before: int, run: Run | None) -> None:
         if run is None:

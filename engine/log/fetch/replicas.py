@@ -1,9 +1,9 @@
-"""Several copies of one partition: which of them a leader would have, and where another one leaves it.
+"""Several copies of one partition: which of them a leader would have, and where another one diverges from it.
 
-Replicas fetch a leader's batches byte for byte, so what two of them hold at the same offsets has the same epoch and the same
-checksum; after an unclean election, or a crash that lost acknowledged records, it does not. A shorter copy only lags,
-one that begins later was trimmed, and the cleaner takes batches out of a copy, or records out of a batch, without moving
-the batches' offsets: none of that is divergence.
+Replicas fetch a leader's batches byte for byte, so batches with the same offsets have the same epoch and checksum. After an
+unclean election, or a crash that lost acknowledged records, they differ. Not a divergence: a shorter copy that only lags, one
+that begins later because it was trimmed, and missing batches or records that the cleaner removed (it does not change the
+batches' offsets).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from engine.files import ReadOnlyFiles
 
-_ROWS = 1024  # batches of a window; two replicas are held at a time
+_ROWS = 1024  # batches per window; the windows of two replicas are in memory
 
 
 def best_replica(files: ReadOnlyFiles, directories: list[str]) -> str:
-    """Of several copies the one with the latest leader epoch, then the longest, then the one that begins first.
+    """Of several copies the one with the latest leader epoch, then the longest one, then the one with the lowest first offset.
 
-    How long a copy is, is seen at its end: it ends before damage that is met there.
+    The length is measured at the end of a copy: it ends before damage that is found there.
     """
     if len(directories) == 1:
         return directories[0]
@@ -38,7 +38,7 @@ def best_replica(files: ReadOnlyFiles, directories: list[str]) -> str:
 
 
 def read_best_replica(files: ReadOnlyFiles, directories: list[str], report: Callable[[Finding], None]) -> str:
-    """The best of several copies; `report` takes which others are not read."""
+    """Return the best of several copies; `report` is called with the others, which are not read."""
     best = best_replica(files, directories)
     others = [path for path in directories if path != best]
     if others:
@@ -47,7 +47,7 @@ def read_best_replica(files: ReadOnlyFiles, directories: list[str], report: Call
 
 
 def _rank(files: ReadOnlyFiles, directory: str) -> tuple[int, int, int] | None:
-    """What copies are compared by; None of one without a log, or that cannot be read: reading it says why."""
+    """The key for comparing copies; None: no log, or unreadable (reading it reports the reason)."""
     try:
         view = PartitionView(files, directory, _unsaid)
         try:
@@ -60,7 +60,7 @@ def _rank(files: ReadOnlyFiles, directory: str) -> tuple[int, int, int] | None:
 
 
 def _unsaid(_finding: Finding) -> None:
-    """What follows the last batch is reported where the end is read."""
+    """Ignore a finding about bytes after the last batch: reading the end reports it."""
 
 
 class _Head(NamedTuple):
@@ -75,9 +75,9 @@ class _Head(NamedTuple):
 
 
 def find_divergence(files: ReadOnlyFiles, leading: str, other: str, report: Callable[[Finding], None]) -> bool:
-    """Report where the copy in directory `other` leaves the one in `leading`; True: it does.
+    """Report where the copy in directory `other` diverges from the one in `leading`. Returns whether it does.
 
-    One finding, at the first batch of `other` that cannot stand beside its counterpart. Memory: a window of each.
+    One finding, at the first batch of `other` that contradicts its counterpart. Memory: a window of each copy.
     Raises UnreadableFile, FileChangedWhileReading.
     """
     ours, theirs = _heads(files, leading), _heads(files, other)
@@ -96,7 +96,7 @@ def find_divergence(files: ReadOnlyFiles, leading: str, other: str, report: Call
 
 
 def _difference(one: _Head, two: _Head) -> str | None:
-    """What two batches cannot both be; None: they can."""
+    """How two batches contradict each other; None: they do not."""
     if one.base_offset != two.base_offset:
         first, second = sorted((one, two), key=lambda head: head.base_offset)
         if first.last_offset < second.base_offset or min(one.magic, two.magic) < MAGIC_V2:
@@ -112,7 +112,7 @@ def _difference(one: _Head, two: _Head) -> str | None:
 
 
 def _heads(files: ReadOnlyFiles, directory: str) -> Iterator[_Head]:
-    """The batches of a copy in order, up to the first that cannot be read."""
+    """Yield the batches of a copy in order, up to the first unreadable one."""
     columns = BatchColumns(_ROWS)
     logs = ((parse_file_name(name), name) for name in files.list(directory))
     segments = sorted((parsed.base_offset, name) for parsed, name in logs if parsed is not None

@@ -1,6 +1,6 @@
-"""A segment opened for reading only, with indexes whose entries are checked before use.
+"""A segment opened for reading only. Index entries are checked before they are used.
 
-Indexes that were not closed are read up to where they are used.
+Of an index that was not closed, the zeros after the last entry are not used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _ProbedOffsets(OffsetIndex):
-    """Its entries are read one by one: a lookup in a large index needs twenty of them."""
+    """Reads entries one by one: a lookup in a large index needs about twenty."""
 
     probe: OpenFile | None = None
 
@@ -32,7 +32,7 @@ class _ProbedOffsets(OffsetIndex):
         if not 0 <= number < len(self):
             raise IndexError(number)
         entry = OFFSET_INDEX_ENTRY.read(_probe(self, number))
-        return OffsetPosition(self.absolute(entry.relative_offset), max(0, entry.position))  # from 0 on nothing is missed
+        return OffsetPosition(self.absolute(entry.relative_offset), max(0, entry.position))  # 0 is a safe start of a search
 
     def _offset_at(self, number: int) -> int:
         return self.entry(number).offset
@@ -42,7 +42,7 @@ class _ProbedOffsets(OffsetIndex):
 
 
 class _ProbedTimes(TimeIndex):
-    """Its entries are read one by one."""
+    """Reads entries one by one."""
 
     probe: OpenFile | None = None
 
@@ -67,9 +67,9 @@ def _probe(index: _ProbedOffsets | _ProbedTimes, number: int) -> bytes:
 
 
 class SegmentView(ReadableSegment):
-    """A segment for reading. `size` is not that of the file: it ends where the last whole batch does.
+    """A segment for reading. `size` is the end of the last whole batch, not the size of the file.
 
-    So a batch that goes on after that is damaged, which a reader must know (CorruptRecord), and a search need not.
+    So a batch header that claims more bytes is damage, reported to readers (CorruptRecord) but not to searches.
     """
 
     _by_offset = staticmethod(whole_windows)
@@ -85,20 +85,20 @@ class SegmentView(ReadableSegment):
         if found is not None and found.is_file:
             self.size = found.size
         else:
-            with files.open(self.log_path) as file:  # raises: a FIFO of no byte is not an empty segment
+            with files.open(self.log_path) as file:  # raises: a FIFO with size 0 is not an empty segment
                 self.size = file.size()
         refuse_too_large(files, self.log_path, self.size)
         self.is_last = False
 
     def _open_offset_index(self) -> OffsetIndex:
-        """The entries in use; none where there is no file."""
+        """The entries in use; empty if there is no file."""
         return _open(_ProbedOffsets, self.files, self.offset_index_path, self.base_offset)
 
     def _open_time_index(self) -> TimeIndex:
         return _open(_ProbedTimes, self.files, self.time_index_path, self.base_offset)
 
     def largest(self) -> TimestampOffset:
-        """As the time index says; of the last segment, whose index lags behind, also what follows its last entry."""
+        """From the time index; for the last segment also from the batches after its last entry."""
         if self._largest is None:
             largest = self.time_index.last_entry()
             if self.is_last:
@@ -110,7 +110,7 @@ class SegmentView(ReadableSegment):
         return self._largest
 
     def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
-        """As for a segment that is written; an index entry that leads anywhere but to its batch is not believed."""
+        """As in the base class, but an index entry that does not point to its batch is not used."""
         entry = self.offset_index.lookup(offset) if offset > self.base_offset else OffsetPosition(self.base_offset, 0)
         if starting_position >= entry.position:
             return super().translate_offset(offset, starting_position)
@@ -125,23 +125,23 @@ class SegmentView(ReadableSegment):
         return found
 
     def find_offset(self, offset: int) -> BatchHead | None:
-        """As `translate_offset`, also after damage."""
+        """As `translate_offset`, but also finds batches after damage."""
         return search_for_offset(self.log_file, offset, self.position_before(offset), self.size, sound_windows)
 
     @property
     def aborted_are_unknown(self) -> bool:
-        """Is the transaction index not there, empty or damaged?"""
+        """Is the transaction index missing, empty or damaged?"""
         return not len(self.txn_index) or bool(self.txn_index.sanity())
 
     def forget(self, size: int) -> None:
-        """The log goes up to byte `size` now; what was read of its indexes may be old."""
+        """The log now ends at byte `size`: discard what was read from its indexes."""
         self.size = size
         self._release_indexes()
         self._offset_index = self._time_index = self._largest = None
         self.txn_index = self._open_txn_index()
 
     def release_log(self) -> None:
-        """Let go of all files: entries of indexes are read where they lie."""
+        """Close all files, including the indexes, whose entries are read from their files."""
         self._release_indexes()
         super().release_log()
 
@@ -153,7 +153,7 @@ class SegmentView(ReadableSegment):
 
 
 def _open(sort: type[_Probed], files: ReadOnlyFiles, path: str, base_offset: int) -> _Probed:
-    """The index of that sort, without the unused zeros after its entries."""
+    """Open the index, of class `sort`, without the unused zeros after its entries."""
     index = sort.open(files, path, base_offset, writable=False)
     if len(index):
         index.truncate_to_entries(_used_entries(files, path, sort.entry_size, len(index)))
@@ -161,7 +161,7 @@ def _open(sort: type[_Probed], files: ReadOnlyFiles, path: str, base_offset: int
 
 
 def _used_entries(files: ReadOnlyFiles, path: str, size: int, count: int) -> int:
-    """How many of `count` entries come before the zeros at the end; a few reads, however large the file is."""
+    """Number of entries before the zeros at the end, found with few reads in a file of any size. `count`: all entries."""
     with files.open(path) as file:
         if any(file.read(size * (count - 1), size)):
             return count

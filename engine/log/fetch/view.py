@@ -1,7 +1,7 @@
-"""A partition opened for reading only, beside a broker that may be running: nothing is made, changed or believed blindly.
+"""A partition opened for reading only, beside a broker that may be running. Nothing is created, changed or trusted unchecked.
 
-What a broker holds in memory is found out again: where the log ends, from its last index entry on; which transactions are
-open, from the last producer snapshot on.
+State that a broker has in memory is computed: the log end from the last index entry on, the open transactions from the last
+producer snapshot on.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ SWAP = ".swap"
 def logs_in_use(names: Iterable[str]) -> dict[int, str]:
     """Base offset of each log, ascending → the suffix of its files, "" or ".swap".
 
-    A `.swap` file is whole. It counts from when the log in whose place it comes is removed, which is the first one that is:
-    until then the old logs hold everything. A broker that starts does the same for good. Mirrors LocalLog.replaceSegments.
+    A `.swap` file is complete. It is used once the first log that it replaces is removed; until then the old logs are
+    complete. A starting broker decides in the same way. Mirrors LocalLog.replaceSegments.
     """
     known = list(names)
     plain, swapped = log_base_offsets(known), log_base_offsets(known, SWAP)
@@ -58,16 +58,16 @@ def logs_in_use(names: Iterable[str]) -> dict[int, str]:
 
 
 def superseded_by(segment: ReadableSegment, others: Iterable[int]) -> list[int]:
-    """Those of the base offsets `others` whose segments the `.swap` segment replaces: they are about to be removed."""
+    """Those of the base offsets `others` whose segments the `.swap` segment replaces, and which will be removed."""
     try:
         end = segment.read_next_offset()
-    except CorruptRecord:  # its reader finds that again
+    except CorruptRecord:  # the reader of the segment finds it again
         return []
     return [base for base in others if segment.base_offset < base < end]
 
 
-_LOOKS = 20  # at a directory in which files come and go
-BEING_WRITTEN = ("torn-tail", "zero-tail")  # what the end of a log may have while a broker writes
+_LOOKS = 20  # attempts to list a directory in which files come and go
+BEING_WRITTEN = ("torn-tail", "zero-tail")  # codes of findings that are normal while a broker writes
 
 
 class EpochsRead:
@@ -78,18 +78,18 @@ class EpochsRead:
 
 
 class PartitionView:
-    """The partition in `directory`, as it is on the disk at this moment; `refresh` looks again.
+    """The partition in `directory`, as it is on the disk now; `refresh` reads new segments and batches.
 
-    log_start_offset  None: as the log dir's checkpoint says, else where the first segment begins
-    high_watermark    None: the log end; what replication-offset-checkpoint says is some seconds old
-    last_stable_offset  where reading committed records ends, if somebody found it out already
-    report            takes what is wrong with the end of the log, and transaction markers that cannot be read
-    is_followed       a broker may be writing: of the end of the log only what is wrong in any case is reported
+    log_start_offset  None: from the log dir's checkpoint, else the base offset of the first segment
+    high_watermark    None: the log end offset; replication-offset-checkpoint is some seconds old
+    last_stable_offset  end of a read of committed records, if known; None: it is computed
+    report            called with damage at the end of the log, and with unreadable transaction markers
+    is_followed       a broker may be writing: findings that are normal then are not reported
 
     left_out          (producer, first offset) of open transactions whose records are left out
-    tail              what follows the last whole batch, a finding; None: nothing
-    sound_end_offset  after the last batch before damage, as far as the end of the log was looked at
-    Raises UnreadableFile, also where there is no log, CorruptRecord.
+    tail              a finding about the bytes after the last whole batch; None: there are none
+    sound_end_offset  offset after the last batch before damage, in the part of the log that was read to find its end
+    Raises UnreadableFile (also if there is no log) and CorruptRecord.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class PartitionView:
         self._end = LogOffsetMetadata(0, 0, 0)
         self.tail: Finding | None = None
         self.sound_end_offset = 0
-        self._open_transactions: dict[int, int] | None = None  # producer → first offset; None: nobody asked yet
-        self._followed_to = 0  # they are known up to this offset
+        self._open_transactions: dict[int, int] | None = None  # producer → first offset; None: not read yet
+        self._followed_to = 0  # offset up to which they were read
         self._epochs: EpochsRead | None = None  # not read yet
         try:
             self.refresh()
@@ -119,47 +119,47 @@ class PartitionView:
             raise
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self.segments.close_handlers()
 
-    # ---- where it begins and ends
+    # ---- start and end of the log
 
     @property
     def log_end_offset(self) -> int:
-        """After the last whole batch."""
+        """The offset after the last whole batch."""
         return self._end.message_offset
 
     @property
     def high_watermark(self) -> int:
-        """Records below it are on all replicas, as far as is known."""
+        """Records below it are on all in-sync replicas, according to the caller or the log end."""
         return self.log_end_offset if self._asked_watermark is None else min(self._asked_watermark, self.log_end_offset)
 
     @property
     def leader_epoch_cache(self) -> EpochsRead:
-        """The leader epochs, read when they are first asked for. Raises UnreadableFile."""
+        """The leader epochs, read on first use. Raises UnreadableFile."""
         if self._epochs is None:
             self._epochs = self._read_epochs()
         return self._epochs
 
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
-        """The log end with its place."""
+        """The log end offset with its position."""
         return self._end
 
     def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark with its place."""
+        """The high watermark with its position."""
         return self.place(max(self.high_watermark, self.log_start_offset))
 
     def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
-        """The last stable offset with its place: the first offset of the oldest open transaction."""
+        """The last stable offset, which is the first offset of the oldest open transaction, with its position."""
         if self._known_stable is not None:
             return self._behind(max(min(self._known_stable, self.log_end_offset), self.log_start_offset))
         unstable = min(self.open_transactions().values(), default=self.high_watermark)
         offset = max(min(unstable, self.high_watermark), self.log_start_offset)
         place = self.place(offset)
-        return place._replace(message_offset=min(place.message_offset, offset))  # a batch out of order may say more
+        return place._replace(message_offset=min(place.message_offset, offset))  # a batch out of order may begin higher
 
     def place(self, offset: int) -> LogOffsetMetadata:
-        """Where a read from `offset` begins: the first offset of its batch, and that batch's place."""
+        """The first offset and the position of the batch that holds `offset`."""
         segment = self.segments.floor_segment(offset) if offset < self.log_end_offset else None
         while segment is not None:
             head = segment.find_offset(offset)
@@ -169,7 +169,7 @@ class PartitionView:
         return self._end
 
     def _behind(self, offset: int) -> LogOffsetMetadata:
-        """Where a read of what lies below `offset` ends, which may be inside of a batch: after that."""
+        """The position after the batch that holds `offset` − 1: the end of a read of records below `offset`."""
         segment = self.segments.floor_segment(offset - 1) if offset < self.log_end_offset else None
         if segment is None:
             return self.place(offset)
@@ -181,9 +181,9 @@ class PartitionView:
         return fetch_offset_by_timestamp(self, timestamp)
 
     def refresh(self) -> bool:
-        """Look for new segments and batches; returns whether the log goes further than before.
+        """Read new segments and batches. Returns whether the log end offset has increased.
 
-        Segments that were removed meanwhile are forgotten; of those that a broker is replacing see `logs_in_use`.
+        Segments that were removed since then are dropped. For segments that a broker is replacing see `logs_in_use`.
         """
         before = self._end
         for number in range(_LOOKS):
@@ -197,7 +197,7 @@ class PartitionView:
         return self._end.message_offset > before.message_offset
 
     def _take(self, names: list[str]) -> None:
-        """Have the segments of which these are files. Raises UnreadableFile, also where one has gone since it was listed."""
+        """Update the segments to the files `names`. Raises UnreadableFile, also if a listed segment was removed since then."""
         there = logs_in_use(names)
         for segment in list(self.segments):
             if there.get(segment.base_offset) != segment.suffix:
@@ -216,7 +216,7 @@ class PartitionView:
                     self._forget(gone)
         last = max(self.segments.base_offsets, default=None)
         if before is not None and before != last and self.segments.get(before) is not None:
-            self._set_end(before, is_last=False)  # it was the last one, and has been closed meanwhile
+            self._set_end(before, is_last=False)  # it was the last segment, and was closed since then
         if last is not None:
             self._set_end(last, is_last=True)
 
@@ -225,7 +225,7 @@ class PartitionView:
         self.segments.remove(segment.base_offset)
 
     def _set_end(self, base: int, *, is_last: bool) -> None:
-        """Find out where the segment ends that begins at `base`, and with the last one the log."""
+        """Find the end of the segment at `base`, and if it is the last one the log end."""
         segment = self.segments.get(base)
         assert segment is not None
         size = self.files.info(segment.log_path).size
@@ -258,7 +258,7 @@ class PartitionView:
         return max(first, known.get((self.partition.topic, self.partition.partition), 0))
 
     def _read_epochs(self) -> EpochsRead:
-        """As a broker has them after loading: none begins before the log or after its end."""
+        """The epochs as a broker has them after loading: none begins before the log start or after the log end."""
         path = f"{self.directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
         entries = read_leader_epochs(self.files, path).entries if self.files.exists(path) else []
         start = self.log_start_offset
@@ -268,7 +268,7 @@ class PartitionView:
     # ---- open transactions
 
     def end_transactions(self, left_out: Sequence[tuple[int, int]]) -> None:
-        """No open transaction holds records back any more; those of `left_out`, (producer, first offset), are left out."""
+        """Treat all transactions as ended. The records of `left_out`, (producer, first offset), are left out."""
         self._known_stable, self.left_out = self.high_watermark, left_out
 
     @property
@@ -286,7 +286,7 @@ class PartitionView:
         return self._open_transactions
 
     def _from_snapshot(self) -> tuple[dict[int, int], int]:
-        """(the transactions open at the last sound snapshot, its offset); without one none at the log's beginning."""
+        """(open transactions at the last valid snapshot, its offset); without a snapshot none, at the log start."""
         from engine.checkpoint.producer_snapshot import ProducerSnapshot
 
         offsets = []
@@ -304,7 +304,7 @@ class PartitionView:
         return {}, self.log_start_offset
 
     def _follow(self, transactions: dict[int, int]) -> None:
-        """Bring the open transactions up to the log end, by the headers of batches, and the bodies of markers."""
+        """Update `transactions` to the log end, from the headers of batches and the records of markers."""
         place = self.place(self._followed_to)
         columns, marker = BatchColumns(), _Marker()
         for segment in self.segments.values(place.segment_base_offset):
@@ -313,11 +313,11 @@ class PartitionView:
             while goes_on:
                 for window in walk:
                     self._follow_window(window, transactions, marker, segment.log_file)
-                goes_on, _ = go_on(walk)  # damage is reported where it is read
+                goes_on, _ = go_on(walk)  # reading the records reports the damage
             segment.release_log()
 
     def _follow_window(self, window: Window, transactions: dict[int, int], marker: _Marker, file: OpenFile) -> None:
-        """Apply what begins and ends in the batches of the window that end after what was followed before."""
+        """Apply the batches of the window that end after the offset up to which transactions were read."""
         from engine.kernels.verify import next_for_producer_state
 
         table = window.batches.table
@@ -333,13 +333,13 @@ class PartitionView:
 
 
 class _Marker:
-    """Reads one control batch after the other."""
+    """Reads control batches one after the other."""
 
     def __init__(self) -> None:
         self._batches, self._records = BatchColumns(1), RecordColumns(8)
 
     def ends_transaction(self, file: OpenFile, position: int, size: int, report: Callable[[Finding], None]) -> bool:
-        """Does the control batch in bytes [position, position + size) commit or abort? `report` takes what cannot be read."""
+        """Is the batch in bytes [position, position + size) a commit or abort marker? `report`: called if it is unreadable."""
         from engine.log.segment.producer_rows import unreadable_marker
         from engine.log.segment.recovery_walk import read_marker
         from engine.record.control import ControlRecordInvalid
@@ -348,11 +348,11 @@ class _Marker:
             try:
                 return read_marker(window, 0, self._records) is not None
             except ControlRecordInvalid as error:
-                if window.batches.table[BatchField.VALID, 0]:  # a wrong checksum is reported where it is read
+                if window.batches.table[BatchField.VALID, 0]:  # reading the records reports a wrong checksum
                     report(unreadable_marker(window, 0, file.path, error))
         return False
 
 
 def _is_known_end(end: LogOffsetMetadata, base: int, position: int) -> bool:
-    """Was the log seen to end at this very place already?"""
+    """Was the log found to end at this position before?"""
     return (end.segment_base_offset, end.position) == (base, position)

@@ -1,1 +1,1 @@
-"""What a command does to logs: lock, open, work, close, report; recovery of whole log dirs."""
+"""What a command does to logs: lock, open, work, close, report; and the recovery of whole log dirs."""

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendOptions:
-    """What the input is, and what becomes of it; see the options of `kafkalog append`.
+    """The format of the input and how its records are written; see the options of `kafkalog append`.
 
-    form       "json", "text" or "raw"        separator, null  of text
-    timestamp  of records without one, ms; None: the log's clock
-    level      None: Kafka's for the codec
-    leader_epoch, producer_epoch, sequence   None: go on from what the log knows
-    transaction  "commit", "abort" or "open"; None: the records are in none
+    form       "json", "text" or "raw"        separator, null  of the text form
+    timestamp  of records that have none, ms; None: the log's clock
+    level      of compression; None: Kafka's default for the codec
+    leader_epoch, producer_epoch, sequence   None: continue from the state of the log
+    transaction  "commit", "abort" or "open"; None: no transaction
     magic      of messages of Kafka 0.7; None: 1
-    topic_id   for partition.metadata; None: as the disk has it
+    topic_id   for partition.metadata; None: the id that is found on the disk
     """
 
     form: str = "json"
@@ -61,7 +61,7 @@ class AppendOptions:
 
 
 _DEFAULTS = AppendOptions()
-# what a log of 0.7 has nothing for: field → option
+# options that a log of 0.7 does not support: field → option
 _UNKNOWN_TO_07 = {
     "follower": "--follower", "producer_id": "--producer-id", "producer_epoch": "--producer-epoch",
     "sequence": "--sequence", "transaction": "--transaction", "leader_epoch": "--leader-epoch", "timestamp": "--timestamp",
@@ -72,7 +72,7 @@ _UNKNOWN_TO_07 = {
 class Appender(Protocol):
     """Appends input to one log.
 
-    unit  what lies between two offsets of the log, in the singular
+    unit  what the log's offsets count, in the singular: "record" or "byte"
     """
 
     unit: str
@@ -80,14 +80,14 @@ class Appender(Protocol):
 
     @property
     def skipped(self) -> int:
-        """How many lines of the input were no records of data."""
+        """Number of input lines that contained no data record."""
 
     def end_transaction(self, kind: str) -> Appended:
         """Write the marker that ends the transaction: "commit" or "abort". Raises AppendRefused."""
 
 
 def appender_for(log: UnifiedLog | ReportedLog07, options: AppendOptions) -> Appender:
-    """What appends to `log`. Raises UsageError for options that the log does not support, or that contradict it."""
+    """Return the appender for `log`. Raises UsageError for options that the log does not support, or that contradict it."""
     if isinstance(log, ReportedLog07):
         return _Appender07(log, options)
     return _Appender(log, options)
@@ -123,7 +123,7 @@ class _Appender:
         )  # fmt: skip
 
     def _leader_epoch(self) -> int:
-        """Raises UsageError for an epoch that is over: noting it would drop the later ones from leader-epoch-checkpoint."""
+        """Raises UsageError for an old epoch: it would remove the later ones from leader-epoch-checkpoint."""
         latest, wanted = self._log.leader_epoch_cache.latest_epoch, self._options.leader_epoch
         if wanted is None:
             return latest or 0
@@ -143,7 +143,7 @@ class _Appender:
 
 
 class _Appender07:
-    """Appends to a log of 0.7. Between two of its offsets is a byte."""
+    """Appends to a log of 0.7. Its offsets count bytes."""
 
     unit = "byte"
     intake: Intake
@@ -185,8 +185,8 @@ def _line_reader(options: AppendOptions, json: JsonLines) -> LineReader:
 class Append(AnyLogOperation):
     """Appends the input to one log. Subclasses read the input.
 
-    is_new          the partition directory was made for it
-    accepts_losses  what opening the log loses is kept
+    is_new          the partition directory was created for this append
+    accepts_losses  append even if opening the log loses records, which are kept in a quarantine
     """
 
     name = "append"
@@ -200,14 +200,14 @@ class Append(AnyLogOperation):
 
     @abstractmethod
     def read_input(self, log: PartitionLog, appender: Appender) -> None:
-        """Hand the input to `appender`."""
+        """Pass the input to `appender`."""
 
     def work(self, log: UnifiedLog | ReportedLog07) -> None:
-        """Append to one open log. Raises LogDamaged where nobody would find what is appended."""
+        """Append to one open log. Raises LogDamaged if no consumer would find the appended records."""
         if isinstance(log, ReportedLog07):
             self.read_input(log, appender_for(log, self._options))
             return
-        if self._has_begun:  # the input cannot be read again for the log that was recovered meanwhile
+        if self._has_begun:  # the log was recovered in between, and the input cannot be read a second time
             what = f"{log.directory}: was recovered while records were appended; it contains the records acknowledged above"
             raise KafkalogError(what, "append the records after them again")
         self._has_begun = True

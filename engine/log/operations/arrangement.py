@@ -1,8 +1,9 @@
-"""Which sound batches belong to a log, and in which segment: decided by offsets, neighbours and producers, without any I/O.
+"""Decide which sound batches belong to a log, and to which segment, from offsets, neighbours and producers. Does no I/O.
 
-Offsets that only one batch holds keep that batch. Where several batches hold the same offsets, those stay that make the
-longest log with the fewest seams: places where a file is left, or entered, between neighbouring batches. Leader epochs
-count against batches that leader-epoch-checkpoint contradicts; between equals the sequence numbers of producers decide.
+A batch whose offsets no other batch holds is kept. If several batches hold the same offsets, those are kept that make the
+longest log with the fewest seams. A seam is a place in the log where the next batch comes from another file, or not from the
+next bytes of the same file. Batches whose leader epoch leader-epoch-checkpoint contradicts count less. Between equal choices
+the sequence numbers of producers decide.
 """
 
 from __future__ import annotations
@@ -24,28 +25,29 @@ if TYPE_CHECKING:
     Expand = Callable[[int, Run], Iterator[Batch]]
 
 
-# offsets that a seam costs, a gap, batches that run backwards or lie below the base offset of their file: what damage leaves
+# cost, in offsets, of a seam, a gap, an offset that goes backwards or one below the base offset of its file: signs of damage
 _BREAK = 8
 _AFTER_END = "their offsets are after the end of the log, and batches with lower offsets follow them"
 _BEFORE_START = "their offsets are before the start of the log, and batches with higher offsets precede them"
 
 
 class Part(NamedTuple):
-    """A run of the file of the segment `base`, as far as it is kept or dropped as one."""
+    """A run of the file of segment `base`, or the part of a run that is kept or dropped as a whole."""
 
     base: int
     run: Run
 
     @property
     def size(self) -> int:
-        """How many offsets it holds."""
+        """Number of offsets that it holds."""
         return self.run.end_offset - self.run.first_offset
 
 
 class Dropped(NamedTuple):
-    """Sound batches that do not stay. `rival`: base of the file that holds the same offsets; None: there is none.
+    """Sound batches that are dropped.
 
-    is_copy  the same batches stay there
+    rival    base offset of the file that holds the same offsets; None: no file does
+    is_copy  the same batches are kept there
     """
 
     part: Part
@@ -55,9 +57,9 @@ class Dropped(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A segment as it is going to be: the file that was named after the offset `named` becomes that of `base`.
+    """A segment of the result. `base`: its new base offset. `named`: the base offset in the current name of its file.
 
-    parts  in the order of their offsets
+    parts  ordered by offset
     """
 
     base: int
@@ -66,27 +68,27 @@ class Segment(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """Of its first batch, or its base offset without any."""
+        """The first offset of its first batch; its base offset if it has no batch."""
         return self.parts[0].run.first_offset if self.parts else self.base
 
     @property
     def end_offset(self) -> int:
-        """After its last batch."""
+        """The offset after its last batch."""
         return self.parts[-1].run.end_offset if self.parts else self.base
 
 
 class Arrangement(NamedTuple):
-    """The segments, ascending, and everything else, in file order."""
+    """The segments, by base offset, and the dropped batches, in file order."""
 
     segments: list[Segment]
     dropped: list[Dropped]
 
 
 def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand, epochs: Sequence[EpochEntry] = ()) -> Arrangement:
-    """Arrange the sound runs of files, given by the base offsets that their names have.
+    """Arrange the sound runs of files. The keys of `runs` are the base offsets in the names of the files.
 
-    expand  (base, run) → its batches, asked for only where runs hold the same offsets, or lie in each other's way
-    epochs  as leader-epoch-checkpoint has them, ascending
+    expand  (base, run) → the batches of the run; called only for runs that hold the same offsets as another
+    epochs  the entries of leader-epoch-checkpoint, ascending
     """
     parts = sorted((Part(base, run) for base, of_file in runs.items() for run in of_file), key=_by_offset)
     kept: list[Part] = []
@@ -114,7 +116,7 @@ def _by_offset(part: Part) -> tuple[int, int, int]:
 
 
 def _overlapping(parts: list[Part]) -> Iterator[list[Part]]:
-    """Groups of parts that hold the same offsets, directly or by way of others."""
+    """Yield groups of parts that overlap in offsets, directly or through other parts."""
     group: list[Part] = []
     end = -1
     for part in parts:
@@ -131,11 +133,11 @@ def _overlapping(parts: list[Part]) -> Iterator[list[Part]]:
 
 
 class _Chain(NamedTuple):
-    """Batches one after the other in a file, whose offsets follow without a gap.
+    """Consecutive batches of a file, without a gap in their offsets.
 
-    is_entry, is_exit  no sound batch of its run stands right before or after it
-    worth              how many of its offsets others claim as well, less those of batches whose leader epoch is not that of the
-                       checkpoint: offsets that nobody else claims stay in any case
+    is_entry, is_exit  no sound batch of its run comes directly before it, or after it
+    worth              number of its offsets that other chains hold too, without batches whose leader epoch contradicts the
+                       checkpoint. Offsets that no other chain holds are kept in any case and do not count
     """
 
     base: int
@@ -154,11 +156,11 @@ class _Chain(NamedTuple):
 
 
 class _Score(NamedTuple):
-    """How well a way through chains fits a log; the larger, the better.
+    """How well a sequence of chains fits a log; higher is better. Compared field by field.
 
-    worth      of its chains, less what seams and leader epochs cost
-    offsets    that it has
-    sequences  producers that go on where they were, less those that do not
+    worth      sum over its chains, less the cost of seams and leader epochs
+    offsets    number of offsets that it holds
+    sequences  producers whose sequence numbers continue, less producers whose numbers do not
     """
 
     worth: int = 0
@@ -167,11 +169,11 @@ class _Score(NamedTuple):
 
 
 def _decide(chains: list[_Chain], before: _Chain | None) -> tuple[list[Part], list[Dropped]]:
-    """What stays of `chains`, and what is dropped; `before`: the chain that comes before all of them."""
+    """Return the parts to keep, and the batches to drop. `before`: the chain before all of `chains`."""
     way = _best_way(chains, before)
     on_way = {id(chain) for chain in way}
     others = sorted((chain for chain in chains if id(chain) not in on_way), key=lambda one: -len(one.batches))
-    starts: list[tuple[int, int, _Chain, Batch]] = []  # of what is kept: first offset, number, and where it is
+    starts: list[tuple[int, int, _Chain, Batch]] = []  # for each kept batch: first offset, number, its chain, the batch
     kept: list[tuple[int, Batch]] = []
     dropped: list[Dropped] = []
     for chain in (*way, *others):
@@ -186,7 +188,7 @@ def _decide(chains: list[_Chain], before: _Chain | None) -> tuple[list[Part], li
 
 
 def _holder(starts: list[tuple[int, int, _Chain, Batch]], batch: Batch) -> tuple[_Chain, Batch] | None:
-    """The kept batch that holds offsets of `batch`, and its chain."""
+    """The kept batch that overlaps `batch`, and its chain."""
     at = bisect_right(starts, batch.first_offset, key=lambda one: one[0])
     for _, _, chain, other in starts[max(0, at - 1) : at + 1]:
         if other.first_offset < batch.end_offset and batch.first_offset < other.end_offset:
@@ -195,9 +197,9 @@ def _holder(starts: list[tuple[int, int, _Chain, Batch]], batch: Batch) -> tuple
 
 
 def _chains(part: Part, bases: set[int], expand: Expand, *in_doubt: bool) -> Iterator[_Chain]:
-    """Those of a part, not weighed yet. They are split where another segment begins by its name: a log may go on there.
+    """Yield the chains of a part, without their worth. A chain ends where another segment begins: a log may continue there.
 
-    in_doubt  is the first batch, is the last one where offsets run backwards in the file? One of both is in a wrong place
+    in_doubt  (is its first batch, is its last batch) at a point where offsets go backwards in the file: one of both is wrong
     """
     found: list[list[Batch]] = []
     for batch in expand(part.base, part.run):
@@ -214,13 +216,13 @@ def _chains(part: Part, bases: set[int], expand: Expand, *in_doubt: bool) -> Ite
 
 
 def _weighed(chains: list[_Chain], epochs: Sequence[EpochEntry]) -> list[_Chain]:
-    """The same with what they are worth."""
+    """Return the chains with their worth."""
     turns: dict[int, int] = defaultdict(int)
     for chain in chains:
         turns[chain.first_offset] += 1
         turns[chain.end_offset] -= 1
     points = sorted(turns)
-    claimed, claims = [0], 0  # below each point, the offsets that several claim
+    claimed, claims = [0], 0  # for each point: the number of offsets below it that several chains hold
     for point, following in pairwise(points):
         claims += turns[point]
         claimed.append(claimed[-1] + (following - point if claims > 1 else 0))
@@ -236,13 +238,13 @@ def _weighed(chains: list[_Chain], epochs: Sequence[EpochEntry]) -> list[_Chain]
 
 
 def fits_epochs(batch: Batch, epochs: Sequence[EpochEntry]) -> bool:
-    """Does the leader epoch of `batch` not contradict the checkpoint?"""
+    """Is the leader epoch of `batch` the one in the checkpoint? True if the checkpoint or the batch has none."""
     at = bisect_right(epochs, batch.first_offset, key=lambda entry: entry.start_offset)
     return at == 0 or batch.leader_epoch < 0 or epochs[at - 1].epoch == batch.leader_epoch
 
 
 def _last_of_producers(part: Part, expand: Expand) -> _Chain:
-    """A chain that ends as `part` does: its last batch of each producer, and its last batch."""
+    """Return a chain that ends like `part`: with the last batch of each producer."""
     last: dict[tuple[int, int], Batch] = {}
     for batch in expand(part.base, part.run):
         producer = (batch.producer_id, batch.producer_epoch)
@@ -252,10 +254,10 @@ def _last_of_producers(part: Part, expand: Expand) -> _Chain:
 
 
 def _best_way(chains: list[_Chain], before_all: _Chain | None) -> list[_Chain]:
-    """Chains that hold no offset twice, with the best score."""
+    """Return the sequence of chains with the best score; no two of them hold the same offset."""
     chains = sorted(chains, key=lambda one: (one.end_offset, one.base, one.batches[0].start))
     ends: list[int] = []
-    best: list[tuple[_Score, int]] = []  # for each prefix of `chains`: the best score of a way within it, and its last chain
+    best: list[tuple[_Score, int]] = []  # for each prefix of `chains`: the best score within it, and the last chain there
     scores: list[_Score] = []
     before: list[int] = []
     by_end: dict[int, list[int]] = defaultdict(list)
@@ -284,7 +286,7 @@ def _best_way(chains: list[_Chain], before_all: _Chain | None) -> list[_Chain]:
 
 
 def _with(score: _Score, last: _Chain | None, chain: _Chain) -> _Score:
-    """The score of a way whose last chain is `last`, if `chain` is next."""
+    """The score after appending `chain` to a sequence that has `score` and ends with `last`."""
     offsets = chain.end_offset - chain.first_offset
     if last is None:
         return _Score(chain.worth, offsets)
@@ -297,7 +299,7 @@ def _with(score: _Score, last: _Chain | None, chain: _Chain) -> _Score:
 
 
 def _continued(before: list[Batch], after: list[Batch]) -> int:
-    """How many producers go on in `after` with the sequence number that follows those in `before`, less those that do not."""
+    """Number of producers whose sequence number in `after` follows that in `before`, less those whose number does not."""
     last = {(one.producer_id, one.producer_epoch): _last_sequence(one) for one in before if one.base_sequence >= 0}
     first: dict[tuple[int, int], int] = {}
     for one in after:
@@ -328,7 +330,7 @@ def _as_run(batch: Batch) -> Run:
 
 
 def _joined(kept: list[tuple[int, Batch]]) -> list[Part]:
-    """The parts that kept batches make."""
+    """Combine kept batches to parts."""
     parts: list[Part] = []
     for base, batch in sorted(kept, key=lambda one: (one[0], one[1].start)):
         parts.append(Part(base, _as_run(batch)))
@@ -352,7 +354,7 @@ def _join(part: Part, after: Part) -> Part | None:
 
 
 def _joined_refusals(dropped: list[Dropped]) -> list[Dropped]:
-    """The same with neighbours as one, which go for the same reason."""
+    """Combine neighbouring batches that are dropped for the same reason."""
     found: list[Dropped] = []
     for one in sorted(dropped, key=lambda one: (one.part.base, one.part.run.start)):
         last = found[-1] if found else None
@@ -364,15 +366,16 @@ def _joined_refusals(dropped: list[Dropped]) -> list[Dropped]:
     return found
 
 
-# ---- offsets that lie outside of the log ------------------------------------------------------------
+# ---- offsets outside the log ------------------------------------------------------------------------
 
 
 def _drop_leaps(kept: list[Part], dropped: list[Dropped], names: Sequence[int]) -> None:
-    """Take out of `kept`, sorted by offsets, what follows the end of the log or before its start.
+    """Move parts of `kept` (sorted by offset) whose base offset must be wrong to `dropped`: at the end or the start of the log.
 
-    No checksum covers base offsets: batches in the middle of a file whose offsets lie beyond all others have a wrong one, where
-    what follows them is more than they are with all that is next to them, and where the offsets that they had are missing.
-    Files come in the order of what they hold: their names may be wrong as well. `names`: what the files are named after.
+    No checksum covers base offsets. Batches in the middle of a file whose offsets are higher than all others have a wrong base
+    offset if more offsets follow them in the files than are contiguous with theirs, and if the offsets that they should have
+    are missing. The same applies to the lowest offsets. `names`: base offsets in the names of the files. Names may be wrong
+    too, so files are ordered by their content.
     """
     in_place = _in_place(kept)
     while len(kept) > 1 and (at := _wrong(in_place, kept[::-1])) is not None:
@@ -392,7 +395,7 @@ def _drop_leaps(kept: list[Part], dropped: list[Dropped], names: Sequence[int]) 
 
 
 def _in_place(kept: list[Part]) -> list[Part]:
-    """`kept` as the files have it, these in the order of the largest part of each."""
+    """Return `kept` in file order, the files ordered by the first offset of their largest part."""
     largest: dict[int, Part] = {}
     for part in kept:
         if part.base not in largest or part.size > largest[part.base].size:
@@ -401,19 +404,19 @@ def _in_place(kept: list[Part]) -> list[Part]:
 
 
 def _wrong(in_place: list[Part], parts: list[Part]) -> int | None:
-    """Where the first of `parts` stands, if more follows there than hangs together with it."""
+    """The index of `parts[0]` in `in_place`, if more offsets follow it there than are contiguous with it; else None."""
     at = in_place.index(parts[0])
     return at if sum(part.size for part in in_place[at + 1 :]) > _block(parts) else None
 
 
 def _room(in_place: list[Part], at: int) -> int:
-    """How many offsets are free between the neighbours of a part."""
+    """Number of free offsets between the neighbours of a part."""
     before = in_place[at - 1].run.end_offset if at else 0
     return in_place[at + 1].run.first_offset - before if at + 1 < len(in_place) else LONG_MAX
 
 
 def _block(parts: list[Part]) -> int:
-    """How many offsets hang together with those of the first part, in either direction."""
+    """Number of offsets that are contiguous with those of the first part, in either direction."""
     count = parts[0].size
     for one, other in pairwise(parts):
         if one.run.end_offset != other.run.first_offset and other.run.end_offset != one.run.first_offset:
@@ -426,15 +429,15 @@ def _block(parts: list[Part]) -> int:
 
 
 def _segments(kept: list[Part]) -> list[Segment]:
-    """Which file holds which parts: each keeps its name as long as its batches fit it, and takes what was moved there.
+    """Assign the kept parts to files. A file keeps its name if the name fits its batches, and receives parts moved to it.
 
-    A name that does not fit its batches is given to those that fit: compacted segments begin before their first batch.
+    A name that does not fit its own batches is given to a file that it fits: compacted segments begin before their first batch.
     """
-    largest: dict[int, int] = {}  # by name of its file, the number of the largest part: what else is there may have moved
+    largest: dict[int, int] = {}  # by name of the file: index of its largest part; the other parts may have been moved
     for number, part in enumerate(kept):
         if part.base not in largest or part.size > kept[largest[part.base]].size:
             largest[part.base] = number
-    places: list[tuple[int, int, int, int]] = []  # of a file: its name, from which offset to which one it fits, its first batch
+    places: list[tuple[int, int, int, int]] = []  # per file: its name, lowest and highest fitting name, first offset
     end = 0
     for named, first in sorted(largest.items(), key=lambda item: item[1]):
         number = first
@@ -448,7 +451,7 @@ def _segments(kept: list[Part]) -> list[Segment]:
         at = bisect_right(free, first)
         if start <= named <= first:
             bases.append((named, named))
-        elif at and start <= free[at - 1]:  # the name of another file that was exchanged with it
+        elif at and start <= free[at - 1]:  # the names of two files were exchanged
             bases.append((free.pop(at - 1), named))
         else:
             bases.append((own, named))

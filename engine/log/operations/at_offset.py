@@ -1,7 +1,6 @@
-"""Operations that are given an offset: roll, delete-records, truncate.
+"""Operations with an offset as argument: roll, delete-records, truncate.
 
-Truncating mirrors LogManager.truncateTo and truncateFullyAndStartAt, which look at more than the log: also at what the
-cleaner's checkpoint says of the part that is truncated.
+Truncating mirrors LogManager.truncateTo and truncateFullyAndStartAt, which also correct the cleaner's checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Roll(Operation):
-    """Begins a new segment at the end of each log, or at `expected` if that is after it."""
+    """Starts a new segment at the end of each log, or at `expected` if that is higher."""
 
     name = "roll"
 
@@ -35,7 +34,7 @@ class Roll(Operation):
 
 
 class DeleteRecords(Operation):
-    """Deletes the records before `target` of logs of one partition."""
+    """Deletes the records before `target` in logs of one partition."""
 
     name = "delete-records"
     of_partitions = True
@@ -44,8 +43,8 @@ class DeleteRecords(Operation):
         self._target = target
 
     def work(self, log: UnifiedLog) -> None:
-        """Move the log start offset of one open log, and delete the segments that are before it as a whole."""
-        from engine.log.retention.rules import delete_below_log_start_offset  # here and below: a roll does without
+        """Raise the log start offset of one open log, and delete the segments that are entirely below it."""
+        from engine.log.retention.rules import delete_below_log_start_offset  # here and below: `roll` does not need it
 
         log.maybe_increment_log_start_offset(self._target, "records were deleted")
         delete_below_log_start_offset(log)
@@ -58,7 +57,7 @@ class DeleteRecords(Operation):
 
 
 class Truncate(Operation):
-    """Truncates logs so that they end at `target`, or with `fully` begin and end there; several at a time."""
+    """Truncates logs to end at `target`; with `fully`, they begin and end there. Processes several logs at a time."""
 
     name = "truncate"
     of_partitions = True
@@ -67,15 +66,15 @@ class Truncate(Operation):
         self._target, self._fully = target, fully
         self._checkpoints = Lock()  # one file for all logs of a log dir
 
-    def truncates_to(self, place: PartitionPath) -> int:  # noqa: ARG002  # the same for all
+    def truncates_to(self, place: PartitionPath) -> int:  # noqa: ARG002  # the same for every partition
         """See Operation."""
         return 0 if self._fully else self._target
 
     def work(self, log: UnifiedLog) -> None:
-        """Cut one open log.
+        """Truncate one open log.
 
-        Raises OffsetOutOfRange for a negative offset, and for one below the local segments of a tiered log: its leader epochs
-        would be removed, without which nobody finds its records in remote storage. Raises what changes of files raise.
+        Raises OffsetOutOfRange for a negative offset, and for one below the local segments of a tiered log: that would
+        remove the leader epochs that are needed to find its records in remote storage. Raises the errors of file changes.
         """
         first = log.segments.base_offsets[0]
         if log.is_tiered and log.log_start_offset < first and (self._fully or 0 <= self._target < first):
@@ -90,14 +89,14 @@ class Truncate(Operation):
             log.truncate_to(self._target)
 
     def deletes(self, log: UnifiedLog) -> list[LogSegment]:
-        """The segments that `work` deletes or cuts."""
+        """The segments that `work` deletes or truncates."""
         if not self._fully and not 0 <= self._target < log.log_end_offset:
             return []
         kept = self._kept(log)
         return list(log.segments) if kept is None else log.segments.values(kept.base_offset)
 
     def _lower_checkpoints(self, log: UnifiedLog) -> None:
-        """What is truncated on purpose must not look like a loss, also if the operation is stopped in the middle."""
+        """Lower the high watermark first: a deliberate truncation must not look like a loss, even if it is interrupted."""
         files, partition = log.local_log.files, parse_partition_dir(file_name(log.directory))
         if partition is None or partition.kind not in (PartitionKind.PLAIN, PartitionKind.FUTURE):
             return
@@ -112,13 +111,14 @@ class Truncate(Operation):
                            offsets=(before[key], end))
 
     def _kept(self, log: UnifiedLog) -> LogSegment | None:
-        """The segment that is cut, and active then. None: no segment stays."""
+        """The segment that is truncated and becomes active. None: no segment remains."""
         return None if self._fully else log.segments.floor_segment(self._target)
 
     def _forget_clean(self, log: UnifiedLog) -> None:
-        """Nothing from the active segment on is clean. With the old line, what comes there later would count as clean.
+        """Lower the line in the cleaner's checkpoint to the active segment: later records there must not count as clean.
 
-        Kafka lowers the line after the cut; ahead of it, a stop in between leaves a line that says too little, never too much.
+        Kafka lowers the line after the truncation. Here it is lowered before, so that after a stop in between it is too
+        low, never too high.
         """
         from engine.log.cleaner.checkpoint import CleanerCheckpoint
 

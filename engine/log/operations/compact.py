@@ -1,7 +1,7 @@
-"""The operation `compact`: which logs are taken, with how much memory, and what becomes of checkpoint and metrics.
+"""The operation `compact`: chooses logs, divides the memory, writes the cleaner's checkpoint and counts metrics.
 
-Mirrors the parts of LogCleaner and LogCleanerManager that look at more than one log. Which logs are worth it is known by the
-sizes of their files.
+Mirrors the parts of LogCleaner and LogCleanerManager that handle several logs. The choice depends only on the sizes of their
+files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CLEANER, _MANAGER = "kafka_log_logcleaner_", "kafka_log_logcleanermanager_"
 
 
 class CleanerMetrics:
-    """Collects over all logs and rounds of a run. A broker's gauges speak of the last round of each of its threads."""
+    """The metrics of all logs and rounds of a run. A broker's gauges describe the last round of each cleaner thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -49,28 +49,28 @@ class CleanerMetrics:
         self._uncleanable: dict[str, tuple[int, int]] = {}  # by log dir: partitions, bytes
 
     def expect(self, log_dirs: Iterable[str]) -> None:
-        """These are looked at: each has numbers of its own, also where they are 0."""
+        """Add log dirs, so that each has its own numbers, even if they are 0."""
         self._uncleanable |= dict.fromkeys(log_dirs, (0, 0))
 
     def note_round(self, stats: CleanerStats) -> None:
-        """A round was done, or a part of one."""
+        """Add the statistics of a round, or of a part of one."""
         with self._lock:
             self._rounds.append(stats)
 
     def note(self, done: Compaction) -> None:
-        """A log was compacted, or left."""
+        """Add a log that was compacted, or that needed no compaction."""
         with self._lock:
             self._dirtiest = max(self._dirtiest, done.target.cleanable_ratio)
             self._delay_ms = max(self._delay_ms, done.target.max_compaction_delay_ms)
 
     def note_uncleanable(self, log: UnifiedLog) -> None:
-        """A log could not be cleaned: a batch is damaged."""
+        """Add a log that could not be cleaned, because a batch is damaged."""
         with self._lock:
             partitions, size = self._uncleanable.get(parent_of(log.directory), (0, 0))
             self._uncleanable[parent_of(log.directory)] = partitions + 1, size + sum(one.size for one in log.segments)
 
     def gauges(self) -> Iterator[tuple[str, str, dict[str, str], float]]:
-        """(name, what it is, labels, value) of each. Percents and seconds are whole numbers, as a broker has them."""
+        """Yield (name, description, labels, value) of each gauge. Percents and seconds are whole numbers, as in a broker."""
         rounds = self._rounds
         read, written = sum(one.bytes_read for one in rounds), sum(one.bytes_written for one in rounds)
         yield _CLEANER + "cleaner_recopy_percent", "bytes written by bytes read", {}, 100 * written // max(read, 1)
@@ -92,12 +92,12 @@ _ROOM = "free some space; --jobs 1 and a smaller --config segment.bytes=N need l
 class Compact(Operation):
     """Compacts logs, several at a time, or explains what it would do.
 
-    options   for every log; its dedupe buffer is shared by those that are worked on side by side. A first dirty offset
-              that is None comes from the checkpoint of the log dir
-    on_bytes  called with bytes read, see Cleaner      clock  seconds, for how long rounds take
-    on_share  an attribute: called with the share of the work on the log in a directory that is done, see Headway
-    on_clean  called with the offset up to which a log is clean; None: the checkpoint of the log dir is
-    `metrics` count what was done.
+    options   for every log. Logs that are compacted at the same time share its dedupe buffer. If its first dirty offset is
+              None, it is read from the checkpoint of the log dir
+    on_bytes  called with the number of bytes read, see Cleaner      clock  returns seconds, to measure rounds
+    on_share  an attribute: called with (directory, share of the work on its log that is done), see Headway
+    on_clean  called with (log, offset below which it is clean); None: the offset is written to the checkpoint of the log dir
+    `metrics` has the statistics.
     """
 
     name = "compact"
@@ -116,11 +116,11 @@ class Compact(Operation):
         self.metrics = CleanerMetrics()
 
     def choose(self, manager: LogManager, jobs: int, memory: int | None = None) -> list[Report]:
-        """Leave the manager those logs that are due, the dirtiest first, and give each of `jobs` its share of memory.
+        """Limit the manager's log dirs to the logs that are due, the dirtiest first. Divide the memory among `jobs`.
 
-        memory  bytes for all of them; None: as the options say
-        Where logs are explained, those stay that are not due. Returns what is to be said of log dirs of which none stays.
-        Raises UsageError where a share of the memory is too little, before anything is touched.
+        memory  bytes for all jobs; None: the dedupe buffer of the options
+        If logs are only explained, the others stay too. Returns a report for each log dir without any log to compact.
+        Raises UsageError if a share of the memory is too small; nothing was changed then.
         """
         which = Which.ALL if self._explain else Which.DIRTY if self._options.force else Which.DUE
         all_of_them = manager.cluster.log_dirs
@@ -139,7 +139,7 @@ class Compact(Operation):
         return reported
 
     def work(self, log: UnifiedLog) -> None:
-        """Compact one open log, whose high watermark is set. What cannot be cleaned is noted in its report."""
+        """Compact one open log, whose high watermark is set. A problem that prevents cleaning is added to its report."""
         checkpoint, options = CleanerCheckpoint(log.local_log.files, log.directory, self._checkpoint_of), self._options
         if options.first_dirty_offset is None:
             with self._checkpoint_lock:
@@ -183,14 +183,14 @@ class Compact(Operation):
             self.metrics.note(done)
 
     def _checkpoint_of(self, files: ReadOnlyFiles, log_dir: str) -> CheckpointFile:
-        """The checkpoint of a log dir, read at the first asking. The caller holds the lock."""
+        """The checkpoint of a log dir, read once. The caller holds the lock."""
         if log_dir not in self._checkpoints:
             self._checkpoints[log_dir] = CheckpointFile(files, log_dir)
         return self._checkpoints[log_dir]
 
 
 def _how_far(log: UnifiedLog, error: Uncleanable) -> str:
-    """What became of a log with damage in it, in words."""
+    """Say how much of a damaged log was compacted."""
     if error.cleaned_below is not None:
         return f"not compacted from offset {error.cleaned_below} on; that part is unchanged"
     if any(event.action is Action.COMPACTED for event in log.report.events):
@@ -199,18 +199,18 @@ def _how_far(log: UnifiedLog, error: Uncleanable) -> str:
 
 
 class Which(Enum):
-    """Which logs of compacted topics are taken."""
+    """Which logs of compacted topics to compact."""
 
-    DUE = "due"  # whose dirty ratio says so, or may be overdue
-    DIRTY = "dirty"  # that have anything dirty besides the active segment
+    DUE = "due"  # logs above their dirty ratio, and logs that may be overdue
+    DIRTY = "dirty"  # logs with a dirty segment besides the active one
     ALL = "all"
 
 
 def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None, which: Which) -> LogDir:
-    """The log dir with only the partitions to be taken, the dirtiest first; one that was not named as a whole as it is.
+    """Return the log dir with only the partitions to compact, the dirtiest first. Partitions that were named stay as named.
 
-    min_ratio  None: as the topic's settings say
-    One that cannot be read comes last: the work on it reports why, and the others are done.
+    min_ratio  None: from the topic's settings
+    A partition that cannot be read comes last: the work on it reports the error, after the others are done.
     """
     if not log_dir.is_whole:
         return log_dir
@@ -238,7 +238,7 @@ def compacted(manager: LogManager, log_dir: LogDir) -> list[PartitionPath]:
 
 
 def why_none(manager: LogManager, log_dir: LogDir, which: Which) -> str:
-    """Why `dirtiest_first` takes nothing of a log dir, and what to do."""
+    """Say why `dirtiest_first` chose no log of a log dir, and what to do."""
     partitions, count = log_dir.partitions(PartitionKind.PLAIN), len(compacted(manager, log_dir))
     if not partitions:
         return "it contains no partition"
@@ -255,18 +255,18 @@ def why_none(manager: LogManager, log_dir: LogDir, which: Which) -> str:
 
 
 def cleanable_ratio_at_most(files: ReadOnlyFiles, place: PartitionPath, first_dirty_offset: int) -> float:
-    """Dirty bytes by all bytes of the segments that are not active: 0 … 1. Raises UnreadableFile."""
+    """Dirty bytes divided by all bytes of the inactive segments: 0 … 1. Raises UnreadableFile."""
     sizes: dict[int, int] = {}
     for name in files.list(place.path):
         parsed = parse_file_name(name)
         if parsed is not None and parsed.kind is FileKind.LOG and not parsed.suffix and parsed.base_offset is not None:
             sizes[parsed.base_offset] = files.info(f"{place.path}/{name}").size
     if sizes and first_dirty_offset > max(sizes):
-        first_dirty_offset = 0  # no cleaner comes after the active segment's start: the line is stale, as a broker finds too
+        first_dirty_offset = 0  # a cleaner never cleans the active segment: the line is stale, and a broker discards it too
     bases = sorted(sizes)[:-1]
     clean_bases = [base for base in bases if base < first_dirty_offset]
     if clean_bases and _ends_after(sorted(sizes), clean_bases[-1], first_dirty_offset):
-        clean_bases.pop()  # it is dirty from its middle on
+        clean_bases.pop()  # a part of it is dirty
     total = sum(sizes[base] for base in bases)
     return 1 - sum(sizes[base] for base in clean_bases) / total if total else 0.0
 

@@ -1,6 +1,6 @@
-"""Mending the small files that stop a broker: rebuilt where their truth is elsewhere on the disk, else removed.
+"""Repair the small files that stop a broker: rebuild them from other files on the disk, or remove them.
 
-What is replaced or removed passes through the seam, and so into the quarantine.
+Files are replaced and removed through the file system interface, so the quarantine keeps the old ones.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NAME = FileKind.PARTITION_METADATA.value
 
 
 def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> tuple[str | None, str]:
-    """The id of the topic, and where it was found: in the metadata log, else in another partition of the topic."""
+    """Return the topic's id and where it was found: in the metadata log, else in another partition of the topic."""
     if place.name.topic == METADATA_TOPIC:
         return _METADATA_TOPIC_ID, "Kafka itself"
     if cluster.metadata is not None and cluster.metadata_dir is not None:
@@ -53,7 +53,7 @@ def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) 
         if topic is not None:
             return topic.topic_id, cluster.metadata_dir
         if not cluster.metadata.findings:
-            return None, ""  # the topic was deleted: another partition's id would be as stray
+            return None, ""  # the topic was deleted: the id of another partition would be just as stray
     for log_dir in cluster.log_dirs:
         for name in files.list(log_dir.path):
             other, path = parse_partition_dir(name), f"{log_dir.path}/{name}/{_NAME}"
@@ -77,7 +77,7 @@ def topic_id_text(topic_id: str) -> bytes:
 
 
 def check_topic_id(topic_id: str) -> None:
-    """Raise UsageError for what is no id of a topic."""
+    """Raise UsageError if `topic_id` is not a topic id."""
     if not is_uuid(topic_id) or topic_id.rstrip("=") == ZERO_UUID:
         what = f"{topic_id!r} is not a topic id: expected 22 characters, as kafka-topics --describe prints them"
         raise UsageError(what)
@@ -86,9 +86,9 @@ def check_topic_id(topic_id: str) -> None:
 def set_topic_id(
     files: Files, cluster: Cluster, place: PartitionPath, report: Report, wanted: str | None, *, is_new: bool
 ) -> None:
-    """Give the partition at `place` its partition.metadata, if it has none and is new, or `wanted` is given.
+    """Write partition.metadata of the partition at `place` if it has none, and is new or `wanted` is given.
 
-    Raises UsageError where `wanted` is not the id that the partition has, or that the metadata log knows.
+    Raises UsageError if the partition or the metadata log has another id than `wanted`.
     """
     path = f"{place.path}/{_NAME}"
     if files.exists(path):
@@ -123,14 +123,14 @@ _CHECKPOINTS = frozenset((
 
 
 def mend(manager: LogManager, problem: StartProblem, report: Report) -> bool:
-    """Mend `problem`, or say in `report` why not. False: a broker still trips over it."""
+    """Repair `problem`, or report why that is not possible. Returns False if a broker would still find the problem."""
     files, cluster = manager.files_of(problem.log_dir), manager.cluster
     shown = problem.name if report.directory == problem.log_dir else file_name(problem.name)
     if problem.kind in KINDS and problem.effect is Effect.STOPS:
         _remove_without_offset(files, problem, shown, report)
         return True
     if problem.kind is FileKind.PRODUCER_SNAPSHOT:
-        return True  # the loader drops it, and rebuilds the state of producers from the log
+        return True  # the loader removes it and rebuilds the producer state from the log
     if problem.kind is FileKind.LEADER_EPOCH_CHECKPOINT:
         _mend_epochs(manager, problem, shown, report)
         return True
@@ -176,7 +176,7 @@ def _mend_epochs(manager: LogManager, problem: StartProblem, shown: str, report:
 
 
 def _remove_without_offset(files: Files, problem: StartProblem, shown: str, report: Report) -> None:
-    """Take away a file whose name holds no offset: nothing reads it."""
+    """Remove a segment file without an offset in its name: no broker reads it."""
     with files.open(problem.path) as file:
         held = read_extent(file, 0, file.size(), None)
     _remove(files, problem.path)
@@ -194,7 +194,7 @@ def _remove(files: Files, path: str) -> None:
 
 
 def _mend_checkpoint(files: Files, problem: StartProblem) -> tuple[Action, str]:
-    """Lines that make sense are kept; recovery points are not: a log is rather recovered once too often."""
+    """Keep the valid lines, except of recovery points: it is safer to recover a log once more than necessary."""
     if problem.kind is not FileKind.RECOVERY_POINT_CHECKPOINT:
         entries = read_offset_checkpoint(files, problem.path).entries
         sound = [entry for entry in entries
@@ -220,7 +220,7 @@ def _mend_topic_id(files: Files, cluster: Cluster, problem: StartProblem) -> tup
 
 
 def _before_zeros(files: Files, path: str) -> str | None:
-    """The topic's id in the partition.metadata at `path`, whose write may have been cut off after it."""
+    """The topic id in the partition.metadata at `path`, if zeros of an unfinished write follow it."""
     info = look(files, path)
     if info is None or not info.is_file:
         return None
@@ -229,7 +229,7 @@ def _before_zeros(files: Files, path: str) -> str | None:
 
 
 def _mend_identity(files: Files, cluster: Cluster, problem: StartProblem) -> tuple[Action, str] | None:
-    """meta.properties from those of the other log dirs; the directory's own id from the metadata."""
+    """Rebuild meta.properties from the other log dirs, and the directory's own id from the metadata log."""
     if cluster.cluster_id is None or cluster.node_id is None:
         return None
     directory_id = _directory_id(cluster, problem.log_dir)
@@ -242,7 +242,7 @@ def _mend_identity(files: Files, cluster: Cluster, problem: StartProblem) -> tup
 
 
 def _directory_id(cluster: Cluster, log_dir: str) -> str | None:
-    """The id under which the metadata know most of the partitions in `log_dir`, None where they know none."""
+    """The directory id that the metadata log has for most of the partitions in `log_dir`; None: it has none."""
     if cluster.metadata is None or cluster.node_id is None:
         return None
     taken = {identity.directory_id for identity in cluster.identities.values()}

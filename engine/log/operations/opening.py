@@ -1,4 +1,4 @@
-"""Work on a log that a clean start believed, and on the recovered log where it should not have."""
+"""Work on a log that is opened as after a clean shutdown, and again on the recovered log if that was wrong."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 def work_on(load: Callable[[bool], UnifiedLog], clean_start: bool, work: Callable[[UnifiedLog], object]) -> UnifiedLog:
-    """Load a log, do `work` on it; returns it, still open. What the log refuses is an event of its report.
+    """Load a log, do `work` on it and return it, still open. A refusal by the log becomes an event of its report.
 
-    load  opens it, after a clean stop or not
-    If `work` finds damage at which a broker would fail too, the log is recovered and `work` done once more.
+    load  opens the log; its argument: as after a clean shutdown
+    If `work` finds damage at which a broker would fail too, the log is recovered and `work` is done again.
     """
     log = load(clean_start)
     try:
@@ -60,11 +60,11 @@ def _worked(log: UnifiedLog, work: Callable[[UnifiedLog], object]) -> UnifiedLog
 
 
 class WouldChange(Exception):  # an answer, not an error
-    """Something was about to be changed."""
+    """A change was attempted."""
 
 
 class UnchangedFiles(FilesAbove):
-    """`below`, of which nothing is changed before `release`: what would do so raises WouldChange.
+    """`below`, read-only until `release` is called: an attempt to change something raises WouldChange.
 
     Methods are those of Files.
     """
@@ -74,7 +74,7 @@ class UnchangedFiles(FilesAbove):
         self._is_released = False
 
     def release(self) -> None:
-        """Let everything through from now on."""
+        """Allow changes from now on."""
         self._is_released = True
 
     @property
@@ -86,7 +86,7 @@ class UnchangedFiles(FilesAbove):
 
 
 class WatchedFiles(FilesAbove):
-    """`below`; `before` is called before the first change, which `is_changed` shows.
+    """`below`; calls `before` once, before the first change. `is_changed`: a change was made or attempted.
 
     Methods are those of Files.
     """
@@ -105,7 +105,7 @@ class WatchedFiles(FilesAbove):
         return self._below
 
 
-_NAMES = (  # the files of a segment, in the order of their deletion: without its .log the rest is nobody's
+_NAMES = (  # the files of a segment, in the order of their deletion: without its .log the other files are not used
     log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name, producer_snapshot_file_name,
 )  # fmt: skip
 
@@ -114,15 +114,13 @@ def delete_oldest_segments(
     disk: Files, directory: str, now: int, load: Callable[[Files], UnifiedLog], work: Callable[[UnifiedLog], object],
     report: Report,
 ) -> int | None:
-    """Remove from the log in `directory` the oldest segments that `work` deletes, and write nothing → its new start offset.
+    """Remove from the log in `directory` the oldest segments that `work` deletes, and return its new start offset.
 
-    None: there is nothing to remove.
+    load  opens the log over the given file system, which is in memory: `work` runs there to find what it deletes
 
-    load  opens the log over the files that it is given: in memory, to see what `work` deletes
-
-    Where opening makes other segments of those that are there (it splits one that overflows), nothing is removed. What else
-    is to be done, for epochs and producers, is for who opens the log afterwards with that start. Producers of which
-    only removed segments and no snapshot had are forgotten.
+    Returns None if nothing is to be removed. If opening the log changes its segments (it splits one that overflows), nothing
+    is removed. Other files are not written: the next opening with the new start offset corrects epochs and producers.
+    Producers that only the removed segments contain, and no snapshot, are lost.
     """
     there = {offset_of(name) for name in disk.plain(directory) if is_log_file_name(name)}
     with closing(Spill(nameless_file)) as spill:
@@ -143,7 +141,7 @@ def delete_oldest_segments(
 
 
 def _remove(disk: Files, directory: str, planned: Event, report: Report) -> None:
-    """A deletion is synced before the next segment is deleted: after a power cut the log must not have a hole."""
+    """Remove a segment and sync, so that after a power cut the log has no hole."""
     for name in _NAMES:
         disk.remove(f"{directory}/{name(int(planned.path[:20]))}")
     disk.sync_directory(directory)

@@ -1,4 +1,4 @@
-"""An operation on each of some logs: open as a broker does, work, close, note in the checkpoints how they were left."""
+"""An operation on each of several logs: open it as a broker does, work, close, write its offsets to the checkpoints."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
 _MARKER_SIZE = 1 << 16  # bytes
 
 
-# failures of logs in which nothing was changed: the first opening, in memory, finds what is too large
+# errors before any change of a log: the first opening, in memory, finds a .log that is too large
 LEFT_ALONE = (LogDamaged, MetadataLogRefused, NoLogOfBrokers, SegmentTooLarge)
 
 
 class Operation(ABC):
-    """What is done to each log, and what has to be known before the log is opened for it. Subclasses override.
+    """What a command does to each log, and what must be known before the log is opened for it. Subclasses override.
 
     name           the command
-    for_snapshots  `work` neither appends nor asks which transactions are decided: of producers only what snapshots need is
-                   remembered, see open_log
-    of_partitions  an offset of one partition means nothing to another: log dirs cannot be named
-    first          an emergency: these directories come before the others, and where the disk has no room to open a log, what
-                   `work` deletes of it is deleted before; None: there is none
+    for_snapshots  `work` does not append and does not ask which transactions are decided: only the producer state that
+                   snapshots need is loaded, see open_log
+    of_partitions  the offset of one partition means nothing in another, so log dirs cannot be named
+    first          for a full disk: directories that come before the others. If the disk has no space to open such a log,
+                   the segments that `work` would delete are deleted before it is opened; None: not done
     accepts_metadata_log   `work` decides what may be done to the log of the cluster's metadata
-    accepts_losses         a log that loses records when it is opened is opened nevertheless: what it loses is kept. One that
-                           ends below its start would lose all of them: it is refused
+    accepts_losses         open a log even if opening it loses records, which the quarantine keeps. A log that ends below its
+                           start would lose all records and is refused nevertheless
     """
 
     name = ""
@@ -68,19 +68,19 @@ class Operation(ABC):
     def work(self, log: UnifiedLog) -> object:
         """Work on an open log."""
 
-    def truncates_to(self, place: PartitionPath) -> int | None:  # noqa: ARG002  # the same for all
-        """The offset to which `work` truncates a log; None: it does not. That records after it were lost needs no proof."""
+    def truncates_to(self, place: PartitionPath) -> int | None:  # noqa: ARG002  # the same for every partition
+        """The offset to which `work` truncates a log; None: it does not truncate. Missing records after it are no loss."""
         return None
 
-    def deletes(self, log: UnifiedLog) -> Iterable[LogSegment]:  # noqa: ARG002  # none of any
-        """The segments that `work` is going to delete or cut by their names: that their batches have these offsets is
-        checked before anything is changed.
+    def deletes(self, log: UnifiedLog) -> Iterable[LogSegment]:  # noqa: ARG002  # none by default
+        """The segments that `work` deletes or truncates by their names. Before any change the names are checked against the
+        offsets of the batches.
         """
         return ()
 
 
 class AnyLogOperation(Operation):
-    """One that works on logs of every version of Kafka."""
+    """An operation that also supports logs of Kafka 0.7."""
 
     @abstractmethod
     def work(self, log: UnifiedLog | ReportedLog07) -> object:
@@ -88,14 +88,14 @@ class AnyLogOperation(Operation):
 
 
 def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> Iterator[Report]:
-    """Do `operation` on every log of the manager's log dirs; reports in their order, also of what failed.
+    """Do `operation` on every log of the manager's log dirs. Yields a report for each, in their order, also for failures.
 
     A clean shutdown marker counts as a clean start. It is removed before the first change and restored afterwards, unless
-    a log failed after it was changed: a broker must not trust such a directory. A log is opened in memory first:
-    one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine. So is one that has lost
-    its end already: opening it removes the files that prove it. The cluster's metadata log is MetadataLogRefused.
+    a log failed after it was changed: a broker must not trust such a log dir. A log is opened in memory first. If that loses
+    records, or if the log has already lost its end (opening it would remove the evidence), it is refused with LogDamaged:
+    `recover` keeps removed bytes in a quarantine. The cluster's metadata log is refused with MetadataLogRefused.
 
-    Raises UsageError for a log dir where partitions have to be named.
+    Raises UsageError for a log dir if the operation needs partitions.
     """
     whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
     if whole and operation.of_partitions:
@@ -116,7 +116,7 @@ def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> 
         pool = _threads(options.jobs) if options.jobs > 1 and len(places) > 1 else None
         try:
             yield from (map if pool is None else pool.map)(tried, places)
-        finally:  # also after Ctrl-C: what is reported as done is noted as well
+        finally:  # also after Ctrl-C: the checkpoints must include every log that was reported as done
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
             if offsets_left:
@@ -132,7 +132,7 @@ def _keeps_log_starts(files: Files, log_dir: str) -> bool:
 def _note_start_within_segment(
     manager: LogManager, place: PartitionPath, offsets_left: CheckpointOffsets, report: Report
 ) -> None:
-    """A start within a segment stands in a checkpoint only, and beside a mere copy there may be none."""
+    """Report a log start offset within a segment that no checkpoint records, as in a copy of a partition without one."""
     files = manager.files_of(place.log_dir)
     if offsets_left.begins_within_a_segment and not (
         is_brokers_log_dir(files, place.log_dir) or _keeps_log_starts(files, place.log_dir)
@@ -144,13 +144,13 @@ def _note_start_within_segment(
 
 
 def _threads(count: int) -> ThreadPoolExecutor:
-    from concurrent.futures import ThreadPoolExecutor  # it takes a while to load
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
 
     return ThreadPoolExecutor(count, thread_name_prefix="kafkalog")
 
 
 def places_of(log_dir: LogDir) -> list[PartitionPath]:
-    """The logs that topics have; the metadata log only if it was named itself: it obeys other rules."""
+    """The logs of topics. The metadata log only if it was named itself, because other rules apply to it."""
     if not log_dir.is_whole:
         return list(log_dir.places)
     places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
@@ -158,9 +158,9 @@ def places_of(log_dir: LogDir) -> list[PartitionPath]:
 
 
 def note(manager: LogManager, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:
-    """Write how logs were left into the checkpoints of their log dir, if it is a broker's. Their files are changed already.
+    """Write the final offsets of logs, whose files are changed already, to the checkpoints of a broker's log dir.
 
-    Beside a mere copy only the one that says where logs begin is kept up, where there is one.
+    In a copy of partitions only an existing log-start-offset-checkpoint is updated.
     """
     files = manager.files_of(log_dir.path)
 
@@ -174,7 +174,7 @@ def note(manager: LogManager, log_dir: LogDir, offsets_left: Mapping[PartitionPa
 
 
 def finish_despite_interrupt(write: Callable[[], None]) -> None:
-    """Do `write`; a KeyboardInterrupt that comes meanwhile waits until it is done."""
+    """Call `write`. A KeyboardInterrupt during the call is raised after it is done."""
     try:
         write()
     except KeyboardInterrupt:
@@ -183,7 +183,7 @@ def finish_despite_interrupt(write: Callable[[], None]) -> None:
 
 
 class Marker(NamedTuple):
-    """A clean shutdown marker. `mode`, and `modified_ns` of its last change: of its file; None: a new one."""
+    """A clean shutdown marker, with mode and modification time of its file; None: those of a new file."""
 
     content: bytes
     mode: int | None = None
@@ -191,9 +191,9 @@ class Marker(NamedTuple):
 
 
 class _TakenMarker:
-    """The clean shutdown marker of a log dir; `marker` is None where there is none. Raises UnreadableFile.
+    """The clean shutdown marker of a log dir; `marker` is None if it has none. Raises UnreadableFile.
 
-    is_withheld  it is not restored
+    is_withheld  do not restore it
     """
 
     def __init__(self, manager: LogManager, log_dir: LogDir) -> None:
@@ -203,20 +203,20 @@ class _TakenMarker:
         self.is_withheld = False
 
     def remove(self) -> None:
-        """Remove it, once."""
+        """Remove the marker, if that was not done yet."""
         with self._lock:
             if not self._is_removed:
                 take_marker(self._manager, self._log_dir)
                 self._is_removed = True
 
     def restore(self) -> None:
-        """Write it again if it was removed, and may be."""
+        """Write the marker again if it was removed and is not withheld."""
         if self.marker is not None and self._is_removed and not self.is_withheld:
             put_marker(self._manager, self._log_dir, self.marker)
 
 
 def put_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
-    """Write the clean shutdown marker again, as it was."""
+    """Write the clean shutdown marker, with the given content, mode and time."""
     files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
     replace(files, path, [marker.content], marker.mode)
     if marker.modified_ns is not None:
@@ -224,7 +224,7 @@ def put_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
 
 
 def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
-    """Remove the clean shutdown marker; None where there is none."""
+    """Remove and return the clean shutdown marker; None if the log dir has none."""
     marker = _read_marker(manager, log_dir)
     if marker is not None:
         files = manager.files_of(log_dir.path)
@@ -234,7 +234,7 @@ def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
 
 
 def _read_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
-    """The clean shutdown marker; None where there is none."""
+    """Read the clean shutdown marker; None if the log dir has none."""
     files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
     if not files.exists(path):
         return None
@@ -248,7 +248,7 @@ def _read_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
 
 
 class _One(NamedTuple):
-    """An operation on the logs of one log dir. `offsets_left` takes how they are left."""
+    """An operation on the logs of one log dir. Collects their final offsets in `offsets_left`."""
 
     manager: LogManager
     options: OpenOptions
@@ -256,7 +256,7 @@ class _One(NamedTuple):
     offsets_left: dict[PartitionPath, CheckpointOffsets]
 
     def tried(self, place: PartitionPath) -> Report:
-        """Open the log at `place`, work on it, close it; the report says why that failed."""
+        """Open the log at `place`, work on it and close it. A failure becomes part of the report."""
         report = Report(place.path, self.operation.name)
         try:
             if not self.operation.accepts_metadata_log:
@@ -289,7 +289,7 @@ class _One(NamedTuple):
         return closed(log, keep_deleted=self.options.keep_deleted)
 
     def _done_07(self, place: PartitionPath, operation: AnyLogOperation) -> Report:
-        """The same for a log of 0.7, which leaves nothing for checkpoints."""
+        """Do the operation on a log of 0.7, which has no checkpoints."""
         from engine.log.logdir.logs_07 import refuse_offsets_07  # few log dirs have such logs
 
         options = self.options
@@ -315,10 +315,10 @@ class _One(NamedTuple):
         log.update_high_watermark(log.log_end_offset if noted is None else noted)
 
     def _ends_before_target(self, place: PartitionPath, report: Report) -> bool:
-        """Is there nothing to truncate? Then the log is opened in memory only, and none of its files changes.
+        """Does the log end at or before the target? Then it was opened in memory only, and no file is changed.
 
-        A file that knows offsets after the target is left of a truncation that was stopped, which this one finishes.
-        Raises LogDamaged where opening the log loses records, or where it has lost its end.
+        If a file has offsets after the target, a truncation was interrupted: the answer is no, so that it is completed.
+        Raises LogDamaged if opening the log loses records, or if the log has lost its end.
         """
         target = self.operation.truncates_to(place) or 0
         if target <= 0:
@@ -343,16 +343,16 @@ class _One(NamedTuple):
         return True
 
     def _refuse(self, place: PartitionPath, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
-        """Raise LogDamaged if the log has lost its end, or if the work would delete segments whose sound batches contradict
-        their names.
+        """Raise LogDamaged if the log has lost its end, or if `work` would delete segments with a name that contradicts their
+        sound batches.
         """
         _refuse_lost_end(place, self.operation.truncates_to(place), evidence, log, report)
         self._set_high_watermark(place, log)
         log.local_log.refuse_contradicted(self.operation.deletes(log))
 
     def _freed(self, place: PartitionPath, report: Report) -> int | None:
-        """See delete_oldest_segments. Raises LogDamaged, with nothing removed, where opening the log loses records, or proof
-        of lost ones.
+        """See delete_oldest_segments. Raises LogDamaged, before anything is removed, if opening the log loses records or the
+        evidence of lost ones.
         """
         disk = self.manager.files_of(place.log_dir)
         evidence = self._evidence(place, Listing.read(disk, place))
@@ -380,10 +380,10 @@ class _One(NamedTuple):
         return self.manager.load(place, into, options, clean_start=clean_start, files=files, listing=listing)
 
     def _load_without_loss(self, place: PartitionPath, report: Report, *, clean_start: bool) -> UnifiedLog:
-        """Open a log; actions are added to `report`.
+        """Open a log and add what was done to `report`.
 
-        Raises LogDamaged, before anything is changed, if records were lost by it, or what proves that records were lost
-        before. After a clean stop most logs open without any change. All others are opened in memory first.
+        Raises LogDamaged, before anything is changed, if opening loses records, or removes the evidence that records were lost
+        before. After a clean shutdown most logs open without a change; all others are opened in memory first.
         """
         opened = partial(self._opened, place, clean_start=clean_start)
         disk = self.manager.files_of(place.log_dir)
@@ -416,20 +416,20 @@ class _One(NamedTuple):
         return opened(report, disk)
 
     def _begins_beyond_end(self, place: PartitionPath) -> bool:
-        """Does the log end below its start? Then opening it removes all of it, which is more than any damage takes."""
+        """Does the log end below its start? Opening it would remove the whole log, more than any damage does."""
         start = self.options.log_start_offset
         if start is None:
             start = self.manager.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT).get(place.key, 0)
         return start > 0 and start_beyond_end(self.manager.files_of(place.log_dir), place.path, start) is not None
 
     def _evidence(self, place: PartitionPath, listing: Listing, opened: Opened | None = None) -> Evidence:
-        """What the files beside the log say of its end, before anything is changed."""
+        """Read what other files say about the end of the log, before anything is changed."""
         return read_evidence(self.manager.files_of(place.log_dir), place.path,
                              lambda kind: self.manager.offsets(place.log_dir, kind).get(place.key), of_end_only=True,
                              names=listing.plain, opened=opened)
 
     def _refuse_losses(self, place: PartitionPath, rehearsal: Report) -> None:
-        """Raise LogDamaged if the opening of a log that was tried in memory, with these options, lost records."""
+        """Raise LogDamaged if opening the log in memory, with the same options, lost records."""
         losses = [event for event in rehearsal.events if loses_records(event)]
         if losses:
             first = losses[0]
@@ -441,7 +441,7 @@ class _One(NamedTuple):
 
 
 def closed(log: UnifiedLog, first: Callable[[], object] = lambda: None, *, keep_deleted: bool) -> CheckpointOffsets:
-    """Do `first`, note where the log stands, and close it. What fails lets go of its files, and changes nothing more."""
+    """Call `first`, read the log's final offsets and close it. After an error its files are closed without a change."""
     try:
         first()
         offsets_left = CheckpointOffsets.of(log)
@@ -453,9 +453,9 @@ def closed(log: UnifiedLog, first: Callable[[], object] = lambda: None, *, keep_
 
 
 class Unchanged:
-    """A log that was opened without any change of the disk. In a `with` statement that stays so; afterwards it may be changed.
+    """A log that was opened without a change of the disk. In a `with` statement it is read-only; afterwards it may be changed.
 
-    What fails there lets go of its files.
+    After an error in the `with` statement its files are closed.
     """
 
     def __init__(self, log: UnifiedLog, guarded: UnchangedFiles) -> None:
@@ -463,7 +463,7 @@ class Unchanged:
 
     @property
     def known(self) -> Opened:
-        """What was read of it."""
+        """What was read when the log was opened."""
         log = self._log
         return Opened(log.log_end_offset, log.leader_epoch_cache.entries, log.segments.active_segment.last_indexed())
 
@@ -471,7 +471,7 @@ class Unchanged:
         return self._log
 
     def __exit__(self, error: object, *_more: object) -> None:
-        """Release the files, or let go of them."""
+        """Allow changes, or after an error close the files."""
         if error is None:
             self._guarded.release()
         else:
@@ -479,7 +479,7 @@ class Unchanged:
 
 
 def open_without_change(load: Callable[[Files], UnifiedLog], disk: Files, report: Report) -> Unchanged | None:
-    """Open a log; None, and nothing in `report`, if that would change something. After a clean stop few logs are changed."""
+    """Open a log. Returns None and restores `report` if that needs a change. After a clean shutdown few logs need one."""
     guarded, events = UnchangedFiles(disk), list(report.events)
     try:
         return Unchanged(load(guarded), guarded)
@@ -489,17 +489,17 @@ def open_without_change(load: Callable[[Files], UnifiedLog], disk: Files, report
 
 
 def _refuse_lost_end(place: PartitionPath, wanted: int | None, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
-    """Raise LogDamaged if files beside the log prove that its end was lost: opening it for writing would remove them.
+    """Raise LogDamaged if other files prove that the log lost its end: opening it for writing would remove them.
 
-    wanted  the offset to which the log is going to be truncated; None: it is not
-    A high watermark alone is reported only: opening the log leaves it, and so does `recover`, which reported the loss.
+    wanted  the offset to which the log will be truncated; None: it will not be truncated
+    If the high watermark is the only evidence, it is only reported: opening the log does not change it.
     """
     claims = evidence.beyond(log.log_end_offset)
     if not claims:
         return
     is_flushed = any(claim.code == "checkpoint-beyond-log" for claim in claims)
     if wanted is not None and (wanted <= log.log_end_offset or not is_flushed):
-        return  # a truncation that was stopped lowered the checkpoints before anything else, and leaves indexes and snapshots
+        return  # an interrupted truncation: it lowers the checkpoints first, so indexes and snapshots may be too high
     found = Report(place.path, report.operation)
     note_end(found, log, evidence)
     if {file_name(claim.path) for claim in claims} == {FileKind.REPLICATION_CHECKPOINT.value}:
@@ -508,7 +508,7 @@ def _refuse_lost_end(place: PartitionPath, wanted: int | None, evidence: Evidenc
         first, last = found.events[0], found.events[-1]
         what = (f"{place.path}: offsets {first.first_offset} to {(last.end_offset or 0) - 1} were lost before, and opening "
                 f"the log would remove the evidence: {first.reason}")
-        # only the recovery of the log dir corrects its checkpoints
+        # only the recovery of a whole log dir corrects its checkpoints
         target = place.log_dir if any(parent_of(claim.path) == place.log_dir for claim in claims) else place.path
         do = (f"kafkalog recover --dry-run {argument(target)}    # reports what is missing; removed files are kept in a "
               "quarantine")

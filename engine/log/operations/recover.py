@@ -1,6 +1,6 @@
-"""Recovering log dirs as a whole, in the order that loses nothing: look, prove the metadata log, mend, then load.
+"""Recover whole log dirs in an order that loses nothing: survey, check the metadata log, repair small files, then load logs.
 
-With an overlay for `files_of` the same happens in memory: what is said is what a real run will do.
+With an overlay as `files_of` the same happens in memory: the report then describes what a real run will do.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from engine.log.verify.losses import Evidence, Opened
 
 OPERATION = "recover"
-_LOOKS = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED)  # that change nothing
+_LOOKS = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED)  # actions that change nothing
 _NOT_RECOVERED = "a partition could not be recovered"
 _TRIPPED = "a broker still stops at the problems reported above"
 
 
 class StartBeyondEnd(KafkalogError):
-    """A log that ends below its start, so that a broker would delete it: it was left as it is."""
+    """A log that ends below its start, so that a broker would delete it. It was left unchanged."""
 
     code = "start-beyond-end"
     exit_status = 4
@@ -64,11 +64,11 @@ class StartBeyondEnd(KafkalogError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverOptions(OpenOptions):
-    """How to recover.
+    """Options of a recovery.
 
-    start_beyond_end   what becomes of a log that ends below its start as the checkpoint has it: "refuse", "keep", "delete"
-    salvage       keep what is sound after damage; each log is read from its beginning, whatever `recovery_point` says
-    mark_clean    leave a clean shutdown marker in each log dir whose logs are all proven, from their beginning
+    start_beyond_end   what to do with a log that ends below its start in the checkpoint: "refuse", "keep" or "delete"
+    salvage       keep sound batches after damage; each log is read from its beginning, whatever `recovery_point` says
+    mark_clean    write a clean shutdown marker into each log dir if all its logs are proven sound from their beginning
     """
 
     salvage: bool = False
@@ -78,23 +78,23 @@ class RecoverOptions(OpenOptions):
 
     @classmethod
     def of(cls, options: OpenOptions, **asked: Any) -> Self:
-        """`options`, with what is asked of recovery in particular."""
+        """Return `options` with the options of recovery added."""
         return cls(**{one.name: getattr(options, one.name) for one in fields(options)}, **asked)
 
 
 @dataclass(slots=True)
 class Recovery:
-    """What is known of log dirs between the steps of their recovery: `prepare`, `recover_partitions`, `finish`.
+    """State of a recovery of log dirs, between its steps `prepare`, `recover_partitions` and `finish`.
 
-    troubles    that a starting broker would have        places  to be recovered, in this order
-    clean       log dirs that were stopped cleanly and that are left as they are, marker included
-    proven      what is reported of their places
-    markers     by log dir, its clean shutdown marker, once it is removed
-    unproven    by log dir, why it cannot be marked as clean        incomplete  log dirs where records were lost before
+    problems    that a starting broker would have        places  the partitions to recover, in this order
+    clean       log dirs that were stopped cleanly and are left unchanged, marker included
+    proven      the reports of the partitions in `clean`
+    markers     by log dir: its clean shutdown marker, once it is removed
+    unproven    by log dir: why it cannot be marked as clean        incomplete  log dirs where records were lost before
     lossy       log dirs where records were lost, before or now
-    left_alone  log dirs with a partition that was refused before anything of it was changed
+    left_alone  log dirs with a partition that was refused before any of it was changed
     changed     log dirs where anything was changed, apart from their markers
-    is_refused  a damaged metadata log stops everything
+    is_refused  the metadata log is damaged: nothing is recovered
     """
 
     problems: list[StartProblem] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Recovery:
         self, place: PartitionPath, events: Iterable[tuple[Action, Severity]], *, is_failed: bool = False,
         is_left_alone: bool = False,
     ) -> None:
-        """Keep for the log dir what was reported of a partition: only this shows what makes it unproven."""
+        """Update the state of the log dir with the events of a partition. `unproven` is set from nothing else."""
         if is_left_alone:
             self.left_alone.add(place.log_dir)
         elif is_failed:
@@ -132,18 +132,18 @@ class Recovery:
 
 
 def recover(manager: LogManager, options: RecoverOptions) -> Iterator[Report]:
-    """Recover everything in the manager's log dirs, and report as it goes.
+    """Recover everything in the manager's log dirs, and yield reports.
 
-    A partition that cannot be recovered is reported, and the next one follows. A damaged metadata log stops everything.
-    Log dirs that were named as a whole also get their small files mended and their checkpoints written. Partitions of a log
-    dir with a clean shutdown marker are first recovered in memory; if nothing is wrong, all of it stays as it is. Else the
-    marker is removed before the first change; it comes back where only partitions were named, and nothing is left that is
-    wrong.
+    If a partition cannot be recovered, that is reported and the next one follows. A damaged metadata log stops everything.
+    In log dirs that were named as a whole, small files are repaired and checkpoints written too. Partitions of a log dir
+    with a clean shutdown marker are recovered in memory first; if nothing is wrong, all its files stay unchanged. Otherwise
+    the marker is removed before the first change. It is restored if only partitions were named and no problem is left in
+    them.
     """
     recovery = Recovery()
     yield from prepare(manager, options, recovery, proves_clean=True)
     left = [place for place in recovery.places if place not in recovery.proven]
-    with closing(recover_partitions(manager, options, left, recovery.problems)) as recovered:  # its threads end with it
+    with closing(recover_partitions(manager, options, left, recovery.problems)) as recovered:  # ends its threads
         for place in recovery.places:
             report = recovery.proven.pop(place, None) or next(recovered)[1]
             reported = [(event.action, event.severity) for event in report.events]
@@ -155,10 +155,10 @@ def recover(manager: LogManager, options: RecoverOptions) -> Iterator[Report]:
 def prepare(
     manager: LogManager, options: RecoverOptions, recovery: Recovery, *, proves_clean: bool = False
 ) -> Iterator[Report]:
-    """Do what comes before the partitions: look, prove the metadata log, mend small files, take markers away.
+    """Do what precedes the partitions: survey, check the metadata log, repair small files, remove markers.
 
-    recovery      takes what the other steps have to know
-    proves_clean  leave log dirs with a marker unchanged in which a recovery in memory finds nothing wrong
+    recovery      receives the state that the other steps need
+    proves_clean  recover log dirs with a marker in memory first, and leave those unchanged in which nothing is wrong
     """
     recovery.problems = find_start_problems(manager.files_of(manager.cluster.log_dirs[0].path), manager.cluster)
     losses = [problem for problem in recovery.problems if problem.effect is Effect.LOSES_TOPICS]
@@ -191,12 +191,12 @@ def prepare(
 def recover_partitions(
     manager: LogManager, options: RecoverOptions, places: list[PartitionPath], problems: Iterable[StartProblem]
 ) -> Generator[tuple[PartitionPath, Report], None, None]:
-    """Recover partitions, several at a time, and report in their order; `problems` inside of them are mended first.
+    """Recover partitions, several at a time, and yield reports in their order. `problems` in them are repaired first.
 
-    Checkpoints are written in the end, also where it is stopped.
+    Checkpoints are written at the end, also after an interruption.
     """
     offsets_left: dict[PartitionPath, CheckpointOffsets] = {}
-    truncated: dict[PartitionPath, int] = {}  # and where they end
+    truncated: dict[PartitionPath, int] = {}  # and their new log ends
     segment_jobs = options.jobs if len(places) == 1 else 1
     known = list(problems)
 
@@ -222,12 +222,12 @@ def recover_partitions(
 
     try:
         yield from _side_by_side(work, places, options.jobs)
-    finally:  # also after Ctrl-C: what is reported as done is noted as well
+    finally:  # also after Ctrl-C: the checkpoints must include every log that was reported as done
         finish_despite_interrupt(lambda: _note(manager, offsets_left, truncated))
 
 
 def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> Iterator[Report]:
-    """Do what follows the partitions: the marker of a clean shutdown, where one is asked for or to be put back."""
+    """Do what follows the partitions: write or restore clean shutdown markers."""
     if recovery.is_refused:
         return
     for log_dir in manager.cluster.log_dirs:
@@ -240,7 +240,7 @@ def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> 
 
 
 def _is_left_alone(report: Report) -> bool:
-    """Was the partition refused before anything of it was changed?"""
+    """Was the partition refused before any of it was changed?"""
     return isinstance(report.failure, (*LEFT_ALONE, StartBeyondEnd, UnreadableFile)) and not report.events
 
 
@@ -249,7 +249,7 @@ def _problems_in(place: PartitionPath, problems: Iterable[StartProblem]) -> list
 
 
 def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> Marker | None:
-    """Remove the clean shutdown marker: from here on the directory is not as a broker left it."""
+    """Remove the clean shutdown marker, because from here on the log dir differs from what the broker left."""
     marker = take_marker(manager, log_dir)
     if log_dir.is_whole and marker is not None and not options.mark_clean:
         report.add(Action.REMOVED, FileKind.CLEAN_SHUTDOWN.value,
@@ -261,9 +261,9 @@ def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDi
 def _proven(
     manager: LogManager, options: RecoverOptions, recovery: Recovery, log_dir: LogDir
 ) -> dict[PartitionPath, Report] | None:
-    """What is read when the places of a cleanly stopped log dir are recovered in memory, and nothing of them would change.
+    """Recover the partitions of a cleanly stopped log dir in memory. Returns their reports if nothing of them would change.
 
-    Those that are refused before anything is changed are among them. None: something would, or it was not stopped cleanly.
+    Partitions that are refused before a change are included. None: a file would change, or the log dir was not stopped cleanly.
     """
     marker = f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
     places = [place for place in recovery.places if place.log_dir == log_dir.path]
@@ -289,7 +289,7 @@ def _proven(
 
 
 def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: PartitionPath) -> Report:
-    """What the recovery of the log at `place` would do."""
+    """Report what the recovery of the log at `place` would do."""
     report = Report(place.path, OPERATION)
     with closing(Spill(nameless_file)) as spill:
         overlay = OverlayFiles(manager.files_of(place.log_dir), manager.now, spill)
@@ -309,7 +309,10 @@ def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: P
 
 
 def _accounts_for_end(report: Report) -> bool:
-    """Did the recovery itself truncate the log, and name all that is missing there? Else the high watermark is evidence."""
+    """Did the recovery truncate the log itself, and report everything that is missing there?
+
+    If not, the high watermark remains as evidence of a loss.
+    """
     end = report.log_end_offset
     if end is None or any((event.end_offset or 0) > end for event in report.find(Action.MISSING)):
         return False
@@ -320,20 +323,20 @@ def _accounts_for_end(report: Report) -> bool:
 def _note(
     manager: LogManager, offsets_left: Mapping[PartitionPath, CheckpointOffsets], truncated: Mapping[PartitionPath, int]
 ) -> None:
-    """Write how logs were left into the checkpoints of log dirs that were named as a whole.
+    """Write the final offsets of logs to the checkpoints of log dirs that were named as a whole.
 
-    truncated  logs that lost their end now, with where they end: high watermarks are lowered, as a starting broker does
+    truncated  logs that lost their end now, with the new end: their high watermarks are lowered, as a starting broker does
     """
     for log_dir in manager.cluster.log_dirs:
         left = {place: one for place, one in offsets_left.items() if place.log_dir == log_dir.path}
-        if left and log_dir.is_whole:  # nothing is known of logs of 0.7, which have no checkpoints
+        if left and log_dir.is_whole:  # logs of 0.7 are not in `left`: they have no checkpoints
             manager.checkpoint(log_dir, left)
             ends = {place.key: end for place, end in truncated.items() if place.log_dir == log_dir.path}
             lower_checkpoints(manager.files_of(log_dir.path), log_dir.path, ends)
 
 
 def recovery_order(log_dir: LogDir) -> list[PartitionPath]:
-    """The partitions to load, the metadata log first. Deleted and stray ones are nobody's any more."""
+    """The partitions to load, the metadata log first. Deleted and stray directories belong to no topic and are left out."""
     places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
     if not log_dir.is_whole:
         places = list(log_dir.places)
@@ -351,7 +354,7 @@ def _mend_all(manager: LogManager, problems: list[StartProblem], report: Report)
     mended = True
     for problem in problems:
         if problem.effect is Effect.LOSES_TOPICS:
-            continue  # accepted; recovering the metadata log reports what is deleted
+            continue  # the user accepts it; the recovery of the metadata log reports what is deleted
         mended &= mend(manager, problem, report)
     return mended
 
@@ -359,11 +362,11 @@ def _mend_all(manager: LogManager, problems: list[StartProblem], report: Report)
 def _side_by_side(
     work: Callable[[PartitionPath], Report], places: list[PartitionPath], jobs: int
 ) -> Generator[tuple[PartitionPath, Report], None, None]:
-    """Each of `places` with what `work` says of it, `jobs` at a time, in their order."""
+    """Yield each of `places` with its report from `work`, in their order, `jobs` at a time."""
     if jobs <= 1 or len(places) <= 1:
         yield from zip(places, map(work, places), strict=True)
         return
-    from concurrent.futures import ThreadPoolExecutor  # it takes a while to load
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
 
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="kafkalog-recover")
     try:
@@ -373,9 +376,9 @@ def _side_by_side(
 
 
 def _log_start(manager: LogManager, options: RecoverOptions, place: PartitionPath, report: Report) -> int | None:
-    """Where the log is asked to begin, None as the checkpoint says. Reports a checkpoint by which a broker deletes it all.
+    """The log start offset to open the log with; None: from the checkpoint. Reports a start after the log end.
 
-    Raises StartBeyondEnd where that is to be refused.
+    Raises StartBeyondEnd if such a start is to be refused.
     """
     if options.log_start_offset is not None or place.name.topic == METADATA_TOPIC or options.start_beyond_end == "delete":
         return options.log_start_offset
@@ -402,7 +405,7 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: PartitionPat
 
 
 def _evidence(manager: LogManager, place: PartitionPath, listing: Listing, opened: Opened | None = None) -> Evidence:
-    """What the files beside the log say of it: to be read before any of them is mended."""
+    """Read what other files say about the log. Call it before any of them is repaired."""
     files = manager.files_of(place.log_dir)
     return read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key),
                          names=listing.plain, opened=opened)
@@ -415,7 +418,7 @@ def _one(
     """Recover the log at `place` and close it.
 
     listing   of its directory
-    evidence  was read before files were mended since; None: none were
+    evidence  read before files were repaired; None: no file was repaired
     """
     files = manager.files_of(place.log_dir)
     is_as_listed = evidence is None and not options.salvage
@@ -437,9 +440,9 @@ def _one(
     else:
         evidence = _evidence(manager, place, listing) if evidence is None else evidence
         if options.salvage:
-            from engine.log.operations.salvage import salvage  # it takes a while to load
+            from engine.log.operations.salvage import salvage  # slow to import
 
-            # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
+            # complete an interrupted replacement first: the `.swap` files count, not the segments that they replace
             start = evidence.log_start if options.log_start_offset is None else options.log_start_offset
             Leftovers(
                 files, place.path, manager.config(place.name.topic), manager.now, report, log_start_offset=start or 0,
@@ -462,14 +465,14 @@ def _one(
 
 
 def _note_salvaged(report: Report) -> None:
-    """Salvaging removed indexes itself: do not report that they are rebuilt."""
+    """Remove the events about rebuilt indexes of salvaged segments: salvaging removed these indexes itself."""
     salvaged = {event.path for event in report.find(Action.SALVAGED)}
     report.events = [event for event in report.events
                      if event.action is not Action.REBUILT or event.path not in salvaged or event.reason != NO_INDEX]
 
 
 def _one_07(manager: LogManager, options: RecoverOptions, place: PartitionPath) -> Report:
-    """A log of 0.7. Its offsets are places in its files: no byte can go from between others."""
+    """Recover a log of 0.7. Its offsets are byte positions in its files, so no byte can be removed inside it."""
     refuse_offsets_07(place, options.recovery_point, options.log_start_offset)
     if options.salvage:
         what = f"{place.path}: a log of Kafka 0.7, whose offsets are byte positions: damage inside it cannot be removed"
@@ -482,7 +485,7 @@ def _one_07(manager: LogManager, options: RecoverOptions, place: PartitionPath) 
 def _mark(
     manager: LogManager, options: RecoverOptions, log_dir: LogDir, unproven: str | None, recovery: Recovery
 ) -> Report:
-    """Mark the log dir as cleanly stopped, unless something of it is `unproven`."""
+    """Mark the log dir as cleanly stopped, unless `unproven` says why not."""
     report = Report(log_dir.path, OPERATION)
     name = FileKind.CLEAN_SHUTDOWN.value
     why = unproven or ("with --clean-start nothing is checked" if options.clean_start else None)
@@ -493,7 +496,7 @@ def _mark(
     elif log_dir.path in recovery.clean:
         report.add(Action.EXPLAINED, name, "every log is proven sound, and nothing was changed: the marker is unchanged")
     else:
-        # without the epoch of the broker that stopped here the controller gets none, and so no wrong one (KIP-966)
+        # if the marker has no broker epoch, the controller uses none; a wrong epoch would be worse (KIP-966)
         marker = recovery.markers.get(log_dir.path)
         old = Marker(b"") if marker is None else marker
         new = old._replace(modified_ns=None, content=b"" if log_dir.path in recovery.lossy else old.content)

@@ -1,4 +1,4 @@
-"""The operation `retain`: deletes what retention allows, or as many old segments as a number of free bytes needs."""
+"""The operation `retain`: delete what retention allows, or as many old segments as are needed to free N bytes."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _WHY_NOT_MORE = ("the rest is in active segments, above the high watermark, in c
 class RetainOptions:
     """What to delete.
 
-    free      bytes of each disk that are to be free, whatever retention says; None: what retention allows
-    as_much_as_possible  delete also if that many bytes cannot become free; else nothing is deleted then
-    explain   report for each segment that is left why
-    quarantine  where what is deleted is kept; None: nowhere
+    free      bytes of each disk that must be free, whatever retention allows; None: what retention allows
+    as_much_as_possible  delete as much as allowed even if fewer bytes become free; otherwise nothing is deleted then
+    explain   report for each remaining segment why it was not deleted
+    quarantine  directory that keeps what is deleted; None: not kept
     """
 
     free: int | None = None
@@ -49,7 +49,7 @@ class RetainOptions:
 
 
 class _Retain(AnyLogOperation):
-    """Deletes by retention, or by the `plans` of the partition directories."""
+    """Deletes by retention, or by `plans`, which are given by partition directory."""
 
     name = "retain"
 
@@ -59,7 +59,7 @@ class _Retain(AnyLogOperation):
             self.first = frozenset(path for path, plan in plans.items() if path in plan.directories)
 
     def work(self, log: UnifiedLog | ReportedLog07) -> None:
-        """Work on one open log. Raises UsageError for a log of 0.7 where bytes are to be freed."""
+        """Work on one open log. Raises UsageError for a log of 0.7 if bytes are to be freed."""
         if isinstance(log, ReportedLog07):
             if self._options.free is not None:
                 raise UsageError(f"{log.directory}: a log of Kafka 0.7, which --free does not support", path=log.directory)
@@ -80,9 +80,9 @@ class _Retain(AnyLogOperation):
 
 
 def retain(manager: LogManager, opening: OpenOptions, options: RetainOptions) -> Iterator[Report]:
-    """Delete what the options allow in the manager's log dirs, and report as it goes.
+    """Delete what the options allow in the manager's log dirs, and yield reports.
 
-    Raises UsageError for a quarantine that frees nothing.
+    Raises UsageError for a quarantine on the same disk, with which no space becomes free.
     """
     if options.free is not None and options.quarantine is not None:
         _refuse_quarantine_there(manager, options.quarantine)
@@ -104,7 +104,7 @@ def retain(manager: LogManager, opening: OpenOptions, options: RetainOptions) ->
 
 
 def _refuse_quarantine_there(manager: LogManager, quarantine: str) -> None:
-    """Raise UsageError where what --free deletes would be moved to a place on the same disk."""
+    """Raise UsageError if the quarantine is on the disk on which --free deletes."""
     for log_dir in manager.cluster.log_dirs:
         files = manager.files_of(log_dir.path)
         around = parent_of(files.absolute(quarantine.rstrip("/")))
@@ -114,7 +114,7 @@ def _refuse_quarantine_there(manager: LogManager, quarantine: str) -> None:
 
 
 def _purge(manager: LogManager) -> Iterator[Report]:
-    """Remove the directories of deleted topics in log dirs that were named themselves."""
+    """Remove the directories of deleted topics in log dirs that were named as a whole."""
     for log_dir in manager.cluster.log_dirs:
         if log_dir.is_whole and log_dir.partitions(PartitionKind.DELETE):
             report = Report(log_dir.path, "retain")
@@ -125,7 +125,7 @@ def _purge(manager: LogManager) -> Iterator[Report]:
 
 
 def _disks(manager: LogManager, options: OpenOptions, wanted: int) -> list[_Disk]:
-    """The file systems that the log dirs lie on, in their order."""
+    """The file systems of the log dirs, in their order."""
     spaces = [(log_dir, manager.files_of(log_dir.path).space(log_dir.path)) for log_dir in manager.cluster.log_dirs]
     return [
         _Disk(manager, options, [log_dir for log_dir, space in spaces if space.disk == number], wanted,
@@ -135,16 +135,16 @@ def _disks(manager: LogManager, options: OpenOptions, wanted: int) -> list[_Disk
 
 
 class _Disk:
-    """A file system on which `wanted` bytes are to be free. `free` are so at the beginning."""
+    """A file system on which `wanted` bytes must be free. `free`: free bytes at the beginning."""
 
     def __init__(self, manager: LogManager, options: OpenOptions, log_dirs: list[LogDir], wanted: int, free: int) -> None:
         self._manager, self._options, self._log_dirs, self._wanted, self._free = manager, options, log_dirs, wanted, free
         self._before = self._size(self._directories())
-        self._missing = 0  # bytes, once the directories of deleted topics are removed
+        self._missing = 0  # bytes that are still missing after the directories of deleted topics are removed
         self._plan: FreePlan | None = None
 
     def refusal(self) -> Report | None:
-        """Why that many bytes cannot become free, found before anything is deleted; None: they can."""
+        """Why that many bytes cannot become free, computed before anything is deleted; None: they can."""
         whole = [] if self._options.keep_deleted else [log_dir for log_dir in self._log_dirs if log_dir.is_whole]
         deleted = self._size([place for log_dir in whole for place in log_dir.partitions(PartitionKind.DELETE)])
         plan = self._planned(self._wanted - self._free - deleted)
@@ -160,7 +160,7 @@ class _Disk:
         return report
 
     def plans(self) -> dict[str, FreePlan]:
-        """What is to go now, by partition directory; the same for all."""
+        """What to delete now, by partition directory. Each directory refers to the same plan."""
         self._missing = self._wanted - self._free - self._freed()
         self._plan = plan = self._planned(self._missing)
         return {place.path: plan for place in self._places()}
@@ -169,10 +169,10 @@ class _Disk:
         return [place for log_dir in self._log_dirs for place in places_of(log_dir)]
 
     def _planned(self, missing: int) -> FreePlan:
-        """What is to go so that `missing` bytes become free.
+        """Plan what to delete so that `missing` bytes become free.
 
-        Of compacted topics and Kafka's internal ones no segment may go: they would lose more than history. Nor of tiered logs:
-        moving their log start offset deletes segments in remote storage.
+        No segment of a compacted or internal topic is chosen: such a log needs all its segments. No segment of a tiered log is
+        chosen either: raising its log start offset deletes segments in remote storage.
         """
         places = self._places()
         spared = {place.path for place in places if not self._is_history(place)}
@@ -185,7 +185,7 @@ class _Disk:
     def _is_history(self, place: PartitionPath) -> bool:
         try:
             is_tiered = self._manager.is_tiered(place)
-        except UnreadableFile:  # nothing of it is chosen, and opening the log reports why
+        except UnreadableFile:  # no segment of it is chosen, and opening the log reports the error
             return False
         return (
             place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and not place.name.topic.startswith(_INTERNAL)
@@ -193,7 +193,7 @@ class _Disk:
         )  # fmt: skip
 
     def report(self, *, failed: bool) -> Report:
-        """What was planned, and what came of it. `failed`: at some partition."""
+        """Report the plan and its result. `failed`: a partition failed."""
         plan, wanted, freed = self._plan, self._wanted, self._freed()
         assert plan is not None, "plans come before"
         free = self._free + freed
@@ -222,9 +222,9 @@ class _Disk:
         return [place for log_dir in self._log_dirs for place in log_dir.places]
 
     def _size(self, places: list[PartitionPath]) -> int:
-        """Bytes of all files in these partition directories, as far as they can be read: the work there reports the rest."""
+        """Bytes of all files in these partition directories. Unreadable files are not counted: the work there reports them."""
         total = 0
         for place in places:
-            with suppress(UnreadableFile):  # purged meanwhile it has none
+            with suppress(UnreadableFile):  # a directory that was purged in between has no files
                 total += sum(stamp.size for stamp in list_files(self._manager.files_of(place.log_dir), place.path).values())
         return total

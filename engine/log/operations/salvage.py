@@ -1,7 +1,7 @@
-"""Keep every sound batch of a partition: segments are rewritten without the bytes that belong to none, in the order of offsets.
+"""Rewrite segments so that they contain exactly the sound batches of a partition, in the order of their offsets.
 
-A batch is dropped only if others hold its offsets, or if its offsets cannot be right: `arrangement` decides. Consumers may
-find gaps in the offsets, as compaction leaves them. Everything dropped is reported. The indexes of a rewritten segment are
+A batch is dropped only if others hold its offsets, or if its offsets must be wrong: `arrangement` decides. Gaps in the
+offsets may remain, as after compaction. Everything that is dropped is reported. The indexes of a rewritten segment are
 removed, so that recovery rebuilds them.
 """
 
@@ -45,7 +45,7 @@ _OFFSET_SIZE = 8  # bytes of a base offset, the first field of every batch
 
 
 class _Source(NamedTuple):
-    """A .log as it was found: its base offset by name, its sound runs in file order, and where the search ended early."""
+    """A .log as found. `base` is from its name, `runs` in file order; `gave_up`: byte where the search ended early, or None."""
 
     base: int
     size: int
@@ -54,10 +54,10 @@ class _Source(NamedTuple):
 
 
 def salvage(files: Files, directory: str, report: Report, claimed_ends: Collection[int] = ()) -> int:
-    """Rewrite every segment of the partition in `directory` that has damage, batches out of order or twice.
+    """Rewrite every segment of the partition in `directory` that has damage, batches out of order or the same batch twice.
 
-    claimed_ends  where the log ended, as files beside it say: they may be older or newer than it
-    A torn end of the last segment is left to recovery. Returns how many files were changed. Raises UnreadableFile,
+    claimed_ends  ends of the log according to other files, which may be older or newer than the log
+    A torn end of the last segment is left to recovery. Returns the number of changed files. Raises UnreadableFile,
     UnwritableFile, SegmentTooLarge.
     """
     bases = sorted(int(name[:20]) for name in files.list(directory) if is_log_file_name(name))
@@ -81,7 +81,7 @@ def salvage(files: Files, directory: str, report: Report, claimed_ends: Collecti
 
 
 def _epochs(files: Files, path: str) -> list[EpochEntry]:
-    """What leader-epoch-checkpoint says, if it is sound."""
+    """The entries of leader-epoch-checkpoint, if it is valid."""
     checkpoint = read_leader_epochs(files, path) if files.exists(path) else None
     return [] if checkpoint is None or checkpoint.findings else checkpoint.entries
 
@@ -124,7 +124,7 @@ def _with_offsets_restored(
 
 
 def _overlapping(files: Files, directory: str, source: _Source, batch: Batch) -> Iterator[Batch]:
-    """Other batches of a file that hold offsets of `batch`, which may be one of them."""
+    """Yield batches of a file that overlap `batch` in offsets, except `batch` itself."""
     runs = [run for run in source.runs if run.first_offset < batch.end_offset and batch.first_offset < run.end_offset]
     if not runs:
         return
@@ -138,17 +138,17 @@ def _restored_instead_of_dropped(
     files: Files, directory: str, sources: Mapping[int, _Source], following: Mapping[int, int | None], found: Arrangement,
     epochs: list[EpochEntry],
 ) -> dict[int, _Source]:
-    """The files with batches that would be dropped, where base offsets with a wrong bit are put right instead.
+    """Return the files with dropped batches, changed so that base offsets with one wrong bit are restored instead.
 
-    following  by base offset of a file, that of the next one, or where the log is known to end; None: that is not known
-    What is no copy of a batch that stays is rather taken for one with a wrong base offset, or its neighbour is.
+    following  by base offset of a file: that of the next file, or the end of the log; None: not known
+    If a batch is dropped and no copy of it is kept, its base offset, or that of its neighbour, probably has a wrong bit.
     """
     kept = [part for segment in found.segments for part in segment.parts]
     instead: dict[int, _Source] = {}
     for base in {one.part.base for one in found.dropped if not one.is_copy}:
         own = sorted((part.run for part in kept if part.base == base), key=itemgetter(0))
         others = [part.run for part in kept if part.base != base]
-        right: dict[int, Batch] = {}  # by where they stand
+        right: dict[int, Batch] = {}  # restored batches, by byte position
         with files.open(f"{directory}/{log_file_name(base)}") as file:
             for one in found.dropped:
                 dropped = [] if one.part.base != base or one.is_copy else list(islice(batches_in(file, one.part.run), 2))
@@ -165,8 +165,9 @@ def _restored_instead_of_dropped(
 
 
 def _either(file: OpenFile, dropped: Batch, own: list[Run]) -> Iterator[tuple[Batch, list[Run]]]:
-    """Which base offset may be wrong: that of `dropped`, or of the batch before it, which holds offsets of it; and what stays
-    of the file apart from it.
+    """Yield each batch whose base offset may be wrong, with the other kept runs of its file.
+
+    That is `dropped`, and the batch before it if both hold the same offset.
     """
     yield dropped, own
     at = bisect_right(own, dropped.start, key=itemgetter(0))
@@ -181,20 +182,20 @@ def _either(file: OpenFile, dropped: Batch, own: list[Run]) -> Iterator[tuple[Ba
 def _place_of(
     batch: Batch, source: _Source, own: list[Run], others: list[Run], following: int | None
 ) -> int | None:
-    """The base offset of `batch` that differs in one bit and fits between its neighbours: the only one, or the only one
-    that leaves no gap to them. None: there is none.
+    """A base offset for `batch` that differs in one bit and fits between its neighbours; None: there is no unique one.
 
-    own  what else stays of its file, `source`     others  what stays of other ones
+    If several fit, the one that leaves no gap to a neighbour is used.
+    own  the other kept runs of its file, `source`     others  kept runs of other files
     """
     at = bisect_right(own, batch.start, key=itemgetter(0))
     start, end = (own[at - 1].end_offset, own[at - 1].end) if at else (source.base, 0)
     limit, limit_at = (own[at].first_offset, own[at].start) if at < len(own) else (following, source.size)
     if limit is None or batch.restored_from is not None:
-        return None  # whatever follows the end of the log would fit
+        return None  # without a limit, any higher offset would fit
     size = batch.end_offset - batch.first_offset
     near = [first for first in one_bit_off(batch, start, limit)
             if not any(run.first_offset < first + size and first < run.end_offset for run in (*own, *others))]
-    if len(near) > 1 and batch.record_count == size:  # without a gap to a neighbour that it touches
+    if len(near) > 1 and batch.record_count == size:  # then choose the one without a gap to a neighbour that it touches
         touching = {start} if batch.start == end else set()
         touching |= {limit - size} if batch.end == limit_at else set()
         near = [first for first in near if first in touching]
@@ -202,7 +203,7 @@ def _place_of(
 
 
 def _with_emptied(segments: list[Segment], sources: Mapping[int, _Source]) -> list[Segment]:
-    """`segments`, and the files that hold no sound batch and lie between them: they stay, emptied."""
+    """Return `segments` and the files between them that hold no sound batch: these stay, emptied."""
     found = list(segments)
     named = {segment.named for segment in segments}
     for base, source in sources.items():
@@ -214,7 +215,7 @@ def _with_emptied(segments: list[Segment], sources: Mapping[int, _Source]) -> li
 
 
 def _is_as_found(segment: Segment, sources: Mapping[int, _Source], *, is_last: bool) -> bool:
-    """Does the file stay as it is? `is_last`: what stands after its last sound batch is left to recovery."""
+    """Does the file stay unchanged? `is_last`: bytes after its last sound batch are left to recovery."""
     source, at = sources[segment.named], 0
     for part in segment.parts:
         if part.base != segment.named or part.run.start != at or part.run.restored_from is not None:
@@ -225,7 +226,7 @@ def _is_as_found(segment: Segment, sources: Mapping[int, _Source], *, is_last: b
 
 
 def _remove_indexes(files: Files, directory: str, base: int) -> None:
-    """Those of the segment `base`: beside other bytes, or another name, they would have a log read at wrong places."""
+    """Remove the indexes of segment `base`: with other bytes, or another name, they would point to wrong positions."""
     for index in (offset_index_file_name, time_index_file_name, transaction_index_file_name):
         files.remove(f"{directory}/{index(base)}")
 
@@ -233,16 +234,16 @@ def _remove_indexes(files: Files, directory: str, base: int) -> None:
 def _write_all(
     files: Files, directory: str, changed: list[Segment], sources: Mapping[int, _Source], gone: list[int]
 ) -> None:
-    """Write the changed segments aside, give them their names, and remove the files of which nothing is left.
+    """Write the changed segments to files aside, rename those, and remove the files from which nothing is kept.
 
-    At any time the files that are named .log hold every batch that stays: what is written aside may be removed after a stop.
+    At any time the files that are named .log contain every kept batch: after a stop, files aside may be removed.
     """
     for segment in changed:
         _write_aside(files, directory, segment, sources[segment.named])
     for base in sorted({base for segment in changed for base in (segment.base, segment.named)} | set(gone)):
         _remove_indexes(files, directory, base)
     files.sync_directory(directory)
-    read = {segment.named for segment in changed} | set(gone)  # their bytes are in the new files, or reported
+    read = {segment.named for segment in changed} | set(gone)  # their batches are in the new files, or reported
     left = read - {segment.base for segment in changed}
     for turn in _in_turns(changed):
         if turn.is_needed:
@@ -262,9 +263,9 @@ def _write_all(
 
 
 class _Turn(NamedTuple):
-    """Segments that get their names before those of the next turn.
+    """Segments that are renamed before those of the next turn.
 
-    is_needed  the file whose name the only segment takes holds batches of segments of later turns
+    is_needed  its only segment replaces a file that still contains batches of segments of later turns
     """
 
     segments: list[Segment]
@@ -272,9 +273,12 @@ class _Turn(NamedTuple):
 
 
 def _in_turns(changed: list[Segment]) -> Iterator[_Turn]:
-    """The order in which `changed` segments replace files: a file is replaced after all segments that take batches from it."""
+    """Yield the order in which `changed` segments replace files: after all segments that take batches from the file.
+
+    If segments need each other's files, a turn has one of them and `is_needed` is set.
+    """
     waiting = {segment.base: segment for segment in changed}
-    takers: dict[int, set[int]] = {}  # by base offset of a file, those of the waiting segments that take batches from it
+    takers: dict[int, set[int]] = {}  # by base offset of a file: the waiting segments that take batches from it
     for segment in changed:
         for part in segment.parts:
             takers.setdefault(part.base, set()).add(segment.base)
@@ -310,7 +314,7 @@ def _write_aside(files: Files, directory: str, segment: Segment, source: _Source
 
 
 class _Notes:
-    """Reports what becomes of each file of the partition."""
+    """Reports what happened to each file of the partition."""
 
     def __init__(
         self, files: Files, directory: str, report: Report, sources: Mapping[int, _Source], segments: list[Segment],
@@ -321,7 +325,7 @@ class _Notes:
         self._kept = sorted((part.run.first_offset, part.run.end_offset) for segment in segments for part in segment.parts)
 
     def note(self, changed: list[Segment], gone: list[int]) -> None:
-        """Report the `changed` segments, and the files that are `gone`, in the order of their names."""
+        """Report the `changed` segments and the removed files (`gone`), in the order of their names."""
         by_name = {segment.named: segment for segment in changed}
         for base in sorted({*by_name, *gone}):
             name, source = log_file_name(base), self._sources[base]
@@ -344,10 +348,10 @@ class _Notes:
         return max((end for first, end in self._kept if first < base), default=0)
 
     def _note_damage(self, name: str, source: _Source) -> None:
-        """Report the bytes outside of sound batches, with the offsets that are missing there."""
+        """Report the bytes outside of sound batches, and the offsets that are missing there."""
         following = min((base for base in self._sources if base > source.base), default=None)
         at, offset = 0, source.base
-        holes: list[tuple[int, int, int]] = []  # bytes, and the offset that is next there
+        holes: list[tuple[int, int, int]] = []  # start and end position, and the next expected offset there
         for run in source.runs:
             if run.start > at:
                 holes.append((at, run.start, offset))
@@ -360,7 +364,7 @@ class _Notes:
         self._note_holes(name, source, holes, following)
 
     def _stays(self, run: Run) -> bool:
-        """Is the first batch of `run` in its place, or another one with its offset?"""
+        """Is the first batch of `run` kept, or another batch with its offset?"""
         at = bisect_right(self._kept, (run.first_offset, LONG_MAX)) - 1
         return at >= 0 and run.first_offset < self._kept[at][1]
 
@@ -385,7 +389,7 @@ class _Notes:
                          severity=Severity.WARNING if first is None else Severity.ERROR)
 
     def _missing(self, first: int, end: int | None) -> tuple[int | None, int | None]:
-        """Of the offsets first … end − 1 the range of those that no batch holds that stays; (None, None) without any."""
+        """The range of offsets among first … end − 1 that no kept batch holds; (None, None): there is none."""
         at = bisect_right(self._kept, (first, LONG_MAX)) - 1
         while 0 <= at < len(self._kept) and self._kept[at][0] <= first < self._kept[at][1]:
             first, at = self._kept[at][1], at + 1
@@ -407,13 +411,13 @@ class _Notes:
                          size=run.end - run.start, severity=Severity.WARNING if dropped.is_copy else Severity.ERROR)
 
     def _place(self, base: int, run: Run, name: str) -> str:
-        """Name of the file that holds the offsets of `run` in the end; `base`: of the one where they were found."""
+        """Name of the file that holds the offsets of `run` in the result; `base`: of the file where the rival was found."""
         held = [segment.base for segment in self._segments if segment.parts and segment.base <= run.first_offset]
         place = log_file_name(held[-1] if held else base)
         return f"another part of {place}" if place == name else place
 
     def _note_parts(self, name: str, segment: Segment) -> None:
-        """Report batches whose base offset was restored, and those that stand in another place than before."""
+        """Report batches whose base offset was restored, and batches that were moved."""
         place = -1
         for part in segment.parts:
             run = part.run

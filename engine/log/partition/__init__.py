@@ -1,1 +1,1 @@
-"""The log of a partition: UnifiedLog over LocalLog, and its leader epochs."""
+"""The log of a partition: UnifiedLog over LocalLog."""

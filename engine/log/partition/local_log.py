@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 class LocalLog:
     """Segments in order, the last one active.
 
-    now             the clock, ms since the epoch: it stands still until someone sets it
-    recovery_point  everything below it is on the disk
+    now             the clock, ms since 1970; it does not advance until it is set
+    recovery_point  all records below it are on the disk
     next_offset     log end offset, with the position of the next batch
-    deferred        what waits for its removal
-    names           of the files in the directory when they were last known to be on the disk
+    deferred        files that wait for their deletion
+    names           files in the directory whose names were on the disk at the last sync
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LocalLog:
 
     @property
     def partition(self) -> Partition:
-        """What its segments are made with, as the clock stands now."""
+        """The arguments for a new segment, with the current clock."""
         return Partition(self.files, self.directory, self.config, self.now)
 
     @property
@@ -53,19 +53,19 @@ class LocalLog:
         return self.next_offset.message_offset
 
     def path(self, name: str) -> str:
-        """The path of the file of that name."""
+        """The path of a file in the directory."""
         return f"{self.directory}/{name}"
 
     def update_log_end_offset(self, end_offset: int) -> None:
-        """Move the log end offset; the recovery point never lies after it."""
+        """Set the log end offset; the recovery point is lowered if it is higher."""
         active = self.segments.active_segment
         self.next_offset = LogOffsetMetadata(end_offset, active.base_offset, active.size)
         self.recovery_point = min(self.recovery_point, end_offset)
 
     def offset_metadata(self, offset: int) -> LogOffsetMetadata:
-        """Where a read from `offset` begins: the base offset and place of the first batch that ends at or after it.
+        """The segment and position at which a read from `offset` begins: the first batch that ends at or after it.
 
-        Only the offset itself where it lies outside the log. Mirrors LocalLog.convertToOffsetMetadataOrThrow.
+        Only the offset itself if it is outside the log. Mirrors LocalLog.convertToOffsetMetadataOrThrow.
         """
         if offset > self.log_end_offset or self.segments.floor_segment(offset) is None:
             return LogOffsetMetadata(offset)
@@ -74,40 +74,40 @@ class LocalLog:
         return self.segments.place_of(offset) or self.next_offset
 
     def new_segment(self, base_offset: int) -> LogSegment:
-        """Make an empty segment and add it."""
+        """Create an empty segment and add it."""
         segment = LogSegment(self.partition, base_offset, file_already_exists=False)
         self.segments.add(segment)
         return segment
 
     def flush(self, offset: int) -> None:
-        """Sync the segments from the recovery point up to, not including, `offset`. The recovery point stays."""
+        """Sync the segments from the recovery point up to, not including, `offset`. Does not change the recovery point."""
         point = self.recovery_point
         if point > offset:
             return
         segments = self.segments.values(point, offset)
         for segment in segments:
             segment.flush()
-            if segment is not self.segments.last_segment:  # which takes the next append
+            if segment is not self.segments.last_segment:  # that one stays open for the next append
                 segment.release_log()
         if any(segment.base_offset >= point for segment in segments):
             self.files.sync_directory(self.directory)
 
     def mark_flushed(self, offset: int) -> None:
-        """Everything below `offset` is on the disk: the recovery point moves up to it."""
+        """Raise the recovery point to `offset`: all records below it are on the disk."""
         self.recovery_point = max(self.recovery_point, offset)
 
     def sync_new_names(self) -> None:
-        """Wait until the names of files are on the disk that were made, or taken over, since the log was opened."""
+        """Sync the directory if files were created or replaced since the log was opened."""
         names = set(self.files.list(self.directory))
         if names != self._names or any(segment.is_replaced for segment in self.segments):
             self.files.sync_directory(self.directory)
             self._names = names
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
-        """Begin a new segment at the larger of `expected_next_offset` and the log end offset.
+        """Start a new segment at the larger of `expected_next_offset` and the log end offset.
 
-        Left-over files of that name are removed first; an empty active segment of the same base is deleted and made
-        anew. Raises RollRefused where a segment exists there or after.
+        Leftover files with its name are removed first. An empty active segment with the same base offset is deleted and
+        created again. Raises RollRefused if a segment at or after the new offset exists.
         """
         new_offset = max(expected_next_offset, self.log_end_offset)
         active = self.segments.active_segment
@@ -124,7 +124,7 @@ class LocalLog:
                     self.files.remove(self.path(name(new_offset)))
                     self.report.add(Action.REMOVED, name(new_offset), "it had the name of the new segment")
             active.on_become_inactive_segment()
-            active.flush()  # first, and its name too: a new segment after what is lost would leave a hole
+            active.flush()  # and sync its name, before the new segment exists: a power cut must not leave a hole in the log
             active.release_log()
             self.files.sync_directory(self.directory)
             segment = self.new_segment(new_offset)
@@ -135,7 +135,7 @@ class LocalLog:
     def remove_and_delete_segments(
         self, segments: Iterable[LogSegment], reason: str | Mapping[int, str], *, newest_first: bool = False
     ) -> None:
-        """Take `segments` out of the log and mark their files `.deleted`. `reason`: one, or one by base offset."""
+        """Remove `segments` from the log and mark their files `.deleted`. `reason`: for all, or by base offset."""
         chosen = list(segments)
         extents = [self._extent(segment) for segment in chosen]
         for segment in chosen:
@@ -146,7 +146,7 @@ class LocalLog:
             extent.note(self.report, Action.REMOVED, log_file_name(segment.base_offset), why)
 
     def refuse_contradicted(self, segments: Iterable[LogSegment]) -> None:
-        """Raise LogDamaged if one of `segments`, which are to be deleted by their names, has sound batches of other offsets."""
+        """Raise LogDamaged if a segment that will be deleted by name has sound batches outside of its name's offsets."""
         for segment in segments:
             base, following = segment.base_offset, self.segments.higher_segment(segment.base_offset)
             end = self.log_end_offset if following is None else following.base_offset
@@ -162,7 +162,7 @@ class LocalLog:
                 raise LogDamaged(what, do=do, path=self.directory)
 
     def _extent(self, segment: LogSegment) -> Extent:
-        """What a segment holds that is removed on purpose: its name and the next one say it, unless batches contradict them."""
+        """The extent of a segment to be deleted: from its name and the next one, or if batches contradict them, from a scan."""
         following = self.segments.higher_segment(segment.base_offset)
         end = self.log_end_offset if following is None else following.base_offset
         if segment.begins_within_name(end) and (following is None or following.begins_within_name(LONG_MAX)):
@@ -170,7 +170,7 @@ class LocalLog:
         return segment.extent()
 
     def create_and_delete_segment(self, new_offset: int, old: LogSegment, reason: str) -> LogSegment:
-        """Put an empty segment at `new_offset` in the place of `old`: the log is never without an active segment."""
+        """Replace `old` with an empty segment at `new_offset`, so that the log always has an active segment."""
         self._extent(old).note(self.report, Action.REMOVED, log_file_name(old.base_offset), reason)
         if new_offset == old.base_offset:
             old.change_file_suffixes("", DELETED)
@@ -181,7 +181,7 @@ class LocalLog:
         return segment
 
     def truncate_fully_and_start_at(self, new_offset: int, reason: str) -> None:
-        """Delete every segment; an empty one begins at `new_offset`, which becomes the log end offset."""
+        """Delete all segments and start an empty one at `new_offset`, which becomes the log end offset."""
         segments = list(self.segments)
         if segments:
             self.remove_and_delete_segments(segments[:-1], reason)
@@ -189,16 +189,16 @@ class LocalLog:
         self.update_log_end_offset(new_offset)
 
     def truncate_to(self, target_offset: int, reason: str) -> list[LogSegment]:
-        """Delete segments that begin after `target_offset` and cut the last one; returns the deleted ones.
+        """Delete segments that begin after `target_offset` and truncate the last one. Returns the deleted ones.
 
-        `target_offset` becomes the log end offset, even where the last batch ends lower.
+        `target_offset` becomes the log end offset, even if the last batch ends at a lower one.
         """
         deleted = [segment for segment in self.segments if segment.base_offset > target_offset]
         self.remove_and_delete_segments(deleted, reason, newest_first=True)
         active = self.segments.active_segment
         head = active.translate_offset(target_offset)
         if head is not None:
-            first = target_offset if head.magic < MAGIC_V2 else head.base_offset  # old ones have their last offset only
+            first = target_offset if head.magic < MAGIC_V2 else head.base_offset  # old formats store only the last offset
             active.extent(head.position, first).note(self.report, Action.TRUNCATED, log_file_name(active.base_offset), reason)
         active.truncate_to(target_offset, self.now)
         fit_indexes(self.report, active)
@@ -207,9 +207,9 @@ class LocalLog:
 
 
 def fit_indexes(report: Report, segment: LogSegment) -> None:
-    """Grow the indexes of the active segment to segment.index.bytes, or drop what does not fit there.
+    """Grow the indexes of the active segment to segment.index.bytes, or truncate them to it.
 
-    A broker fails at an active segment whose indexes have more entries; with fewer of them readers search longer.
+    A broker fails to open an active segment whose indexes have more entries. With fewer entries, reads are slower.
     """
     size = segment.config.max_index_size
     offsets, times = segment.offset_index, segment.time_index

@@ -1,6 +1,6 @@
 """A partition's log as a broker sees it: offsets that readers may see, producers, epochs. Mirrors UnifiedLog.
 
-There is one thread, so what Kafka does asynchronously (epoch file, flush after a roll) happens at once. Of a tiered log
+One thread changes a log, so what Kafka does asynchronously (epoch file, flush after a roll) is done at once. Of a tiered log
 only the local segments are part of it.
 """
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class PartitionLog(Protocol):
-    """An open log of any version of Kafka, as operations see it. Logs of 0.7 are another class than UnifiedLog.
+    """An open log of any version of Kafka, as operations use it. UnifiedLog, or the class of logs of 0.7.
 
-    now  the clock, ms since the epoch; it stands still until it is set
+    now  the clock, ms since 1970; it does not advance until it is set
     """
 
     now: int
@@ -43,7 +43,7 @@ class PartitionLog(Protocol):
 
     @property
     def report(self) -> Report:
-        """What was done to it, opening included."""
+        """What was done to the log, including its opening."""
 
     @property
     def log_start_offset(self) -> int:
@@ -51,22 +51,22 @@ class PartitionLog(Protocol):
 
     @property
     def log_end_offset(self) -> int:
-        """The next offset."""
+        """The offset of the next record."""
 
     @property
     def recovery_point(self) -> int:
-        """Everything below it is on the disk."""
+        """All records below it are on the disk."""
 
     def flush(self) -> None:
-        """Wait until everything appended is on the disk. Raises UnwritableFile."""
+        """Wait until all appended records are on the disk. Raises UnwritableFile."""
 
 
 class UnifiedLog:
-    """An open log. Close it, or use it in a `with` statement; without a close it is as a killed broker leaves it.
+    """An open log. Close it, or use it in a `with` statement. If it is not closed, its files are those of a killed broker.
 
     log_start_offset  the first offset that readers may see; of a tiered log it may be in remote storage only
     is_tiered         older segments are in remote storage
-    report            what was done to the directory, opening included
+    report            what was done to the directory, including the opening of the log
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class UnifiedLog:
         self._first_unstable: LogOffsetMetadata | None = None
         self.is_tiered = is_tiered
         self.log_start_offset = log_start_offset if is_tiered else max(log_start_offset, self.segments.base_offsets[0])
-        self._cut: tuple[int, int] | None = None  # where the log was to end, and where its last batch ends
+        self._cut: tuple[int, int] | None = None  # of the last truncation: its target offset, and the end of the last batch
         self._follow_local_log_start_offset()
         self.maybe_increment_first_unstable_offset()
 
@@ -86,13 +86,13 @@ class UnifiedLog:
         return self
 
     def __exit__(self, error: object, *_more: object) -> None:
-        """Close the log; after an error only let go of its files."""
+        """Close the log; after an error close its files without a change."""
         if error is None:
             self.close()
         else:
             self.close_handlers()
 
-    # ---- what it is -------------------------------------------------------------------------------
+    # ---- attributes -------------------------------------------------------------------------------
 
     @property
     def directory(self) -> str:
@@ -111,12 +111,12 @@ class UnifiedLog:
 
     @property
     def report(self) -> Report:
-        """What was done so far."""
+        """What was done to the log, including its opening."""
         return self.local_log.report
 
     @property
     def now(self) -> int:
-        """The clock, ms since the epoch; it stands still until it is set."""
+        """The clock, ms since 1970; it does not advance until it is set."""
         return self.local_log.now
 
     @now.setter
@@ -135,20 +135,20 @@ class UnifiedLog:
 
     @property
     def recovery_point(self) -> int:
-        """Everything below it is on the disk."""
+        """All records below it are on the disk."""
         return self.local_log.recovery_point
 
     @property
     def next_end_offset(self) -> int:
-        """Where the next start finds the log end: after the last batch, which a truncation within a batch leaves lower."""
+        """The log end that the next start finds: the end of the last batch. A truncation within a batch leaves it lower."""
         end = self.log_end_offset
         if self._cut is not None and self._cut[0] == end:
             end = self._cut[1]
-        return max(end, self.segments.active_segment.base_offset)  # a roll may go ahead of the records
+        return max(end, self.segments.active_segment.base_offset)  # `roll` may skip offsets
 
     @property
     def local_log_start_offset(self) -> int:
-        """The first offset that may be in a local segment: readers of a tiered log get what is below it from remote storage."""
+        """The first offset that may be in a local segment. Lower offsets of a tiered log are read from remote storage."""
         return max(self.log_start_offset, self.segments.base_offsets[0])
 
     # ---- high watermark and last stable offset ----------------------------------------------------
@@ -159,7 +159,7 @@ class UnifiedLog:
         return self._high_watermark.message_offset
 
     def update_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, within log start and log end; returns what it became."""
+        """Set the high watermark, limited to log start … log end. Returns the new value."""
         end = self.local_log.next_offset
         if offset < self.log_start_offset:
             mark = LogOffsetMetadata(self.log_start_offset)
@@ -182,19 +182,19 @@ class UnifiedLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Readers of committed records see what lies below it."""
+        """Readers of committed records see only records below it."""
         unstable = self.first_unstable_offset
         mark = self.high_watermark
         return mark if unstable is None else min(unstable, mark)
 
     def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark with its place in the log."""
+        """The high watermark with its position in the log."""
         if self._high_watermark.is_offset_only:
             self._set_high_watermark(self.local_log.offset_metadata(self.high_watermark))
         return self._high_watermark
 
     def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
-        """The last stable offset with its place in the log."""
+        """The last stable offset with its position in the log."""
         mark = self.fetch_high_watermark_metadata()
         unstable = self._first_unstable
         if unstable is None or unstable.message_offset >= mark.message_offset:
@@ -204,7 +204,7 @@ class UnifiedLog:
         return unstable
 
     def maybe_increment_first_unstable_offset(self) -> None:
-        """Follow the oldest open transaction, or one whose marker the high watermark has not passed."""
+        """Set it to the start of the oldest transaction that is open, or whose marker is not below the high watermark."""
         offset = self.producer_state.first_unstable_offset
         if offset is None:
             self._first_unstable = None
@@ -214,15 +214,15 @@ class UnifiedLog:
         if known is None or known.is_offset_only or known.message_offset != offset:
             self._first_unstable = self.local_log.offset_metadata(offset)
 
-    # ---- reading it -------------------------------------------------------------------------------
+    # ---- reading ----------------------------------------------------------------------------------
 
     @property
     def undecided(self) -> tuple[AbortedTxn, ...]:
-        """None: readers of committed records wait for open transactions. See ReadableLog."""
+        """Empty: readers of committed records wait for open transactions. See ReadableLog."""
         return ()
 
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
-        """The log end with its place."""
+        """The log end offset with its position."""
         return self.local_log.next_offset
 
     def read(
@@ -235,12 +235,12 @@ class UnifiedLog:
         """See `engine.log.fetch.reading.fetch_offset_by_timestamp`."""
         return fetch_offset_by_timestamp(self, timestamp)
 
-    # ---- changing it ------------------------------------------------------------------------------
+    # ---- changes ----------------------------------------------------------------------------------
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
-        """Close the active segment and begin a new one, at the larger of `expected_next_offset` and the log end.
+        """Close the active segment and start a new one, at the larger of `expected_next_offset` and the log end offset.
 
-        Leaves a producer snapshot at the new base and flushes what lies before it. Raises RollRefused.
+        Writes a producer snapshot for the new base offset and flushes the records before it. Raises RollRefused.
         """
         segment = self.local_log.roll(expected_next_offset)
         self.producer_state.update_map_end_offset(segment.base_offset)
@@ -250,16 +250,16 @@ class UnifiedLog:
         return segment
 
     def update_high_watermark_with_log_end_offset(self) -> None:
-        """Where it stood at the end of the log or after it, it stays there: the end may have gone back, or got a place."""
+        """Set the high watermark to the log end offset if it is not below it: the end or its position may have changed."""
         if self.high_watermark >= self.log_end_offset:
             self._set_high_watermark(self.local_log.next_offset)
 
     def flush(self, *, force_flush_active_segment: bool = False) -> None:
-        """Sync everything up to the log end offset."""
+        """Sync all records up to the log end offset."""
         self._flush(self.log_end_offset, including_offset=force_flush_active_segment)
 
     def flush_upto_offset_exclusive(self, offset: int) -> None:
-        """Sync everything below `offset`; the recovery point moves up to it."""
+        """Sync the records below `offset`, and raise the recovery point to it."""
         self._flush(offset, including_offset=False)
 
     def _flush(self, offset: int, *, including_offset: bool) -> None:
@@ -269,9 +269,9 @@ class UnifiedLog:
             self.local_log.mark_flushed(offset)
 
     def maybe_increment_log_start_offset(self, new_log_start_offset: int, reason: str) -> bool:
-        """Move the log start offset up; False where it stands there or higher already.
+        """Raise the log start offset; False if it is not lower already.
 
-        Raises OffsetOutOfRange beyond the high watermark.
+        Raises OffsetOutOfRange above the high watermark.
         """
         if new_log_start_offset > self.high_watermark:
             limit = f"it is larger than the high watermark {self.high_watermark}"
@@ -291,16 +291,16 @@ class UnifiedLog:
         return True
 
     def _follow_local_log_start_offset(self) -> None:
-        """Nothing below the local log start offset is unreplicated, or not on the disk."""
+        """Raise the high watermark and the recovery point to the local log start offset at least."""
         offset = self.local_log_start_offset
         if self.high_watermark < offset:
             self.update_high_watermark(offset)
         self.local_log.recovery_point = max(self.local_log.recovery_point, offset)
 
     def truncate_to(self, target_offset: int, reason: str | None = None) -> bool:
-        """Cut the log so that it ends at `target_offset`; False where it ends there or lower already.
+        """Truncate the log to end at `target_offset`; False if it ends there or lower already.
 
-        A batch that holds the offset is removed as a whole. Raises OffsetOutOfRange for a negative offset.
+        A batch that contains the offset is removed as a whole. Raises OffsetOutOfRange for a negative offset.
         """
         self._refuse_negative(target_offset)
         reason = f"the log is to end at offset {target_offset}" if reason is None else reason
@@ -325,7 +325,7 @@ class UnifiedLog:
         return True
 
     def truncate_fully_and_start_at(self, new_offset: int, reason: str = "the log is to begin again, empty") -> None:
-        """Delete everything; the log begins and ends at `new_offset`. The recovery point does not move up.
+        """Delete all segments; the log begins and ends at `new_offset`. The recovery point is not raised.
 
         Raises OffsetOutOfRange for a negative offset.
         """
@@ -346,11 +346,11 @@ class UnifiedLog:
                                reload_from_clean_shutdown=False)
 
     def delete_segments(self, segments: Iterable[LogSegment], reasons: Mapping[int, str]) -> int:
-        """Delete the oldest segments, all of which must lie below the high watermark; returns how many were asked for.
+        """Delete the oldest segments, all of which must be below the high watermark. Returns their number.
 
-        `reasons` says why, by base offset.
-        Where none would remain a new one is rolled first; the log start offset becomes the base of the first left. That of
-        a tiered log stays: copies of the segments are in remote storage.
+        `reasons`: by base offset.
+        If no segment would remain, a new one is rolled first. The log start offset becomes the base offset of the first
+        remaining segment, except for a tiered log, whose segments have copies in remote storage.
         """
         chosen = list(segments)
         count = len(chosen)
@@ -370,10 +370,10 @@ class UnifiedLog:
         delete_producer_snapshots(chosen, self.producer_state, self.local_log.deferred)
         return count
 
-    # ---- the end ----------------------------------------------------------------------------------
+    # ---- closing ----------------------------------------------------------------------------------
 
     def close(self, *, keep_deleted: bool = False) -> None:
-        """Close as a broker closes it: marked files are deleted (or kept), a producer snapshot, indexes trimmed, synced."""
+        """Close as a broker does: delete (or keep) marked files, write a producer snapshot, trim indexes, sync."""
         self.local_log.deferred.run(keep=keep_deleted)
         self.producer_state.take_snapshot()
         self.describe()
@@ -381,12 +381,12 @@ class UnifiedLog:
         self.local_log.sync_new_names()
 
     def close_handlers(self) -> None:
-        """Let go of all files without changing them."""
+        """Close all files without changing them."""
         self.local_log.deferred.release()
         self.segments.close_handlers()
 
     def describe(self) -> None:
-        """Note in the report how the log stands."""
+        """Write the offsets, the number of segments and the size into the report."""
         report = self.report
         report.log_start_offset, report.log_end_offset = self.log_start_offset, self.log_end_offset
         report.next_end_offset = self.next_end_offset

@@ -1,1 +1,1 @@
-"""What idempotent and transactional producers have written: entries, checks, the state of a partition."""
+"""Idempotent and transactional producers: entries, checks, the producer state of a partition."""

@@ -1,7 +1,7 @@
-"""Transaction indexes and producer snapshots of a partition against its batches, while the log is walked once.
+"""Check transaction indexes and producer snapshots of a partition against its batches, in one walk over the log.
 
-The state of every producer is followed from the log start offset on, as ProducerStateManager does when it rebuilds. What lies
-before the first batch is not known, and the cleaner removes batches: then only what contradicts the batches is reported.
+The state of every producer is computed from the log start offset on, as ProducerStateManager does when it rebuilds. Batches
+before the first one are not known, and the cleaner removes batches: then only contradictions to the batches are reported.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _SIZE = PRODUCER_SNAPSHOT_ENTRY.size
 _AT = PRODUCER_SNAPSHOT_ENTRY.positions
 _BATCH_AT, _BATCH = _AT["producer_epoch"], struct.Struct(">hiqiq")  # up to the timestamp
 _NO_DATA = struct.Struct(">iqi")  # last sequence, last offset, offset delta
-_ROOM = 1024  # producers that there is room for at once
+_ROOM = 1024  # producers to allocate space for at once
 
 
 class SeenProducers(ProducerTable):
-    """Producers by id, each with a number that stays. Mirrors ProducerStateEntry, of whose batches it keeps the last.
+    """Producers by id, each with a number that does not change. Mirrors ProducerStateEntry with its last batch only.
 
-    marker_offsets  by number: where the last marker stands, −1: none came
-    has_data        by number: has the open transaction records, or did the cleaner take them all?
+    marker_offsets  by number: offset of the last marker, −1: none was read
+    has_data        by number: does the open transaction have records, or did the cleaner remove all of them?
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class SeenProducers(ProducerTable):
         self.has_data = bytearray()
 
     def number_of(self, producer_id: int) -> int:
-        """The number of a producer, which is made known where it is not."""
+        """The number of a producer; a new producer is added."""
         number = self.find_or_add(producer_id)
         if number >= len(self.marker_offsets):
             self.marker_offsets.extend(array("q", (-1,)) * _ROOM)
@@ -55,27 +55,27 @@ class SeenProducers(ProducerTable):
         return number
 
     def find(self, producer_id: int) -> tuple[ProducerSnapshotEntry, int] | None:
-        """What a snapshot would say of a producer, and where its last marker stands; None: nothing was seen of it."""
+        """The snapshot entry of a producer and the offset of its last marker; None: it has no batch or marker."""
         number = self._find(producer_id)
         if number < 0:
             return None
         return PRODUCER_SNAPSHOT_ENTRY.read(self._entries, number * _SIZE), self.marker_offsets[number]
 
     def append(self, number: int, epoch: int, first: int, last: int, base_sequence: int, timestamp: int) -> None:
-        """A batch with data."""
+        """Add a batch with data."""
         sequence = increment_sequence(base_sequence, last - first) if base_sequence >= 0 else -1
         _BATCH.pack_into(self._entries, number * _SIZE + _BATCH_AT, epoch, sequence, last, to_int(last - first), timestamp)
 
     def txn_first_offset(self, number: int) -> int:
-        """Where the producer's open transaction begins, −1: none is open."""
+        """First offset of the producer's open transaction; −1: none is open."""
         return PRODUCER_SNAPSHOT_ENTRY.field("current_txn_first_offset", self._entries, number * _SIZE)
 
     def begin(self, number: int, first_offset: int) -> None:
-        """A transaction begins."""
+        """Begin a transaction."""
         PRODUCER_SNAPSHOT_ENTRY.put("current_txn_first_offset", self._entries, number * _SIZE, first_offset)
 
     def end(self, number: int, epoch: int, coordinator_epoch: int, timestamp: int, offset: int) -> None:
-        """A marker at `offset`."""
+        """Add a marker at `offset`."""
         at = number * _SIZE
         if PRODUCER_SNAPSHOT_ENTRY.field("producer_epoch", self._entries, at) != epoch:
             _NO_DATA.pack_into(self._entries, at + _AT["last_sequence"], -1, -1, 0)
@@ -85,7 +85,7 @@ class SeenProducers(ProducerTable):
         self.marker_offsets[number], self.has_data[number] = offset, 0
 
     def differing(self, pieces: Iterable[Buffer]) -> Iterator[ProducerSnapshotEntry]:
-        """The entries in `pieces` of a snapshot of which not just the same was seen."""
+        """Yield the snapshot entries in `pieces` that are not equal to the computed ones."""
         for piece in pieces:
             view = memoryview(piece)
             at = self._differing(view, 0)
@@ -113,11 +113,11 @@ _FIELDS = (
     BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH, BatchField.ATTRIBUTES, BatchField.BASE_OFFSET,
     BatchField.LAST_OFFSET, BatchField.BASE_SEQUENCE, BatchField.MAX_TIMESTAMP, BatchField.COUNT,
 )
-_IDS = struct.Struct(f">q{PRODUCER_SNAPSHOT_ENTRY.size - 8}x")  # of entries of a snapshot
+_IDS = struct.Struct(f">q{PRODUCER_SNAPSHOT_ENTRY.size - 8}x")  # producer ids in entries of a snapshot
 
 
 class Aborted(NamedTuple):
-    """An abort marker at offset `last_offset`, and what an index entry for it would say; `first_offset` −1: not known."""
+    """An abort marker at offset `last_offset`, with the values of its index entry; `first_offset` −1: not known."""
 
     producer_id: int
     first_offset: int
@@ -127,17 +127,17 @@ class Aborted(NamedTuple):
 
 
 def _behind(table: memoryview, row: int, rows: int, offset: int) -> int:
-    """After the batches from `row` on that a snapshot at `offset` knows: those that end below it, as a broker takes them."""
+    """The row after the batches from `row` on that end below `offset`, as a broker counts them for a snapshot there."""
     after: int = first_from(table, row, rows, offset)
     is_inside = after > row and table[BatchField.LAST_OFFSET, after - 1] >= offset
     return after - 1 if is_inside else after
 
 
 class ProducerCheck:
-    """Feed it every window of every log of a partition, from the first segment on.
+    """Call it with every window of every log of a partition, in order.
 
-    snapshots         those that can be read, by offset
-    log_start_offset  batches that end before it are no part of the log any more; 0: all are, or it is not known
+    snapshots         the readable ones, by offset
+    log_start_offset  batches that end before it are not part of the log any more; 0: all are, or it is not known
     """
 
     def __init__(
@@ -150,9 +150,9 @@ class ProducerCheck:
         self._first_offset: int | None = None  # of the log
         self._end = -1  # last offset so far
         self._base_offset = 0  # of the segment
-        self._last_hole = LONG_MIN  # no offset is missing from this one on
-        self._aborted: list[Aborted] = []  # of this segment
-        self._committed: set[int] = set()  # those commit markers of this segment that its index names
+        self._last_hole = LONG_MIN  # no offset is missing from here on
+        self._aborted: list[Aborted] = []  # abort markers of this segment
+        self._committed: set[int] = set()  # offsets of commit markers of this segment that its index lists
         self._named: set[int] = set()
         self._records = RecordColumns(8)
         self._log_path = ""
@@ -163,18 +163,18 @@ class ProducerCheck:
 
     @property
     def _knows_all(self) -> bool:
-        """Has the log been seen from its very first batch on, and lacks none?"""
+        """Was the log read from its very first batch on, without a gap?"""
         return not self._has_holes and self._first_offset == 0
 
     def begin_segment(self, base_offset: int, index: TransactionIndex | None) -> None:
-        """A segment begins; `index`: its transaction index."""
+        """Start a segment with its transaction index."""
         self._base_offset = base_offset
         self._aborted.clear()
         self._committed.clear()
         self._named = set() if index is None else {txn.last_offset for txn in index}
 
     def feed(self, window: Window, log_path: str) -> None:
-        """Follow the producers of the window's batches, which come from `log_path`."""
+        """Process the window's batches, which come from `log_path`."""
         self._log_path = log_path
         table, row = window.batches.table, 0
         if self._first_offset is None:
@@ -212,7 +212,7 @@ class ProducerCheck:
             row = next_for_producer_state(table, row + 1, last_row)
 
     def _marker(self, window: Window, row: int) -> None:
-        """A control batch of a producer."""
+        """Process a control batch of a producer."""
         table = window.batches.table
         producer, offset = table[BatchField.PRODUCER_ID, row], table[BatchField.BASE_OFFSET, row]
         try:
@@ -237,7 +237,7 @@ class ProducerCheck:
     # ---- transaction index
 
     def end_segment(self, index: TransactionIndex | None, path: str) -> bool:
-        """The segment ends: compare with its transaction index, which would stand at `path` → does it lack something?"""
+        """End the segment: compare it with its transaction index at `path`. Returns whether an entry is missing."""
         findings, is_incomplete = FileFindings(path, self._report), False
         entries: dict[int, tuple[int, AbortedTxn]] = {}
         if index is not None:
@@ -268,7 +268,7 @@ class ProducerCheck:
         return is_incomplete
 
     def _contradiction(self, seen: Aborted, txn: AbortedTxn) -> str | None:
-        """What in `txn` does not fit the abort marker; None: nothing."""
+        """How `txn` contradicts the abort marker; None: it does not."""
         if txn.producer_id != seen.producer_id:
             return f"producer {txn.producer_id}, the abort marker there is of producer {seen.producer_id}"
         if not self._fits(txn.first_offset, seen.first_offset):
@@ -279,9 +279,9 @@ class ProducerCheck:
         return None
 
     def _fits(self, said: int, seen: int) -> bool:
-        """May an offset be right that should be `seen`, or be before that in batches that were deleted?
+        """May the offset `said` be right, if the batches say `seen`? It may be lower, in batches that were deleted.
 
-        Or after that: a transaction from `seen` on may have ended in batches that no longer exist.
+        It may be higher too: a transaction from `seen` on may have ended in batches that no longer exist.
         """
         if said == seen or (said > seen >= 0 and seen < self._last_hole):
             return True
@@ -291,7 +291,7 @@ class ProducerCheck:
     # ---- snapshots
 
     def finish(self) -> None:
-        """The log ends: compare the snapshots that are left. Those that were taken beyond its end describe other batches."""
+        """End the log: compare the remaining snapshots. Those after its end describe other batches."""
         end = max(self._end + 1, self._base_offset)
         for offset, snapshot in reversed(self._due):
             if offset <= end:
@@ -299,7 +299,7 @@ class ProducerCheck:
         self._due.clear()
 
     def _compare(self, offset: int, snapshot: ProducerSnapshot) -> None:
-        """Compare a snapshot with the state at its offset. Producers that it lacks may have expired."""
+        """Compare a snapshot with the state at its offset. Producers that are missing in it may have expired."""
         findings = FileFindings(snapshot.path, self._report)
         for entry in self._producers.differing(snapshot.pieces()):
             what = self._difference(entry)
@@ -315,8 +315,8 @@ class ProducerCheck:
                 findings.add("snapshot-mismatch", what, None, offset)
 
     def _difference(self, said: ProducerSnapshotEntry) -> str | None:
-        """What in `said` contradicts the batches; None: nothing."""
-        before = self._base_offset if self._first_offset is None else self._first_offset  # no batch: of an empty log
+        """How `said` contradicts the batches; None: it does not."""
+        before = self._base_offset if self._first_offset is None else self._first_offset  # an empty log has no batch
         found = self._producers.find(said.producer_id)
         if found is None:
             if self._knows_all or (said.last_offset >= before and not self._has_holes):
@@ -324,8 +324,8 @@ class ProducerCheck:
             return None
         seen, marker_offset = found
         if said.last_offset == marker_offset >= 0 and said.offset_delta == 0:
-            return None  # brokers before 1.1 took the marker for the last batch
-        # one that was silent for long is forgotten, and what comes then is all that is known of it; it may be in a gap
+            return None  # brokers before 1.1 stored the marker as the last batch
+        # after an expiration a snapshot has only the later batches or markers of a producer; they may be in a gap
         is_marker_alone = said.last_offset == said.last_sequence == -1 and (marker_offset > seen.last_offset or self._has_holes)
         if seen.last_offset > said.last_offset and not is_marker_alone:
             return f"last offset {said.last_offset}, but its last batch before that ends at {seen.last_offset}"

@@ -1,4 +1,4 @@
-"""What the log remembers of one producer. Mirrors ProducerStateEntry, BatchMetadata, TxnMetadata, CompletedTxn."""
+"""The state of one producer. Mirrors ProducerStateEntry, BatchMetadata, TxnMetadata, CompletedTxn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATCHES_TO_RETAIN = KEPT_BATCHES
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that was appended."""
+    """An appended batch."""
 
     last_seq: int
     last_offset: int
@@ -43,14 +43,14 @@ class BatchMetadata(NamedTuple):
 
 
 class TxnMetadata(NamedTuple):
-    """An open transaction: who, and from which offset on."""
+    """An open transaction: its producer and its first offset."""
 
     producer_id: int
     first_offset: int
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction that had data and found its marker, at `last_offset`."""
+    """A transaction with data whose marker is at `last_offset`."""
 
     producer_id: int
     first_offset: int
@@ -80,7 +80,7 @@ class ProducerStateEntry:
 
     @classmethod
     def of_snapshot(cls, entry: ProducerSnapshotEntry) -> ProducerStateEntry:
-        """The producer that an entry describes: of its batches the last."""
+        """The state from a snapshot entry, which has only the last batch."""
         open_since = entry.current_txn_first_offset
         state = cls(
             entry.producer_id, entry.producer_epoch, entry.coordinator_epoch, entry.timestamp,
@@ -91,7 +91,7 @@ class ProducerStateEntry:
         return state
 
     def to_snapshot(self) -> ProducerSnapshotEntry:
-        """What a snapshot keeps: of the batches only the last."""
+        """The snapshot entry, which has only the last batch."""
         last = self.batches[-1] if self.batches else BatchMetadata(NO_SEQUENCE, -1, 0, NO_TIMESTAMP)
         open_since = self.current_txn_first_offset
         return ProducerSnapshotEntry(
@@ -101,7 +101,7 @@ class ProducerStateEntry:
 
     @property
     def is_empty(self) -> bool:
-        """Is no batch remembered?"""
+        """Does it have no batch?"""
         return not self.batches
 
     @property
@@ -111,31 +111,31 @@ class ProducerStateEntry:
 
     @property
     def last_data_offset(self) -> int:
-        """Offset of the last record that is no marker, −1 without batches."""
+        """Offset of the last record that is not a marker, −1 without batches."""
         return self.batches[-1].last_offset if self.batches else -1
 
     def without_batches(self) -> ProducerStateEntry:
-        """A copy that remembers no batch (withProducerId)."""
+        """A copy without batches (withProducerId)."""
         return ProducerStateEntry(
             self.producer_id, self.producer_epoch, self.coordinator_epoch, self.last_timestamp,
             self.current_txn_first_offset,
         )  # fmt: skip
 
     def add_batch(self, producer_epoch: int, batch: BatchMetadata) -> None:
-        """Remember a batch; one of another epoch than the last puts all earlier ones out of mind."""
+        """Add a batch. If its epoch differs from the last one, all earlier batches are removed."""
         self._set_epoch(producer_epoch)
         self.batches = (*self.batches, batch)[-BATCHES_TO_RETAIN:]
         self.last_timestamp = batch.timestamp
 
     def end_transaction(self, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
-        """Take in a marker."""
+        """Apply a marker."""
         self._set_epoch(producer_epoch)
         self.coordinator_epoch = coordinator_epoch
         self.current_txn_first_offset = None
         self.last_timestamp = timestamp
 
     def update(self, newer: ProducerStateEntry) -> None:
-        """Take over what came since."""
+        """Apply a newer state."""
         self._set_epoch(newer.producer_epoch)
         self.batches = (*self.batches, *newer.batches)[-BATCHES_TO_RETAIN:]
         self.coordinator_epoch = newer.coordinator_epoch
@@ -143,7 +143,7 @@ class ProducerStateEntry:
         self.last_timestamp = newer.last_timestamp
 
     def find_duplicate(self, row: ProducerRow) -> BatchMetadata | None:
-        """The remembered batch with the same epoch and sequences."""
+        """The stored batch with the same epoch and sequences."""
         if row.producer_epoch != self.producer_epoch:
             return None
         wanted = (row.base_sequence, last_sequence(row.base_sequence, row.last_offset - row.base_offset))
@@ -157,20 +157,20 @@ class ProducerStateEntry:
 
 TRANSACTION_VERSION_UNKNOWN = -1
 _SHORT_MAX = 2**15 - 1
-_STRICT_VERSION = 2  # from this transaction version on a marker has a larger epoch than the transaction
+_STRICT_VERSION = 2  # from this transaction version on, the epoch of a marker is higher than that of the transaction
 
 
 class AppendOrigin(Enum):
-    """Who appends: it decides what is checked."""
+    """Origin of an append; it decides what is checked."""
 
-    REPLICATION = "replication"  # a follower, and recovery: the leader has checked everything
+    REPLICATION = "replication"  # a follower or recovery: the leader has checked everything
     COORDINATOR = "coordinator"  # a group or transaction coordinator: no sequences
     CLIENT = "client"
     RAFT_LEADER = "raft-leader"
 
 
 class ProducerAppendInfo:
-    """The batches of one append by one producer: checked against what it did before, then handed to `update`.
+    """The batches of one append by one producer. They are checked against its state, then passed to `update`.
 
     started  transactions that began
     """
@@ -184,9 +184,9 @@ class ProducerAppendInfo:
         self._origin = origin
 
     def append(self, row: ProducerRow, transaction_version: int = TRANSACTION_VERSION_UNKNOWN) -> CompletedTxn | None:
-        """Take in a batch; what it completes. Raises AppendRefused.
+        """Add a batch. Returns the transaction that it completes. Raises AppendRefused.
 
-        An empty control batch does nothing: its transaction has been cleaned away.
+        An empty control batch changes nothing: the cleaner has removed its transaction.
         """
         if not row.is_control:
             self._append_data(row)
@@ -224,7 +224,7 @@ class ProducerAppendInfo:
         first_offset = self.entry.current_txn_first_offset
         self.entry.end_transaction(row.producer_epoch, marker.coordinator_epoch, marker.timestamp)
         if first_offset is None:
-            return None  # a marker without data moves nothing
+            return None  # a marker without data changes nothing
         return CompletedTxn(self.producer_id, first_offset, row.base_offset, marker.control_type is ControlType.ABORT)
 
     def _check_epoch(self, epoch: int, offset: int, transaction_version: int) -> None:
@@ -233,7 +233,7 @@ class ProducerAppendInfo:
             return
         is_repeated = epoch == current and (self.entry.current_txn_first_offset is None or epoch == _SHORT_MAX)
         if is_repeated or self._origin is AppendOrigin.REPLICATION:
-            return  # the marker was written, the answer got lost
+            return  # a retry: the marker was written, but the answer was lost
         raise InvalidProducerEpoch(
             f"Epoch of producer {self.producer_id} at offset {offset} in {self._topic_partition} is {epoch}, which is "
             f"{'<=' if strict else '<'} the last seen epoch {current} (TV{transaction_version})"

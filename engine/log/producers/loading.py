@@ -1,4 +1,4 @@
-"""Producer state made from snapshots and batches, up to an offset. The static parts of UnifiedLog that do it."""
+"""Load the producer state from snapshots and batches, up to an offset. Mirrors static methods of UnifiedLog."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from engine.log.segment.reading import ReadableSegment
     from engine.record.windows import Window
 
-_ROWS = 1032  # batches of producers that are taken in at once
+_ROWS = 1032  # batches of producers in a chunk
 
 
 def rebuild_producer_state(
     state: ProducerStateManager, segments: LogSegments, log_start_offset: int, last_offset: int, *,
     now: int, reload_from_clean_shutdown: bool,
 ) -> None:
-    """Bring `state` to `last_offset`: the newest sound snapshot, then the batches after it; leaves snapshots.
+    """Bring `state` to `last_offset`: load the newest valid snapshot, then the batches after it, and write snapshots.
 
-    After a clean shutdown without any snapshot nothing is read: the log comes from before there were snapshots, and
-    empty ones are written at the bases of the last two segments and at `last_offset`.
+    After a clean shutdown without any snapshot nothing is read: the log is from a version without snapshots. Empty ones are
+    written at the base offsets of the last two segments and at `last_offset`.
     Mirrors UnifiedLog.rebuildProducerState.
     """
     wanted = _offsets_to_snapshot(segments, last_offset)
@@ -57,7 +57,7 @@ def rebuild_producer_state(
 def advance_producer_state(
     state: ProducerStateManager, segments: LogSegments, log_start_offset: int, last_offset: int, wanted: Collection[int] = ()
 ) -> None:
-    """Take in the batches from where `state` stands up to `last_offset`; snapshots at `wanted` bases."""
+    """Load the batches from the offset of `state` up to `last_offset`; write snapshots at the base offsets in `wanted`."""
     last = segments.floor_segment(last_offset)
     for segment in segments.values(state.map_end_offset, last_offset):
         start_offset = max(segment.base_offset, state.map_end_offset, log_start_offset)
@@ -68,7 +68,7 @@ def advance_producer_state(
 
 
 def _offsets_to_snapshot(segments: LogSegments, last_offset: int) -> list[int]:
-    """The bases of the last two segments, and `last_offset`."""
+    """The base offsets of the last two segments, and `last_offset`."""
     last = segments.last_segment
     if last is None:
         return [last_offset]
@@ -77,7 +77,7 @@ def _offsets_to_snapshot(segments: LogSegments, last_offset: int) -> list[int]:
 
 
 def _load_segment(state: ProducerStateManager, segment: LogSegment, start_offset: int, end_offset: int | None) -> None:
-    """Take the batches of `segment` from `start_offset` on, up to the batch that holds `end_offset`."""
+    """Load the batches of `segment` from `start_offset` on, up to the batch that holds `end_offset`."""
     end_position = segment.size
     if end_offset is not None:
         found = segment.translate_offset(end_offset)
@@ -91,17 +91,17 @@ def _load_segment(state: ProducerStateManager, segment: LogSegment, start_offset
 
 
 def _will_recall(state: ProducerStateManager, segments: LogSegments, start_offset: int, now: int) -> None:
-    """`state` stands at `start_offset` before the batches of the log after it are taken in, and those that are appended."""
+    """Let `state`, loaded at `start_offset`, read later batches of the log again, including those that are appended."""
     active = segments.last_segment
     grows = (-1, 0) if active is None else (active.base_offset, active.size)
     state.will_recall(partial(_chunks_from, segments, start_offset, *grows), now)
 
 
 def _chunks_from(segments: LogSegments, start_offset: int, active: int, size: int) -> Iterator[RowChunk]:
-    """The batches of producers from `start_offset` to the end of the log.
+    """Yield the batches of producers from `start_offset` to the end of the log.
 
-    active, size  base offset and size of the last segment as it was found: what has been appended begins there, even
-                  after bytes that are no batch
+    active, size  base offset and size of the last segment when it was opened: appended batches begin there, even if the
+                  bytes before are not a batch
     """
     for segment in segments.values(start_offset):
         end = min(size, segment.size) if segment.base_offset == active else segment.size
@@ -113,9 +113,9 @@ def _chunks_from(segments: LogSegments, start_offset: int, active: int, size: in
 
 
 def producer_chunks(segment: ReadableSegment, start: int, end: int) -> Iterator[RowChunk]:
-    """Every batch with a producer id in bytes [start, end) of the log, checksums unseen: no object for each of them.
+    """Yield every batch with a producer id in bytes [start, end) of the log, as columns. Checksums are not verified.
 
-    Raises CorruptRecord at a size that no batch can have, and at a marker that cannot be read.
+    Raises CorruptRecord for an invalid batch size and for an unreadable marker.
     """
     walk = LogWalk(segment.log_file, start, end)
     records, reported, count = RecordColumns(8), ReportedRows(_ROWS), 0

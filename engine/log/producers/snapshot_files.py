@@ -1,4 +1,4 @@
-"""Which producer snapshots a partition has, by offset, in order: there may be one for each of very many segments."""
+"""The producer snapshots of a partition, sorted by offset. There may be one for each of very many segments."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _SUFFIX = ".snapshot"
 class SnapshotFiles:
     """A sorted map from offset to path. It does not create or remove files.
 
-    aside    by offset, those that a recovery has forgotten while their files stay: most are rewritten with the same bytes
-    written  paths of those that were created or rebuilt: their names may not be on the disk
+    aside    by offset: removed from the map by a recovery, but still on the disk, as most are written again with the same bytes
+    written  paths of those that were created or rebuilt: their names may not be synced
     """
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class SnapshotFiles:
 
     @classmethod
     def of_directory(cls, files: Files, directory: str) -> SnapshotFiles:
-        """Those in `directory`. A name that begins with no offset, at which Kafka fails, is nobody's."""
+        """The snapshots in `directory`. A name that does not begin with an offset, at which Kafka fails, is skipped."""
         return cls.of_names(directory, files.plain(directory) if files.exists(directory) else ())
 
     @classmethod
     def of_names(cls, directory: str, names: Iterable[str]) -> SnapshotFiles:
-        """Those among the `names` of the plain files in `directory`."""
+        """The snapshots among the `names` of the plain files in `directory`."""
         found = cls()
         for name in names:
             if name.endswith(_SUFFIX) and (offset := parse_long(name.partition(".")[0])) is not None:
@@ -53,7 +53,7 @@ class SnapshotFiles:
         return found
 
     def __iter__(self) -> Iterator[int]:
-        """The offsets, ascending, over a copy."""
+        """Iterate over a copy of the offsets, ascending."""
         return iter(list(self._offsets))
 
     def __getitem__(self, offset: int) -> str:
@@ -61,7 +61,7 @@ class SnapshotFiles:
 
     @property
     def paths(self) -> frozenset[str]:
-        """Where they are."""
+        """The paths of all snapshots."""
         return frozenset(self._paths.values())
 
     @property
@@ -75,31 +75,31 @@ class SnapshotFiles:
         return self._offsets[:low] + self._offsets[max(low, bisect_right(self._offsets, last)) :]
 
     def add(self, offset: int, path: str) -> None:
-        """There is one at `offset` now."""
+        """Add the snapshot at `offset`."""
         if offset not in self._paths:
             insort(self._offsets, offset)
         self._paths[offset] = path
 
     def pop(self, offset: int) -> str | None:
-        """Forget the one at `offset`; its path, None where there is none."""
+        """Remove the snapshot at `offset` from the map. Returns its path; None: there is none."""
         path = self._paths.pop(offset, None)
         if path is not None:
             del self._offsets[bisect_left(self._offsets, offset)]
         return path
 
     def set_aside(self, offset: int) -> None:
-        """Forget the one at `offset`, whose file stays for now."""
+        """Move the snapshot at `offset` to `aside`; its file stays for now."""
         path = self.pop(offset)
         if path is not None:
             self.aside[offset] = path
 
 
 class Recall(NamedTuple):
-    """Where to look: in the snapshot that a state was loaded from, and in the batches of the log after it.
+    """The sources of the last batches of producers: a snapshot, and the batches of the log after it.
 
-    snapshot  its path; None: there was none
-    now, expiration_ms  by which producers had expired when it was loaded
-    chunks    all batches of producers after it, as often as they are asked for
+    snapshot  path of the snapshot that the producer state was loaded from; None: there was none
+    now, expiration_ms  decide which producers in it had expired
+    chunks    iterates over all batches of producers after the snapshot; may be called repeatedly
     """
 
     files: Files
@@ -109,14 +109,14 @@ class Recall(NamedTuple):
     chunks: Callable[[], Iterator[RowChunk]]
 
     def find(self, producer_ids: Collection[int]) -> Iterator[tuple[int, tuple[BatchMetadata, ...]]]:
-        """The batches that are remembered of each of these producers, the oldest first. One walk over the log for all.
+        """Yield the last batches of each of these producers, the oldest first. Reads the log once for all of them.
 
         Raises UnreadableFile, CorruptRecord.
         """
         chunks = self.chunks()
         first = next(chunks, None)
         if first is None:
-            return  # then each has the one batch that the snapshot has
+            return  # only the snapshot has batches, one for each producer, and that one is loaded already
         wanted = ProducerTable(keeps_batches=False)
         numbers = {producer_id: wanted.find_or_add(producer_id) for producer_id in producer_ids}
         kept = array("q", bytes(8 * KEPT_FIELDS * len(numbers)))
@@ -140,7 +140,7 @@ class Recall(NamedTuple):
 
 
 def _begin(kept: array[int], number: int, entry: ProducerStateEntry) -> None:
-    """The last batch of `entry` is the oldest one that is kept."""
+    """Store the last batch of `entry` as the oldest batch of the producer."""
     at, last = number * KEPT_FIELDS, entry.batches[-1]
     kept[at + Kept.COUNT] = 1
     kept[at + Kept.LAST_SEQ : at + 1 + KEPT_BATCH_FIELDS] = array("q", last)

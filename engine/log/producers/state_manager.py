@@ -1,7 +1,7 @@
 """Idempotent and transactional producers of a partition, and their snapshots on disk. Mirrors ProducerStateManager.
 
-Verification of transactions (KIP-890) is left out: nobody verifies offline. Times are given, there is no clock. Producers
-expire when they are loaded, as at a start; nobody runs for so long that they would later.
+Verification of transactions (KIP-890) is left out: no client verifies offline. Times are arguments; there is no clock.
+Producers expire only when they are loaded, as at a start: no command runs long enough for a later expiration.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _MOST_RECALLED = 10_000  # producers whose last batches are remembered, unless m
 
 
 class ProducerStateManager:
-    """The producers as they stand at `map_end_offset`, and the snapshot files of the partition in `directory`.
+    """The producers at `map_end_offset`, and the snapshot files of the partition in `directory`.
 
-    snapshots            those on the disk, kept up to date, of a log that is recovered: what becomes invalid is set aside
-                         there. None: the disk is asked when it first matters, and what becomes invalid is removed at once
-    for_snapshots        all that becomes of the state are snapshots: of each producer only the last batch is remembered, and
-                         no transaction that has ended
+    snapshots            the snapshots on the disk, kept up to date, for a log that is recovered: invalid ones are set aside.
+                         None: the directory is listed on first use, and invalid snapshots are removed at once
+    for_snapshots        the state is only written to snapshots: only the last batch of each producer is stored, and no
+                         transaction that has ended
     on_lost_snapshot     called for each snapshot that is removed because Kafka cannot read it, and for each that is rebuilt:
-                         path, why Kafka cannot read it (None: it can), is it rebuilt?
-    written       paths of snapshots that were created or rebuilt: their names may not be on the disk
-    recall_from   where the last batches of producers are found again, see `recall`; None: nothing was loaded yet
+                         (path, why Kafka cannot read it or None, is it rebuilt?)
+    written       paths of snapshots that were created or rebuilt: their names may not be synced
+    recall_from   sources of the last batches of producers, see `recall`; None: nothing was loaded yet
     ongoing       transactions without a marker
-    unreplicated  those whose marker may lie above the high watermark
+    unreplicated  ended transactions whose marker may be above the high watermark
     """
 
     def __init__(
@@ -76,29 +76,29 @@ class ProducerStateManager:
         if snapshots is not None:
             self._snapshots = snapshots
 
-    # ---- what it knows ----------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------------
 
     @property
     def map_end_offset(self) -> int:
-        """Every batch below it is accounted for."""
+        """The state includes every batch below it."""
         return self._map_end_offset
 
     def update_map_end_offset(self, offset: int) -> None:
-        """Every batch below `offset` is accounted for."""
+        """Set the offset below which the state includes every batch."""
         self._map_end_offset = offset
 
     @property
     def is_empty(self) -> bool:
-        """Is no producer known, and no transaction waited for?"""
+        """Is there no producer, and no open or unreplicated transaction?"""
         return not len(self.producers) and not len(self.unreplicated)
 
     def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
-        """What is known of a producer."""
+        """The state of a producer."""
         return self.producers.get(producer_id)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the oldest transaction that is open, or that the high watermark has not passed."""
+        """The first offset of the oldest transaction that is open, or whose marker is not below the high watermark."""
         found = (self.first_undecided_offset, self.unreplicated.first_offset)
         return min((offset for offset in found if offset is not None), default=None)
 
@@ -109,19 +109,19 @@ class ProducerStateManager:
         return None if first is None else first.first_offset
 
     def is_late(self, entry: ProducerStateEntry, now: int) -> bool:
-        """Is an open transaction of `entry` older than any producer may let it become? It hangs then (hasLateTransaction)."""
+        """Does `entry` have a transaction that is open for longer than any timeout allows (hasLateTransaction)?"""
         allowed = self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
         return entry.last_timestamp > 0 and now - entry.last_timestamp > allowed
 
     # ---- appends ----------------------------------------------------------------------------------
 
     def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
-        """Where the batches of an append are checked and collected, before `update`."""
+        """Return an object that checks and collects the batches of an append, to be passed to `update`."""
         current = self.producers.get(producer_id) or ProducerStateEntry(producer_id)
         return ProducerAppendInfo(self.topic_partition, current, origin)
 
     def update(self, info: ProducerAppendInfo) -> None:
-        """Take over what an append changed. Raises IllegalArgument without a producer id."""
+        """Apply the result of an append. Raises IllegalArgument without a producer id."""
         if info.producer_id == NO_PRODUCER_ID:
             raise IllegalArgument(f"Invalid producer id {NO_PRODUCER_ID} passed to update for partition{self.topic_partition}")
         current = self.producers.get(info.producer_id)
@@ -134,12 +134,12 @@ class ProducerStateManager:
             self.ongoing.put(txn)
 
     def last_stable_offset(self, completed: CompletedTxn) -> int:
-        """The last stable offset once `completed` is: where another producer's oldest open transaction begins."""
+        """The last stable offset after `completed` ends: the first offset of the oldest other open transaction."""
         other = self.ongoing.first_of_others(completed.producer_id)
         return completed.last_offset + 1 if other is None else other.first_offset
 
     def complete_txn(self, completed: CompletedTxn) -> None:
-        """A transaction ended; the high watermark has to pass its marker yet. Raises IllegalArgument if it is not open."""
+        """End a transaction whose marker is not yet below the high watermark. Raises IllegalArgument if it is not open."""
         if not self.ongoing.take(completed.first_offset):
             raise IllegalArgument(
                 f"Attempted to complete transaction {completed} on partition {self.topic_partition} which was not started"
@@ -150,17 +150,17 @@ class ProducerStateManager:
     def update_recovered(
         self, chunks: Iterable[RowChunk], on_aborted: Callable[[memoryview], object] = lambda _: None
     ) -> None:
-        """Take in batches of a segment that is recovered, in log order. From then on the state is one `for_snapshots`.
+        """Load batches of a segment that is recovered, in log order. From then on the state is one `for_snapshots`.
 
-        on_aborted  called with the aborted transactions, as a transaction index has them, some at a time; what it
-                    is handed changes afterwards
-        `update_map_end_offset` is the caller's. Raises InvalidTxnState for a plain batch within a transaction.
+        on_aborted  called with some aborted transactions at a time, in the format of the transaction index, in a buffer that is
+                    reused
+        The caller must call `update_map_end_offset`. Raises InvalidTxnState for a plain batch within a transaction.
         Mirrors LogSegment.updateProducerState.
         """
         self._take(chunks, on_aborted, reports_all=False)
 
     def load_batches(self, chunks: Iterable[RowChunk]) -> None:
-        """Take in batches after a snapshot, in log order: of each producer the last one is known then, see `recall`.
+        """Load batches after a snapshot, in log order. Only the last batch of each producer is stored, see `recall`.
 
         Raises InvalidTxnState, IllegalArgument. Mirrors UnifiedLog.loadProducersFromRecords.
         """
@@ -184,19 +184,19 @@ class ProducerStateManager:
                 self.unreplicated.put(first_offset, last_offset)
 
     def _take_alone(self, row: ProducerRow) -> None:
-        """Take in what is refused otherwise. Raises the AppendRefused that says why."""
+        """Load a batch that the kernel refuses. Raises the AppendRefused with the reason."""
         info = self.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
         completed = info.append(row)
         self.update(info)
         if completed is not None:
             self.complete_txn(completed)
 
-    # ---- batches that are known again
+    # ---- last batches of producers
 
     def recall(self, producer_ids: Iterable[int]) -> None:
-        """Remember the last batches of these producers, by which a duplicate is known, before they append.
+        """Load the last batches of these producers, which are needed to detect duplicates, before they append.
 
-        The batches that were appended so far are in the log. Raises UnreadableFile, CorruptRecord.
+        The batches are read from the log. Raises UnreadableFile, CorruptRecord.
         """
         wanted = {producer_id for producer_id in producer_ids if producer_id > NO_PRODUCER_ID}
         if self.recall_from is None or wanted <= self._recalled:
@@ -212,25 +212,25 @@ class ProducerStateManager:
                 self.producers.remember(producer_id, batches)
 
     def recall_all(self) -> None:
-        """As `recall`, before segments go in which batches would be looked for; of very many producers only the first."""
+        """Call `recall` for all producers (or the first of very many) before segments with their batches are deleted."""
         if self.recall_from is not None:
             self.recall(islice(self.producers, _MOST_RECALLED))
 
-    # ---- offsets that move ------------------------------------------------------------------------
+    # ---- offsets that change ----------------------------------------------------------------------
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
-        """Markers below the high watermark are replicated."""
+        """Remove transactions whose markers are below the high watermark: they are replicated."""
         self.unreplicated.remove_ended_below(high_watermark)
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """Nothing below the log start offset matters any more."""
+        """Remove what is below the log start offset."""
         self.unreplicated.remove_ended_below(log_start_offset)
         self._map_end_offset = max(self._map_end_offset, log_start_offset)
         latest = self.latest_snapshot_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget every producer, remove every snapshot."""
+        """Remove all producers and snapshots."""
         self._forget()
         for snapshot_offset in list(self._snapshots):
             self._remove_snapshot(snapshot_offset)
@@ -238,10 +238,10 @@ class ProducerStateManager:
         self._map_end_offset = offset
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now: int) -> None:
-        """Remove snapshots outside (log start offset, log end offset] and go back to the newest sound one left.
+        """Remove snapshots outside (log start offset, log end offset] and load the newest valid one that is left.
 
-        The producers stay where they already stand at the log end offset. Snapshots that are corrupt are removed too;
-        producers that have expired are left out.
+        If the producers are at the log end offset already, they are kept. Corrupt snapshots are removed too. Producers that
+        have expired are left out.
         """
         for offset in self._snapshots.outside(log_start_offset + 1, log_end_offset):
             if self._is_recovering:
@@ -255,7 +255,7 @@ class ProducerStateManager:
             self._load_from_snapshot(log_start_offset, now)
 
     def will_recall(self, chunks: Callable[[], Iterator[RowChunk]], now: int) -> None:
-        """`chunks` are the batches of producers after the snapshot that was loaded at `now`, as often as one asks."""
+        """Set the batches of producers after the snapshot that was loaded at `now`. `chunks` may be called repeatedly."""
         if not self.for_snapshots and self.recall_from is None:
             self.recall_from = Recall(self.files, self._loaded_from, now, self.producer_id_expiration_ms, chunks)
 
@@ -289,7 +289,7 @@ class ProducerStateManager:
 
     @property
     def snapshot_paths(self) -> frozenset[str]:
-        """Where snapshots are."""
+        """The paths of all snapshots."""
         return self._snapshots.paths
 
     @property
@@ -298,9 +298,9 @@ class ProducerStateManager:
         return self._snapshots.last
 
     def take_snapshot(self, *, sync: bool = True) -> str | None:
-        """Write a snapshot at `map_end_offset`, unless the last one is as new; its path.
+        """Write a snapshot at `map_end_offset`, unless the last one has this offset. Returns its path.
 
-        One that was set aside and says the same is left as it is; who wrote it may not have synced it.
+        A snapshot that was set aside and has the same content is kept; it may not have been synced.
         """
         offset = self._map_end_offset
         if offset <= self._last_snapshot_offset:
@@ -324,7 +324,10 @@ class ProducerStateManager:
         return path
 
     def _write_snapshot(self, file: WritableFile) -> None:
-        """Raises UnwritableFile; nothing is left then: half a snapshot is corrupt, and an empty one says that nobody writes."""
+        """Raises UnwritableFile; the file is removed then.
+
+        An incomplete snapshot is corrupt, and an empty one would say that there are no producers.
+        """
         try:
             write_producer_snapshot(file, len(self.producers), self.producers.pieces())
         except UnwritableFile:
@@ -336,9 +339,9 @@ class ProducerStateManager:
             return is_producer_snapshot_of(file, len(self.producers), self.producers.pieces())
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int], names: Collection[str] | None = None) -> None:
-        """Remove snapshots that no segment begins at, but for the largest, if it is not below the last segment's base.
+        """Remove snapshots at which no segment begins, except the newest one if it is not below the last segment's base offset.
 
-        names  of the plain files in the directory; None: the disk is asked
+        names  of the plain files in the directory; None: it is listed
         """
         listed = self.files.plain(self.directory) if names is None else names
         self._snapshots = SnapshotFiles.of_names(self.directory, listed)
@@ -350,11 +353,11 @@ class ProducerStateManager:
             self._remove_snapshot(offset)
 
     def remove_and_mark_snapshot_for_deletion(self, offset: int) -> str | None:
-        """Rename the snapshot at `offset` to `.deleted`; the new path, None where there is none."""
+        """Rename the snapshot at `offset` to `.deleted`. Returns the new path; None: there is none."""
         path = self._snapshots.pop(offset)
         if path is None or not self.files.exists(path):
             return None
-        self.files.rename(path, path + _DELETED, replaces=True)  # one that has that name already was deleted before
+        self.files.rename(path, path + _DELETED, replaces=True)  # a file with that name was marked for deletion before
         return path + _DELETED
 
     def _remove_snapshot(self, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""The producers of a partition by id: 46 bytes each, as a snapshot has them, and little more. There may be a million."""
+"""The producers of a partition by id, in 46 bytes each, as in a snapshot, and little more. There may be a million."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 _SIZE = PRODUCER_SNAPSHOT_ENTRY.size
 _BATCH = struct.Struct(">iqiq")  # BatchMetadata
 _FIRST_CAPACITY = 16  # of Java's HashMap
-_ROOM = 64  # entries that there is room for at least
-_MOST_CHAINS = 1 << 16  # to put entries in order, unless there are four times as many buckets
-_PIECE = 16_384  # entries that are handed out at once
+_ROOM = 64  # entries to allocate space for at least
+_MOST_CHAINS = 1 << 16  # for putting entries in order, unless there are four times as many buckets
+_PIECE = 16_384  # entries that are returned at once
 
 
 class ProducerTable:
-    """A mapping of producer ids to entries. Entries are copies: what changes is put back. Order is that of Java's HashMap.
+    """A mapping of producer ids to entries, in the order of Java's HashMap. Entries are copies: a change needs `put`.
 
-    keeps_batches  remember the last batches of each producer, not only the very last. They take more than all the rest,
-                   and are only known of producers that were `put`.
+    keeps_batches  store the last batches of each producer, not only the very last. They need more memory than all the rest,
+                   and exist only for producers that were `put`
     """
 
     def __init__(self, *, keeps_batches: bool = True) -> None:
@@ -50,12 +50,12 @@ class ProducerTable:
         self.clear()
 
     def clear(self) -> None:
-        """Forget every producer. The capacity stays, as in a HashMap."""
+        """Remove every producer. The capacity stays, as in a HashMap."""
         self._entries = bytearray(_ROOM * _SIZE)
         self._links = array("i", bytes(4 * _ROOM))
         self._heads = array("i", bytes(4 * _ROOM))
         self._state[TableState.COUNT] = 0
-        self._batches: dict[int, bytes] = {}  # by producer, where more is known than the entry holds
+        self._batches: dict[int, bytes] = {}  # by producer: all last batches, if they are known
 
     def __len__(self) -> int:
         return self._state[TableState.COUNT]
@@ -64,28 +64,28 @@ class ProducerTable:
         return self._find(producer_id) >= 0
 
     def __iter__(self) -> Iterator[int]:
-        """The ids. What changes meanwhile shows or not."""
+        """Iterate over the ids. Later changes may be included or not."""
         for stored in self._stored():
             yield stored.producer_id
 
     def values(self) -> Iterator[ProducerStateEntry]:
-        """The entries. What changes meanwhile shows or not."""
+        """Iterate over the entries. Later changes may be included or not."""
         return map(self._entry, self._stored())
 
     def get(self, producer_id: int) -> ProducerStateEntry | None:
-        """A copy of what is known of `producer_id`, None where nothing is."""
+        """A copy of the producer's entry; None: there is none."""
         number = self._find(producer_id)
         if number < 0:
             return None
         return self._entry(PRODUCER_SNAPSHOT_ENTRY.read(self._entries, number * _SIZE))
 
     def last_offset(self, producer_id: int) -> int:
-        """That of the producer's last batch; −1: none is known."""
+        """Last offset of the producer's last batch; −1: it has none."""
         number = self._find(producer_id)
         return -1 if number < 0 else PRODUCER_SNAPSHOT_ENTRY.field("last_offset", self._entries, number * _SIZE)
 
     def find_or_add(self, producer_id: int) -> int:
-        """The number of the producer's entry, which is made where there is none. It stays the same until `clear`."""
+        """The number of the producer's entry; a new one is added. It does not change until `clear`."""
         number = self._find(producer_id)
         while number < 0:
             number = add_producer(*self._views, producer_id)
@@ -94,7 +94,7 @@ class ProducerTable:
         return number
 
     def put(self, entry: ProducerStateEntry) -> None:
-        """Let `entry` be what is known of its producer."""
+        """Set the entry of its producer."""
         number = self.find_or_add(entry.producer_id)
         PRODUCER_SNAPSHOT_ENTRY.struct.pack_into(self._entries, number * _SIZE, *entry.to_snapshot())
         batches = entry.batches
@@ -104,15 +104,15 @@ class ProducerTable:
             self._batches.pop(entry.producer_id, None)
 
     def remember(self, producer_id: int, batches: Sequence[BatchMetadata]) -> None:
-        """Let these be the last batches of a producer: what the entry says of the very last stays."""
+        """Set the last batches of a producer. The very last one in its entry stays."""
         self._batches[producer_id] = b"".join(_BATCH.pack(*batch) for batch in batches)
 
     def forget_batches(self) -> None:
-        """Remember of each producer only the very last batch."""
+        """Remove the batches of all producers except the very last one."""
         self._batches.clear()
 
     def known(self, data: memoryview) -> Iterator[memoryview]:
-        """Of the entries of a snapshot in `data` those whose producers are here."""
+        """Yield the entries of a snapshot in `data` whose producers are in the table."""
         at = known_entry(data, 0, *self._views[:3])
         while len(data) - at >= _SIZE:
             yield data[at : at + _SIZE]
@@ -122,10 +122,10 @@ class ProducerTable:
         """See kernels.producers.keep_batches."""
         keep_batches(rows, *self._views[:3], kept)
 
-    # ---- many at a time
+    # ---- many entries at once
 
     def load(self, data: Buffer, now: int, expiration_ms: int, ongoing: Transactions) -> None:
-        """Take the entries of a snapshot, and their open transactions, but for those that have expired."""
+        """Load the entries of a snapshot and their open transactions, except expired ones."""
         view, at, status = memoryview(data), 0, int(Taken.NO_ROOM)
         while status == Taken.NO_ROOM:
             at, status = load_entries(view, at, now, expiration_ms, Producers(*self._views), OpenTransactions(*ongoing.columns))
@@ -134,9 +134,9 @@ class ProducerTable:
     def take_rows(
         self, rows: memoryview, at: int, ongoing: Transactions, ended: memoryview, *, reports_all: bool
     ) -> tuple[int, bool, int]:
-        """Take in batches, as kernels.producers.take_batches → (row not taken, is it refused, bytes of `ended`).
+        """Add batches (kernels.producers.take_batches). Returns (row that was not added, is it refused?, bytes of `ended`).
 
-        Ends before the last column too where `ended` is full. Of the batches of producers only the last are remembered.
+        Stops before the last column if `ended` is full. Only the last batch of each producer is stored.
         """
         self._batches.clear()
         at, status, size = take_batches(rows, at, Producers(*self._views), OpenTransactions(*ongoing.columns), ended,
@@ -145,7 +145,7 @@ class ProducerTable:
         return at, status == Taken.REFUSED, size
 
     def pieces(self) -> Iterator[memoryview]:
-        """The bytes of all entries, some at a time."""
+        """Yield the bytes of all entries, some at a time."""
         count, capacity = len(self), self._state[TableState.CAPACITY]
         chains = capacity if capacity <= _MOST_CHAINS else max(_MOST_CHAINS, capacity // 4)
         heads, links = (memoryview(array("i", bytes(4 * size))) for size in (chains, max(1, count)))
@@ -157,14 +157,14 @@ class ProducerTable:
             yield piece[:size]
             count -= _PIECE
 
-    # ---- room
+    # ---- memory
 
     @property
     def _views(self) -> tuple[memoryview, memoryview, memoryview, memoryview]:
         return memoryview(self._entries), memoryview(self._heads), memoryview(self._links), memoryview(self._state)
 
     def _answer(self, status: int, ongoing: Transactions) -> None:
-        """Do what a kernel asks for."""
+        """Do what a kernel requests."""
         if status == Taken.BAD_START:
             raise AssertionError("columns of producers do not match")
         if status == Taken.NO_ROOM:
@@ -172,7 +172,7 @@ class ProducerTable:
             ongoing.make_room()
 
     def _make_room(self) -> None:
-        """Have room for an entry more, and chains that stay short."""
+        """Allocate space for one more entry, and enough chains to keep them short."""
         count, room = len(self), len(self._links)
         if count < room:
             return

@@ -1,4 +1,4 @@
-"""The transactions of a partition: the open ones, and those whose marker may lie above the high watermark."""
+"""The transactions of a partition: open ones, and ended ones whose marker may be above the high watermark."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from engine.log.producers.entry import TxnMetadata
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_ROOM = 16  # transactions that there is room for at least
+_ROOM = 16  # transactions to allocate space for at least
 
 
 class Transactions:
-    """Open transactions by the offset that they begin at, the lowest first: two columns of 8 bytes, for kernels too."""
+    """Open transactions by first offset, the lowest first: two columns of 8 bytes, which kernels use too."""
 
     def __init__(self) -> None:
         self._offsets, self._producers = array("q"), array("q")
@@ -28,11 +28,11 @@ class Transactions:
 
     @property
     def columns(self) -> tuple[memoryview, memoryview, memoryview]:
-        """First offsets, producers, and from where to where they are valid, see kernels.producers."""
+        """First offsets, producers, and the range of valid rows, see kernels.producers."""
         return memoryview(self._offsets), memoryview(self._producers), memoryview(self._bounds)
 
     def make_room(self) -> None:
-        """Have room for one more."""
+        """Allocate space for one more."""
         start, end = self._bounds
         if end < len(self._offsets):
             return
@@ -42,25 +42,25 @@ class Transactions:
         self._bounds[Bound.FROM], self._bounds[Bound.TO] = 0, end - start
 
     def put(self, txn: TxnMetadata) -> None:
-        """Add `txn`, in place of one that begins at the same offset."""
+        """Add `txn`; it replaces one with the same first offset."""
         self.make_room()
         open_transaction(*self.columns, txn.first_offset, txn.producer_id)
 
     def take(self, first_offset: int) -> bool:
-        """Remove the transaction that begins at `first_offset`; was there one?"""
+        """Remove the transaction that begins at `first_offset`. Returns whether there was one."""
         return bool(close_transaction(*self.columns, first_offset) == Taken.DONE)
 
     def first(self) -> TxnMetadata | None:
-        """The lowest transaction."""
+        """The transaction with the lowest first offset."""
         return self._at(self._bounds[Bound.FROM]) if len(self) else None
 
     def first_of_others(self, producer_id: int) -> TxnMetadata | None:
-        """The lowest transaction that is not the producer's."""
+        """The transaction with the lowest first offset of other producers."""
         at = first_of_others(*self.columns[1:], producer_id)
         return self._at(at) if at >= 0 else None
 
     def below(self, offset: int) -> Iterator[TxnMetadata]:
-        """Those that begin below `offset`, the lowest first."""
+        """Yield the transactions that begin below `offset`, the lowest first."""
         start, end = self._bounds
         for place in range(start, bisect_left(self._offsets, offset, start, end)):
             yield self._at(place)
@@ -69,27 +69,27 @@ class Transactions:
         return TxnMetadata(self._producers[place], self._offsets[place])
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all."""
         del self._offsets[:], self._producers[:]
         self._bounds[Bound.FROM] = self._bounds[Bound.TO] = 0
 
 
 class EndedTransactions:
-    """Transactions by the offset of their marker, for one question: where does the oldest begin that ended at or above X?
+    """Ended transactions by the offset of their marker, for one query: the lowest first offset among those not below X.
 
-    While a log is recovered X stays below all of them, and there may be millions. One that began later than another, and
-    ended before it, is never the answer: it is not kept. Each of the others takes 16 bytes.
+    During recovery X stays below all of them, and there may be millions. A transaction that began later than another one and
+    ended before it is never the result, so it is not stored. Each stored one needs 16 bytes.
     """
 
     def __init__(self) -> None:
-        self._first, self._last = array("q"), array("q")  # both grow
+        self._first, self._last = array("q"), array("q")  # both ascending
 
     def __len__(self) -> int:
         return len(self._last)
 
     @property
     def first_offset(self) -> int | None:
-        """Where the oldest one begins."""
+        """The lowest first offset."""
         return self._first[0] if self._first else None
 
     def put(self, first_offset: int, last_offset: int) -> None:
@@ -107,10 +107,10 @@ class EndedTransactions:
         self._last[start:end] = array("q", (last_offset,))
 
     def remove_ended_below(self, offset: int) -> None:
-        """Forget those whose marker lies below `offset`."""
+        """Remove those whose marker is below `offset`."""
         at = bisect_left(self._last, offset)
         del self._first[:at], self._last[:at]
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all."""
         del self._first[:], self._last[:]

@@ -1,1 +1,1 @@
-"""Which segments are old or too many, why, and when."""
+"""Which segments are too old or exceed the size limit, why, and when they can be deleted."""

@@ -1,7 +1,7 @@
-"""Which segments of many logs to delete to get a number of free bytes: an emergency, whatever retention says.
+"""Choose segments of many logs to delete, to free a number of bytes in an emergency, whatever retention allows.
 
-Left-overs go first, since opening a log removes them anyway; then whole segments, the oldest of all logs first. The
-active segments stay, and what is not replicated.
+Leftover files are deleted first, because opening a log removes them anyway; then whole segments, the oldest of all logs first.
+Active segments and unreplicated records are never chosen.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FILES_OF_A_SEGMENT = (
 
 
 class OldSegment(NamedTuple):
-    """A segment that may go. Sorted by `newest_ms`: its largest timestamp, or that of one before it in the same log."""
+    """A segment that may be deleted. Sorted by `newest_ms`, its largest timestamp or a larger one of an earlier segment."""
 
     newest_ms: int
     directory: str
@@ -49,13 +49,13 @@ class OldSegment(NamedTuple):
 
 
 class FreePlan(NamedTuple):
-    """What is to go.
+    """What to delete.
 
     leftovers    bytes of files that opening the logs removes
-    end_offsets  by partition directory: the segments that end at or below this offset go
-    size         bytes that become free in all
-    segments     how many go
-    directories  of partitions in which anything is deleted
+    end_offsets  by partition directory: segments that end at or below this offset are deleted
+    size         bytes that become free in total
+    segments     number of segments to delete
+    directories  partition directories in which anything is deleted
     """
 
     leftovers: int
@@ -69,12 +69,12 @@ def plan_freeing(
     files: ReadOnlyFiles, directories: Iterable[str], wanted: int, spared: Collection[str] = (),
     high_watermarks: Mapping[str, int] = MappingProxyType({}),
 ) -> FreePlan:
-    """Choose what frees `wanted` bytes in these partition directories; less where there is not enough.
+    """Choose files to delete in these partition directories to free `wanted` bytes, or as many as possible.
 
-    spared           those of which only leftover files may be deleted, no segment
-    high_watermarks  by directory, those that are known: segments that end above them stay
+    spared           directories in which only leftover files may be deleted, no segment
+    high_watermarks  by directory, if known: segments that end above it are not chosen
 
-    Nothing is chosen of a directory that cannot be read: opening the log reports why.
+    Nothing is chosen in a directory that cannot be read: opening the log reports the error.
     """
     leftovers = 0
     touched: set[str] = set()
@@ -114,20 +114,20 @@ def _old_segments(files: ReadOnlyFiles, directory: str, names: list[str], end: i
 
 
 def _largest_timestamp(files: ReadOnlyFiles, directory: str, base_offset: int) -> int:
-    """As the last entry of the time index says it; without one the time of the file."""
+    """The timestamp of the last entry of the time index; without an entry the modification time of the file."""
     path = f"{directory}/{time_index_file_name(base_offset)}"
     timestamp = TimeIndex.read(files, path, base_offset).last_entry().timestamp if files.exists(path) else -1
     return timestamp if timestamp >= 0 else files.info(f"{directory}/{log_file_name(base_offset)}").modified_ms
 
 
 def chosen(log: UnifiedLog, plan: FreePlan) -> list[LogSegment]:
-    """The segments of this log that `plan` has chosen, as far as they lie below the high watermark."""
+    """The segments of this log that `plan` deletes and that are below the high watermark."""
     end_offset = min(plan.end_offsets.get(log.directory, 0), log.high_watermark)
     return [segment for segment, following in pairwise(log.segments) if following.base_offset <= end_offset]
 
 
 def free(log: UnifiedLog, plan: FreePlan) -> int:
-    """Delete what `plan` has chosen of this log, as far as it lies below the high watermark; returns how many segments."""
+    """Delete the `chosen` segments of this log. Returns their number."""
     goes = chosen(log, plan)
     reason = "one of the oldest segments, deleted to free space"
     return log.delete_segments(goes, {segment.base_offset: reason for segment in goes})

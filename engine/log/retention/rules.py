@@ -1,6 +1,6 @@
-"""Which segments retention deletes: below the log start offset, beyond the size, older than the time.
+"""Which segments retention deletes: below the log start offset, above the size limit, older than the time limit.
 
-Mirrors UnifiedLog.deleteOldSegments. `verdicts` says for every segment why it is deleted or kept.
+Mirrors UnifiedLog.deleteOldSegments. `verdicts` gives the reason for every segment that is deleted or kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
 
-    Breach = Callable[[LogSegment, LogSegment | None], str | None]  # why a segment is deleted, given the one after it
+    Breach = Callable[[LogSegment, LogSegment | None], str | None]  # (segment, next one) → why it is deleted, or None
 
 
 TIERED_STAY = ("remote.storage.enable: segments from the log start offset on are kept, because a broker deletes them only "
@@ -30,7 +30,7 @@ TIERED_STAY = ("remote.storage.enable: segments from the log start offset on are
 
 
 class Verdict(NamedTuple):
-    """Why a segment is deleted (`goes`), or why it stays."""
+    """Why a segment is deleted (`goes`) or kept."""
 
     segment: LogSegment
     goes: bool
@@ -38,12 +38,12 @@ class Verdict(NamedTuple):
 
 
 def delete_old_segments(log: UnifiedLog) -> int:
-    """Delete what retention allows at `log.now`; returns how many segments. Mirrors deleteOldSegments.
+    """Delete what retention allows at the time `log.now`. Returns the number of segments. Mirrors deleteOldSegments.
 
-    The reasons are tried one after the other: log start offset, then size, then time. Each begins with the oldest
-    segment and ends at the first that stays. A topic that is not cleaned by deletion only loses what lies below the
-    log start offset. So does a tiered log: a broker deletes its local segments once it has copied them, and only its
-    RemoteLogManager knows which ones it has.
+    The rules are applied one after the other: log start offset, size, time. Each deletes from the oldest segment up to the
+    first that it keeps. A topic without cleanup.policy=delete only loses segments below the log start offset. So does a
+    tiered log: a broker deletes its local segments after it has copied them, and only its RemoteLogManager knows which
+    ones it has copied.
     """
     deleted = delete_below_log_start_offset(log)
     if log.is_tiered:
@@ -64,7 +64,7 @@ def deletable(log: UnifiedLog) -> list[LogSegment]:
 
 
 def deletable_below(log: UnifiedLog, start: int) -> list[LogSegment]:
-    """The segments that `delete_below_log_start_offset` deletes once `start` is the log start offset, if it may be."""
+    """The segments that `delete_below_log_start_offset` would delete with the log start offset `start`."""
     if start > log.high_watermark:
         return []
     return list(log.segments)[: _count(log, below(max(start, log.log_start_offset)))]
@@ -75,12 +75,12 @@ def _count(log: UnifiedLog, breach: Breach | None, first: int = 0) -> int:
 
 
 def delete_below_log_start_offset(log: UnifiedLog) -> int:
-    """Delete the segments that lie below the log start offset whole; returns how many."""
+    """Delete the segments that are entirely below the log start offset. Returns their number."""
     return _delete(log, below(log.log_start_offset))
 
 
 def _delete(log: UnifiedLog, breach: Breach | None) -> int:
-    """Delete the oldest segments that `breach` names, one event each with its own reason."""
+    """Delete the oldest segments for which `breach` returns a reason, with one event each."""
     if breach is None:
         return 0
     goes = [verdict for verdict in verdicts(log, breach) if verdict.goes]
@@ -91,7 +91,7 @@ def _delete(log: UnifiedLog, breach: Breach | None) -> int:
 
 
 def verdicts(log: UnifiedLog, breach: Breach, first: int = 0) -> list[Verdict]:
-    """From segment number `first` on, up to and including the first that stays. Mirrors deletableSegments."""
+    """The verdicts from segment number `first` up to and including the first kept one. Mirrors deletableSegments."""
     segments = list(log.segments)[first:]
     found: list[Verdict] = []
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
@@ -109,7 +109,7 @@ def verdicts(log: UnifiedLog, breach: Breach, first: int = 0) -> list[Verdict]:
 
 
 def below(start: int) -> Breach:
-    """A segment is deleted when the next one begins at or below the log start offset `start`."""
+    """Delete a segment if the next one begins at or below the log start offset `start`."""
 
     def breach(_segment: LogSegment, following: LogSegment | None) -> str | None:
         if following is None or following.base_offset > start:
@@ -120,7 +120,7 @@ def below(start: int) -> Breach:
 
 
 def beyond_size(log: UnifiedLog) -> Breach | None:
-    """A segment is deleted while retention.bytes or more remain without it; None: there is no limit, or it is not reached."""
+    """Delete a segment while at least retention.bytes remain without it. None: no limit, or not reached."""
     limit, size = log.config.retention_size, log.size
     if limit < 0 or size < limit:
         return None
@@ -137,7 +137,7 @@ def beyond_size(log: UnifiedLog) -> Breach | None:
 
 
 def beyond_time(log: UnifiedLog) -> Breach | None:
-    """A segment is deleted when its largest timestamp, or its file's time if it has none, is older than retention.ms."""
+    """Delete a segment whose largest timestamp, or modification time without timestamps, exceeds retention.ms."""
     limit, now = log.config.retention_ms, log.now
     if limit < 0:
         return None
@@ -155,7 +155,7 @@ _DECADE_MS = 10 * 366 * 24 * 3600 * 1000
 
 
 def explain_retention(log: UnifiedLog) -> None:
-    """Note every segment that is left in the log's report, the oldest first. Call it after `delete_old_segments`."""
+    """Report every remaining segment, the oldest first. Call it after `delete_old_segments`."""
     segments = list(log.segments)
     goes_at: int | None = None
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
@@ -167,7 +167,7 @@ def explain_retention(log: UnifiedLog) -> None:
 
 
 def _later(before: int | None, segment: LogSegment, log: UnifiedLog) -> int:
-    """When time alone lets `segment` go, ms: not before those in front of it."""
+    """Ms: when retention by time deletes `segment`, not earlier than the segments before it."""
     own = segment.largest_timestamp + log.config.retention_ms + 1
     return own if before is None else max(before, own)
 
@@ -200,7 +200,7 @@ def _size(log: UnifiedLog) -> str:
 
 
 def _timestamp(log: UnifiedLog, segment: LogSegment) -> list[str]:
-    """What the segment's age is measured by, and what is odd about it."""
+    """The timestamp that determines the segment's age; a note if it is unusual."""
     largest = segment.largest_record_timestamp
     if largest is None:
         return [f"no record has a timestamp, so the file's modification time counts, {moment(segment.last_modified)}"]
@@ -215,7 +215,7 @@ def _timestamp(log: UnifiedLog, segment: LogSegment) -> list[str]:
 
 
 def _unit(timestamp: int, now: int) -> str | None:
-    """What the producer may have meant by a timestamp that lies far ahead."""
+    """The unit that the producer may have used, if the timestamp is far in the future."""
     for factor, unit in ((1000, "microseconds"), (1_000_000, "nanoseconds")):
         if abs(timestamp // factor - now) < _DECADE_MS:
             return f"as {unit} it would be {moment(timestamp // factor)}"

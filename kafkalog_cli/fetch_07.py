@@ -1,0 +1,96 @@
+"""What fetch does with a log of Kafka 0.7. By itself, because what it loads is needed for such logs only."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from engine.errors import UsageError
+from engine.files import now_ms
+from engine.formats import LONG_MAX
+from engine.kafka07.log import open_log_07
+from engine.kafka07.reader import Reader07
+from engine.kafka07.segment import Config07
+from engine.overlay import OverlayFiles
+from kafkalog_cli.fetch_output import send
+from kafkalog_cli.selecting import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
+    from kafkalog_cli.fetch_output import Limit, Renderer, Wanted
+
+
+class Log07:
+    """A log of Kafka 0.7 that is being read: messages without key, time and batch, whose offsets are the places of entries.
+
+    Raises UsageError for options that it has nothing for, OffsetOutOfRange07, and Refused07 for a log that does not open.
+    """
+
+    def __init__(
+        self, below: ReadOnlyFiles, path: str, wanted: Wanted, report: Callable[[Finding], None], start: int | None = None
+    ) -> None:
+        _refuse_unknown_to_07(path, wanted)
+        files, self._wanted = OverlayFiles(below, now_ms()), wanted  # opening makes a file where there is none: in memory
+        self.log = open_log_07(files, path.rstrip("/"), Config07(), now=now_ms(), need_recovery=False)
+        self._reader = Reader07(files, self.log, report, wanted.max_bytes)
+        self._unlimited = Reader07(files, self.log, lambda _finding: None)
+        self._skip = 0
+        try:
+            self.start = self._start() if start is None else start
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> int:
+        start = self._wanted.start
+        if start == EARLIEST:
+            return self.log.log_start_offset
+        if start == LATEST:
+            return self.log.log_end_offset
+        offset = int(start)
+        if offset < 0:  # so many messages before the end, not offsets, which are bytes here
+            offset, found = self._unlimited.last_messages(self.log.log_start_offset, LONG_MAX, -offset)
+            self._skip = max(0, found + int(start))
+        else:
+            self._unlimited.check_offset(offset)
+        return offset
+
+    def show(self, renderer: Renderer, shown: Limit) -> None:
+        """Show what is wanted."""
+        for message in islice(self._reader.messages(self.start), self._skip, None):
+            if message.offset >= self._wanted.selection.end_offset:
+                break
+            shown.show_message(renderer, message)
+            if shown.is_done():
+                break
+
+    def copy(self) -> None:
+        """Whole entries to stdout, as they are."""
+        sys.stdout.flush()
+        self._reader.copy(self.start, send)
+
+    def last_matches(self, count: int) -> tuple[int, int]:
+        """From where on the log has the last `count` messages → (offset, messages from there on)."""
+        return self._unlimited.last_messages(self.start, self._wanted.selection.end_offset, count)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self.log.close()
+
+
+def _refuse_unknown_to_07(path: str, wanted: Wanted) -> None:
+    """Raise UsageError for what a log of 0.7 has nothing for."""
+    given = {
+        "--open-transactions": wanted.open_transactions is not None,
+        "--follow": wanted.follow, "--merge": wanted.merge,
+        "--log-start-offset": wanted.log_start_offset is not None, "--high-watermark": wanted.high_watermark is not None,
+        "a number of last messages with --raw": wanted.raw and isinstance(wanted.start, int) and wanted.start < 0,
+        **dict.fromkeys(wanted.selection.unknown_to_07(), True),
+    }  # fmt: skip
+    unknown = [option for option, is_given in given.items() if is_given]
+    if unknown:
+        raise UsageError(f"{path}: a log of Kafka 0.7 does not support {', '.join(unknown)}", path=path)
