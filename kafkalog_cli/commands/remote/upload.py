@@ -50,7 +50,8 @@ def command(topics: tuple[str, ...], **values: Any) -> int:
     PATHS are the broker's log dirs, with the logs of __remote_log_metadata or copies of them. The command copies the segments
     after the last remote offset, up to the last stable offset, without the active segment. It reads and checks each segment
     first. It records the start of a copy before the upload, and its end when all objects are in the store; brokers that start
-    on these logs then read the segments. In the layout of Aiven's RemoteStorageManager it neither compresses nor encrypts.
+    on these logs then read the segments. In the layout of Aiven's RemoteStorageManager it does not compress; it encrypts if the
+    newest segment is encrypted, and needs the private key of its key pair.
 
     You can stop the command and run it again. An upload that was stopped leaves the same objects as a broker that dies during
     a copy; `kafkalog remote orphans` finds them.
