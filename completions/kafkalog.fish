@@ -234,6 +234,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l quarantine -r -F
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l no-quarantine -d 'Keep nothing: the command cannot be undone'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s y -l yes -d 'Do not ask, at a terminal, before what cannot be undone'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l log-dir -r -F -d 'Another log dir of the cluster that is left: of the same broker, or with logs of __remote_log_metadata; may be repeated'
+complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l replace-undecodable -d 'Append nothing: replace batches whose records no broker can decode by batches without records; needs no store'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s q -l quiet -d 'In text, show only problems'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s v -l verbose -d 'In text, show every step and every finding, with its reason and what to do'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l full -d 'Write all segments, not only the end of each log'

@@ -335,7 +335,7 @@ KINDS: dict[str, Kind] = {
         "the record is not one of a RemoteLogMetadataManager. A broker's metadata consumer ends at it and, after a restart, "
         "again: from then on the broker copies, deletes and finds no remote segment of the partitions whose records are in "
         "this log",
-        "kafkalog dump-log --remote-log-metadata-decoder {path}    # shows the record; what it says is not used",
+        "kafkalog remote repair-metadata --replace-undecodable LOGDIR    # on each broker with a replica, all brokers stopped",
     ),
     "open-transaction": Kind(
         Severity.WARNING,

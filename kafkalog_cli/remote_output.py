@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import paths_from, settings_from
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Section
 from kafkalog_cli.options import PATH, format_option, version_option
 from kafkalog_cli.output import json_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
-    from typing import Any
 
     from engine.config.server import Settings
     from engine.dump.text_buffer import TextBuffer
@@ -40,6 +39,20 @@ def remote_options(function: Command) -> Command:
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
+
+
+class RemoteCommand(DocumentedCommand):
+    """A command of the group. What is wrong with a file that its options name is an error as any other."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it → exit status."""
+        from engine.errors import KafkalogError
+
+        try:
+            return super().invoke(ctx)
+        except KafkalogError as error:
+            failure = error
+        return show(ctx.params["form"], lambda output: output.outcome.error(failure))
 
 
 class Output:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kafkalog_cli.engine_options import settings_from
 from kafkalog_cli.help import Section
 from kafkalog_cli.options import STORE_PATH
 
@@ -37,7 +38,8 @@ class KeyFile(click.ParamType[tuple[str, str]]):
 _OPTIONS = (
     click.option("--store", type=STORE_PATH, metavar="URL|DIR",
                  help="Read remote segments of partitions with remote storage from here: s3://BUCKET/PREFIX, gs://, az://, "
-                      "https://, or a folder. Object stores need the extra `remote`."),
+                      "https://, or a folder. Object stores need the extra `remote`. Default: by "
+                      "--config-file (rsm.config.*)."),
     click.option("--layout", type=click.Choice(["auto", "local", "aiven"]), default="auto", show_default=True,
                  help="How objects are arranged: as LocalTieredStorage does, as Aiven's RemoteStorageManager, or as their keys "
                       "look."),
@@ -54,22 +56,33 @@ def store_options(function: Command) -> Command:
     return function
 
 
-def store_from(values: dict[str, Any]) -> StoreOptions | None:
-    """Convert the options; None without --store. Raises click.UsageError for options that need --store."""
-    if values["store"] is None:
+    """Convert the options, or read the server.properties of --config-file; None if neither names a store.
+
+    Raises click.UsageError for options that need a store, UsageError for an unknown store, UnreadableFile.
+    """
+    if values["store"] is None and config_file is None:
         given = {"--key-prefix": values["key_prefix"], "--private-key": values["private_keys"]}
         for name, value in given.items():
             if value:
                 raise click.UsageError(f"{name} needs --store")
         return None
-    from engine.remote.access import StoreOptions
+    if values["store"] is not None:
+        from engine.remote.access import StoreOptions
 
-    return StoreOptions(values["store"], values["layout"], values["key_prefix"], values["private_keys"])
+        return StoreOptions(values["store"], values["layout"], values["key_prefix"], values["private_keys"])
+    from engine.remote.configured import configured_store
+
+    options = configured_store(settings_from(config_file, ()).server)
+    if values["layout"] != "auto":
+        options = options._replace(layout=values["layout"])
+    if values["key_prefix"] is not None:
+        options = options._replace(prefix=values["key_prefix"])
+    return options._replace(private_keys=(*options.private_keys, *values["private_keys"]))
 
 
-def required_store(values: dict[str, Any]) -> StoreOptions:
-    """As `store_from`, for a command that needs a store. Raises click.UsageError without --store."""
-    options = store_from(values)
+def required_store(values: dict[str, Any], config_file: str | None) -> StoreOptions:
+    """The same for a command that works on a store. Raises click.UsageError where no store is named."""
+    options = store_from(values, config_file)
     if options is None:
-        raise click.UsageError("--store is needed")
+        raise click.UsageError("name the store: --store URL|DIR, or the broker's server.properties: --config-file FILE")
     return options

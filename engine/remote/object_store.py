@@ -9,11 +9,11 @@ from engine.remote.storage import Object, changed
 from engine.remote.urls import SERVERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from obstore import GetOptions
+    from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as AnyStore
-    from obstore.store import RetryConfig
 
 _AT_ONCE = 8 << 20  # bytes of an object that are written by one request
 _SERVERS = tuple(f"{scheme}://" for scheme in SERVERS)
@@ -26,10 +26,11 @@ class ObjectStore:
 
     Credentials, region and endpoint are those of the environment and its profiles, as object_store reads them (AWS_…, GOOGLE_…,
     AZURE_…); requests that failed are repeated with growing pauses, at most six times within a minute.
+    client     settings that override those of the environment
     is_server  it is a server without listings, and no store by what its name says
     """
 
-    def __init__(self, url: str, *, is_server: bool = False) -> None:
+    def __init__(self, url: str, *, client: Mapping[str, str] | None = None, is_server: bool = False) -> None:
         try:
             from obstore.exceptions import BaseError
             from obstore.store import HTTPStore, from_url
@@ -38,10 +39,13 @@ class ObjectStore:
         self.name = url.rstrip("/")
         self._refusals = (BaseError, OSError, ValueError)  # OSError is FileNotFoundError and its like
         try:
+            settings: Any = client or None  # by the names of its store
+            is_plain = client is not None and client.get("endpoint", "").startswith("http:")
+            options: ClientConfig | None = {"allow_http": True} if is_plain else None
             if is_server:
                 self._store: AnyStore = HTTPStore.from_url(url, client_options={"allow_http": True}, retry_config=_retries())
             else:
-                self._store = from_url(url, retry_config=_retries())
+                self._store = from_url(url, config=settings, client_options=options, retry_config=_retries())
         except self._refusals as error:
             raise UsageError(f"{url}: {_first_line(error)}", self._advice(error), path=url) from error
 

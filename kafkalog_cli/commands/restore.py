@@ -196,22 +196,24 @@ def undo(files: Files, path: str, outcome: Outcome, *, dry_run: bool = False) ->
 
 def put_objects_back(files: Files, directory: str, outcome: Outcome, *, dry_run: bool) -> int:
     """Put objects that `remote orphans` deleted back into their store, and return the exit status."""
+    from engine.log.quarantine.kept import in_use
     from engine.remote.access import open_writable_store
     from engine.remote.orphans import put_back, read_kept
 
-    name, kept = read_kept(files, directory)
-    store = open_writable_store(files, name)
     count = 0
-    for one in kept:
-        try:
-            with INTERRUPTION:
-                count += put_back(files, store, one, dry_run=dry_run)
-        except KafkalogError as error:
-            outcome.error(error)
-            return error.exit_status
-        except Interrupted:
-            say_interrupted(f"{count} objects are back: run the command again to continue")
-            return INTERRUPTION.status
+    try:
+        with in_use(files, directory):
+            name, kept = read_kept(files, directory)
+            store = open_writable_store(files, name)
+            for one in kept:
+                with INTERRUPTION:
+                    count += put_back(files, store, one, dry_run=dry_run)
+    except KafkalogError as error:
+        outcome.error(error)
+        return error.exit_status
+    except Interrupted:
+        say_interrupted(f"{count} objects are back: run the command again to continue")
+        return INTERRUPTION.status
     would = "would be " if dry_run else ""
     text = f"{name}: {count} objects {would}put back, {len(kept) - count} are there"
     fields = {**text_field("store", name), "dry_run": dry_run, "objects": count, "there": len(kept) - count}

@@ -60,6 +60,25 @@ def test_the_same_is_read_from_a_bucket_as_from_a_folder(name, server, tmp_path)
         assert (one.status, one.out) == (other.status, other.out)
 
 
+def test_a_broker_names_its_bucket(server, tmp_path, monkeypatch):
+    """Endpoint, region and credentials of its settings override those of the environment."""
+    backend = "io.aiven.kafka.tieredstorage.storage.s3.S3Storage"
+    values = {
+        "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+        "rsm.config.storage.backend.class": backend, "rsm.config.storage.s3.bucket.name": "aiven",
+        "rsm.config.storage.s3.endpoint.url": server.environment["AWS_ENDPOINT_URL"],
+        "rsm.config.storage.s3.region": server.environment["AWS_REGION"], "rsm.config.key.prefix": "cold/",
+        "rsm.config.storage.aws.access.key.id": server.environment["AWS_ACCESS_KEY_ID"],
+        "rsm.config.storage.aws.secret.access.key": server.environment["AWS_SECRET_ACCESS_KEY"],
+    }  # fmt: skip
+    (tmp_path / "server.properties").write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    done = kafkalog("remote", "verify", "--deep", "--config-file", str(tmp_path / "server.properties"), *keys_of(tmp_path), *log_dirs("aiven"))
+    assert (done.status, "all segments were read" in done.out.decode()) == (0, True), done.err
+
+
 def test_partitions_are_restored_from_a_bucket(server, tmp_path):
     trees = []
     for number, store in enumerate(("s3://aiven", stores("aiven"))):

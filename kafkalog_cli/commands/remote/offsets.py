@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.amounts import count_of, size_text
-from kafkalog_cli.help import DocumentedCommand, Example
-from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.help import Example
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
 
 if TYPE_CHECKING:
     from engine.remote.offsets import Lag, LogOffsets
@@ -22,7 +22,7 @@ _EXAMPLES = (
 _HEADINGS = ("partition", "first", "first local", "last remote", "last stable", "end", "lag")
 
 
-@click.command("remote-offsets", cls=DocumentedCommand, examples=_EXAMPLES, sections=(WHICH, OUTPUT),
+@click.command("remote-offsets", cls=RemoteCommand, examples=_EXAMPLES, sections=(WHICH, OUTPUT),
                main_options=("--topic", "--format"))
 @remote_options
 def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | None, form: str) -> int:
