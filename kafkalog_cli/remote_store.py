@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kafkalog_cli.help import Section
-from kafkalog_cli.options import STORE_PATH
+from kafkalog_cli.options import PATH_OR_URL, STORE_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
     from engine.remote.access import StoreOptions
+    from engine.remote.whole_log import WholeLogFiles
+    from kafkalog_cli.app import Outcome
 
     Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
 STORE = Section("Remote storage", ("--store", "--layout", "--key-prefix", "--private-key"))
+WHOLE = Section(STORE.title, ("--store", "--log-dir", *STORE.options[1:]))
 
 
 class KeyFile(click.ParamType[tuple[str, str]]):
@@ -52,6 +57,36 @@ def store_options(function: Command) -> Command:
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
+
+
+_LOG_DIR = click.option("--log-dir", "log_dirs", type=PATH_OR_URL, multiple=True, metavar="DIR",
+                        help="With --store: another log dir with partitions of __remote_log_metadata; may be repeated.")
+
+
+def whole_options(function: Command) -> Command:
+    """The options of a command that reads remote segments as if they were local."""
+    return store_options(_LOG_DIR(function))
+
+
+def whole_files(
+    files: ReadOnlyFiles, values: dict[str, Any], outcome: Outcome, report: Callable[[str, Finding], object] | None = None
+) -> WholeLogFiles | None:
+    """`files` with the remote segments of partitions; None without --store.
+
+    outcome  takes what is wrong with metadata, and why remote segments of a partition are left out
+    report   takes directories, and what is wrong with their remote segments; None: `outcome` does
+    Raises click.UsageError for an option that needs --store, UsageError, UnreadableFile.
+    """
+    options = store_from(values)
+    if options is None:
+        if values["log_dirs"]:
+            raise click.UsageError("--log-dir needs --store")
+        return None
+    from engine.remote.access import RemoteAccess
+    from engine.remote.whole_log import WholeLogFiles
+
+    access = RemoteAccess(files, options, values["log_dirs"], outcome.finding)
+    return WholeLogFiles(files, access, report or (lambda _directory, finding: outcome.finding(finding)), outcome.error)
 
 
 def store_from(values: dict[str, Any]) -> StoreOptions | None:
