@@ -8,16 +8,21 @@ import click
 
 from kafkalog_cli.engine_options import settings_from
 from kafkalog_cli.help import Section
-from kafkalog_cli.options import STORE_PATH
+from kafkalog_cli.options import PATH_OR_URL, STORE_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
     from engine.remote.access import StoreOptions
+    from engine.remote.whole_log import WholeLogFiles
+    from kafkalog_cli.app import Outcome
 
     Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
 STORE = Section("Remote storage", ("--store", "--layout", "--key-prefix", "--private-key"))
+WHOLE = Section(STORE.title, ("--store", "--log-dir", *STORE.options[1:]))
 
 
 class KeyFile(click.ParamType[tuple[str, str]]):
@@ -56,6 +61,37 @@ def store_options(function: Command) -> Command:
     return function
 
 
+_LOG_DIR = click.option("--log-dir", "log_dirs", type=PATH_OR_URL, multiple=True, metavar="DIR",
+                        help="With --store: another log dir with partitions of __remote_log_metadata; may be repeated.")
+
+
+def whole_options(function: Command) -> Command:
+    """The options of a command that reads remote segments as if they were local."""
+    return store_options(_LOG_DIR(function))
+
+
+def whole_files(
+    files: ReadOnlyFiles, values: dict[str, Any], outcome: Outcome, report: Callable[[str, Finding], object] | None = None
+) -> WholeLogFiles | None:
+    """`files` with the remote segments of partitions; None without --store.
+
+    outcome  receives problems of the metadata, and the reason why remote segments of a partition are left out
+    report   receives a directory and a problem of its remote segments; None: `outcome` receives them
+    Raises click.UsageError for an option that needs --store, UsageError, UnreadableFile.
+    """
+    options = store_from(values)
+    if options is None:
+        if values["log_dirs"]:
+            raise click.UsageError("--log-dir needs --store")
+        return None
+    from engine.remote.access import RemoteAccess
+    from engine.remote.whole_log import WholeLogFiles
+
+    access = RemoteAccess(files, options, values["log_dirs"], outcome.finding)
+    return WholeLogFiles(files, access, report or (lambda _directory, finding: outcome.finding(finding)), outcome.error)
+
+
+def store_from(values: dict[str, Any], config_file: str | None = None) -> StoreOptions | None:
     """Convert the options, or read the server.properties of --config-file; None if neither names a store.
 
     Raises click.UsageError for options that need a store, UsageError for an unknown store, UnreadableFile.
@@ -81,7 +117,7 @@ def store_options(function: Command) -> Command:
 
 
 def required_store(values: dict[str, Any], config_file: str | None) -> StoreOptions:
-    """The same for a command that works on a store. Raises click.UsageError where no store is named."""
+    """As `store_from`, for a command that needs a store. Raises click.UsageError if no store is named."""
     options = store_from(values, config_file)
     if options is None:
         raise click.UsageError("name the store: --store URL|DIR, or the broker's server.properties: --config-file FILE")

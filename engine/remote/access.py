@@ -109,6 +109,7 @@ class StoreOptions(NamedTuple):
 class RemoteAccess:
     """Remote segments of any partition. `log_dirs`: where logs of __remote_log_metadata are looked for, besides beside it.
 
+    layout  of the store
     Raises UsageError, UnreadableFile.
     """
 
@@ -116,10 +117,15 @@ class RemoteAccess:
         self, files: ReadOnlyFiles, options: StoreOptions, log_dirs: Sequence[str], report: Callable[[Finding], None]
     ) -> None:
         self._files, self._log_dirs, self._report = files, log_dirs, report
-        self._layout = options.open(files)
+        self.layout = options.open(files)
         self._metadata: dict[str, RemoteLogMetadata] = {}  # by the log dir of a partition
 
     def open(self, view: PartitionView, log_start_offset: int | None = None) -> TieredView | None:
+        """The log of `view` for reading, as `log` finds it."""
+        log = self.log(view, log_start_offset)
+        return None if log is None else TieredView(log, self.layout, self._report)
+
+    def log(self, view: PartitionView, log_start_offset: int | None = None) -> TieredLog | None:
         """The log of `view`, which stays its opener's, with its remote segments; None: all of it is local.
 
         log_start_offset  None: as the log dir's checkpoint says
@@ -135,4 +141,4 @@ class RemoteAccess:
             what = f"{view.directory}: the logs of __remote_log_metadata that were read have no record of it"
             do = f"name the log dirs with the other partitions of that topic: --log-dir DIR {argument(view.directory)}"
             raise UsageError(what, do, path=view.directory)
-        return TieredView(log, self._layout, self._report)
+        return log

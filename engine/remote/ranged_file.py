@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from threading import Thread
+from collections import OrderedDict
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile
@@ -39,6 +40,32 @@ class _Coming(Thread):
         if self._error is not None:
             raise self._error
         return self._data
+
+
+class Pieces:
+    """The pieces that were read last: none larger than `largest`, all together no more than `size` bytes."""
+
+    def __init__(self, largest: int, size: int) -> None:
+        self._largest, self._most = largest, size
+        self._pieces: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
+        self._size = 0
+        self._mutex = Lock()
+
+    def get(self, path: str, start: int, end: int, fetch: Callable[[], bytes]) -> bytes:
+        """Bytes [start, end) of the file at `path`, fetched if they are not there."""
+        key = (path, start, end)
+        with self._mutex:
+            if key in self._pieces:
+                self._pieces.move_to_end(key)
+                return self._pieces[key]
+        data = fetch()
+        if len(data) <= self._largest:
+            with self._mutex:
+                self._size += len(data) - len(self._pieces.get(key, b""))
+                self._pieces[key] = data
+                while self._size > self._most:
+                    self._size -= len(self._pieces.popitem(last=False)[1])
+        return data
 
 
 class RangedFile(OpenFile):

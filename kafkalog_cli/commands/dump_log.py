@@ -24,10 +24,11 @@ from kafkalog_cli.decoders import DecoderClass, payload_decoder
 from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import PATH_OR_URL, FileList, KafkaCommand, format_option, jobs_option, size_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
+from kafkalog_cli.remote_store import WHOLE, whole_files, whole_options
 from kafkalog_cli.selecting import NO_END, SELECTION, OffsetRange, selection_from, selection_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.discovery.names import FileName
     from engine.dump.renderer import DumpRenderer
@@ -44,6 +45,7 @@ _SECTIONS = (
         "--share-group-state-decoder",
     )),
     Section("Selection", (*SELECTION, "--count")),
+    WHOLE,
     Section("Output", ("--format", "--decode", "--jobs")),
     Section("Damage and limits", ("--continue-on-corruption", "--max-decompressed-bytes", "--max-batch-bytes")),
 )
@@ -98,6 +100,7 @@ _EXAMPLES = (
 @jobs_option("Threads that format records. Default: one for each processor, up to 8.")
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Do not decompress batches to more than this.")
 @size_option("--max-batch-bytes", default=64 << 20, help="Do not decode larger batches.")
+@whole_options
 @version_option
 def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any) -> int:
     """Print Kafka's files: logs, indexes, producer snapshots, checkpoints.
@@ -109,7 +112,11 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
     if files is None and not paths:
         raise click.UsageError("name files or directories, or use --files")
     seam = files_for((*paths, *java_split(files or "")))
-    return dump_all(seam, paths, files, options_from(values), _selection(values), form, values["jobs"])
+
+    def open_files(outcome: Outcome) -> ReadOnlyFiles:
+        return whole_files(seam, values, outcome) or seam
+
+    return dump_all(open_files, paths, files, options_from(values), _selection(values), form, values["jobs"])
 
 
 _DECODERS = {
@@ -214,7 +221,7 @@ class Target(NamedTuple):
 
 
 def dump_all(
-    files: ReadOnlyFiles, paths: tuple[str, ...], listed: str | None, options: DumpOptions,
+    open_files: Callable[[Outcome], ReadOnlyFiles], paths: tuple[str, ...], listed: str | None, options: DumpOptions,
     selection: Selection | None = None, form: str = "text", jobs: int = 1,
 ) -> int:
     """Dump the files of `--files` as kafka-dump-log does, then those of the plain arguments; return the exit status.
@@ -223,12 +230,17 @@ def dump_all(
     """
     with BackgroundWriter(raw_stdout()) as output, TextBuffer(output.write, jobs=jobs) as out:
         renderer, outcome = _text(options, out) if form == "text" else _json(options, out, form)
-        targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
-        if selection is not None and selection.count:
-            wanted = _wanted(files, targets, selection, outcome)
-            reports = _count(files, wanted, options, selection, renderer, outcome)
-        else:
-            reports = _dump(files, targets, options, selection, renderer, outcome)
+        reports = DumpReports()
+        try:
+            files = open_files(outcome)
+            targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
+            if selection is not None and selection.count:
+                wanted = _wanted(files, targets, selection, outcome)
+                reports = _count(files, wanted, options, selection, renderer, outcome)
+            else:
+                reports = _dump(files, targets, options, selection, renderer, outcome)
+        except KafkalogError as error:  # of the store
+            outcome.error(error)
         renderer.flush()
         output.drain()
         sys.stdout.buffer.flush()

@@ -49,6 +49,7 @@ from kafkalog_cli.options import (
 from kafkalog_cli.output import json_stream, raw_stdout, tolerant, tolerate_output_failure
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 from kafkalog_cli.quarantining import DECLINED, Declined, agreed, names_of
+from kafkalog_cli.remote_store import WHOLE, whole_files, whole_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -60,11 +61,15 @@ if TYPE_CHECKING:
     from engine.log.logdir.startup import Cluster
     from engine.log.session import Quarantines
     from engine.log.tiering import Tiering
+    from engine.remote.whole_log import WholeLogFiles
+
+    OpenWhole = Callable[..., WholeLogFiles | None]  # see whole_files
 
 
 _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
     Section("Repair", ("--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--now")),
+    WHOLE,
     Section("Output", ("--quiet", "--verbose", "--bytes", "--format", "--jobs")),
 )
 _MAIN = ("--rebuild", "--dry-run", "--config-file", "--format", "--jobs")
@@ -89,6 +94,7 @@ _EXAMPLES = (
               help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
 @click.option("--now", type=Time(), metavar="TIME",
               help="With --rebuild: the clock by which producers expire: ISO-8601, ms, or `2h ago`. Default: the machine's.")
+@whole_options
 @format_option
 @click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
 @quiet_option
@@ -123,6 +129,8 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
     asked = None
     if rebuild:
         refuse_urls(values["paths"])
+        if values["store"] is not None:
+            raise click.UsageError("--rebuild is for local files: leave out --store; `remote verify` checks a store by itself")
         from engine.files import now_ms
         from kafkalog_cli.quarantining import quarantines_for
 
@@ -130,7 +138,8 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
         asked = Rebuild(clock, quarantines_for("verify --rebuild", values), values["form"], dry_run=values["dry_run"],
                         asks=not values["yes"])
     shows = Shows(quiet=values["quiet"], verbose=values["verbose"])
-    return verify_all(paths_from(values["paths"], known), values["form"], values["jobs"], known, asked, shows)
+    open_whole = partial(whole_files, values=values)
+    return verify_all(paths_from(values["paths"], known), values["form"], values["jobs"], known, asked, shows, open_whole)
 
 
 _OF_A_PARTITION = frozenset((
@@ -164,16 +173,18 @@ class _Verified(NamedTuple):
     error: KafkalogError | None
     rebuilt: tuple[str, ...] = ()
     repaired: tuple[Finding, ...] = ()  # findings before the repair
+    remote: int = 0  # remote segments
 
 
 def verify_all(
     paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None,
-    shows: Shows = PLAIN,
+    shows: Shows = PLAIN, open_whole: OpenWhole | None = None,
 ) -> int:
     """Verify every partition of `paths`, rebuild files on request, print the results in order; return the exit status.
 
-    settings  of topics, in addition to those of the metadata log in the same log dir
-    rebuild   None: nothing is written
+    settings    of topics, in addition to those of the metadata log in the same log dir
+    rebuild     None: nothing is written
+    open_whole  gives the files with remote segments; None: remote segments are not read
     """
     writes = rebuild is not None and not rebuild.dry_run
     if rebuild is not None:
@@ -187,7 +198,8 @@ def verify_all(
         try:
             with ExitStack() as stack, Progress() as progress:
                 disk = None if rebuild is None else watched_disk(progress, None)
-                files = watched_reader(progress, files_for(paths)) if disk is None else disk
+                remote = _Remote(disk or watched_reader(progress, files_for(paths)), open_whole, outcome)
+                files = remote.files
                 tally.directories, clusters = _partitions(files, paths, outcome)
                 topics = Topics(files, clusters, settings)
                 begun = None
@@ -199,12 +211,11 @@ def verify_all(
                 work = partial(_verify, files, topics)
                 with closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
                     for result in results:
-                        done = result.verification
-                        if done is not None:
+                        if (done := result.verification) is not None:
                             progress.done_with(done.path)
                         if begun is not None and done is not None and done.worst is not None:
                             result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # verifies again
-                        _show(result, outcome, stream, progress.say, quiet=shows.quiet)
+                        _show(remote.add(result), outcome, stream, progress.say, quiet=shows.quiet)
                         tally.add(result)
             if writes and INTERRUPTION.number is not None:  # the signal came after the work
                 say_interrupted(tally.text())
@@ -288,6 +299,33 @@ def _results(
     finally:
         stop.set()  # after Ctrl-C, stop reading large logs
         pool.shutdown(cancel_futures=True)
+
+
+class _Remote:
+    """Remote segments of partitions, and what is found out about them while they are read.
+
+    files  with them, if `open_whole` gives any
+    """
+
+    def __init__(self, files: ReadOnlyFiles, open_whole: OpenWhole | None, outcome: Outcome) -> None:
+        self._said: dict[str, list[Finding]] = {}  # by directory
+        self._whole = None if open_whole is None else open_whole(files, outcome=outcome, report=self._note)
+        self.files = self._whole or files
+
+    def _note(self, directory: str, finding: Finding) -> None:
+        self._said.setdefault(directory, []).append(finding)
+
+    def add(self, result: _Verified) -> _Verified:
+        """With what is known of remote segments only; findings name their objects."""
+        whole, done = self._whole, result.verification
+        if whole is None:
+            return result
+        findings = [whole.named(finding) for finding in result.findings]
+        if done is None:
+            return result._replace(findings=findings)
+        more = self._said.pop(done.path.rstrip("/"), [])
+        done.is_broken |= any(finding.severity is not Severity.INFO for finding in more)
+        return result._replace(findings=findings + more, remote=whole.remote_segments(done.path))
 
 
 def _rebuilt(result: _Verified, directory: str, topics: Topics, begun: Begun) -> _Verified:
@@ -411,12 +449,14 @@ def _show(
         verdict = _verdict(done).replace(" ", "-")
         if result.rebuilt:
             stream.put("rebuilt", {**text_field("path", done.path), "files": list(result.rebuilt)})
+        fields["remote_segments"] = result.remote
         stream.put("verification", {**text_field("path", done.path), **fields, "verdict": verdict})
         return
     if quiet and done.worst in (None, Severity.INFO) and not result.rebuilt:
         return
     parts = (
-        count_of(done.segments, "segment"), count_of(done.batches, "batch"),
+        count_of(done.segments, "segment") + (f", {result.remote} of them remote" if result.remote else ""),
+        count_of(done.batches, "batch"),
         count_of(done.offset_entries + done.time_entries, "index entry"),
         count_of(done.aborted_transactions, "aborted transaction"), count_of(done.producer_snapshots, "snapshot"),
         count_of(done.leader_epochs, "leader epoch"),

@@ -119,7 +119,7 @@ TYPED = {
     "kafkalog dump-log --files a": ["a.log", "ab.index"],
     "kafkalog dump-log --files a.log,a": ["a.log,a.log", "a.log,ab.index"],
     "kafkalog dump-log --key-decoder-class Str": ["StringDecoder"],
-    "kafkalog dump-log --key-decoder-class --pri": ["--print-data-log"],
+    "kafkalog dump-log --key-decoder-class --prin": ["--print-data-log"],
     "kafkalog dump-log -- --fo": [],
     "kafkalog help reco": ["recover"],
     "kafkalog completion ": ["bash", "fish", "zsh"],
