@@ -27,7 +27,7 @@ from engine.log.producers.check import SeenProducers
 from engine.log.producers.entry import AppendOrigin, ProducerAppendInfo, ProducerStateEntry, TxnMetadata
 from engine.log.producers.snapshot_files import Recall
 from engine.log.producers.state_manager import ProducerStateManager
-from engine.log.producers.transactions import Transactions
+from engine.log.producers.table import Transactions
 from engine.log.segment.producer_rows import ProducerRow, RowChunk, TxnMarker
 from engine.overlay import OverlayFiles
 from tests.support.memory_files import MemoryFiles

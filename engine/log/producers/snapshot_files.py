@@ -11,8 +11,7 @@ from engine.discovery.names import parse_long
 from engine.formats import PRODUCER_SNAPSHOT_ENTRY
 from engine.kernels.tables import KEPT_BATCH_FIELDS, KEPT_FIELDS, Kept
 from engine.log.producers.entry import BatchMetadata, ProducerStateEntry
-from engine.log.producers.table import ProducerTable
-from engine.log.producers.transactions import Transactions
+from engine.log.producers.table import ProducerTable, Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

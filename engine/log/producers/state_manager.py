@@ -17,8 +17,7 @@ from engine.formats import ABORTED_TXN, NO_PRODUCER_ID
 from engine.log.append_errors import IllegalArgument
 from engine.log.producers.entry import AppendOrigin, CompletedTxn, ProducerAppendInfo, ProducerStateEntry
 from engine.log.producers.snapshot_files import Recall, SnapshotFiles
-from engine.log.producers.table import ProducerTable
-from engine.log.producers.transactions import EndedTransactions, Transactions
+from engine.log.producers.table import EndedTransactions, ProducerTable, Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
