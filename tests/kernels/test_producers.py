@@ -25,8 +25,7 @@ from engine.log.append_errors import AppendRefused
 from engine.log.producers import state_manager, table
 from engine.log.producers.check import SeenProducers
 from engine.log.producers.entry import AppendOrigin, ProducerAppendInfo, ProducerStateEntry, TxnMetadata
-from engine.log.producers.snapshot_files import Recall
-from engine.log.producers.state_manager import ProducerStateManager
+from engine.log.producers.state_manager import ProducerStateManager, Recall
 from engine.log.producers.table import Transactions
 from engine.log.segment.producer_rows import ProducerRow, RowChunk, TxnMarker
 from engine.overlay import OverlayFiles
