@@ -1,4 +1,15 @@
 # fish completion for kafkalog, made by `make docs`
+
+# topics (1) or numbers (2) of the partitions in the directories that the command line names
+function __kafkalog_partitions
+    for place in (string replace -r '^~' $HOME -- (commandline -opc)[2..-1])
+        for directory in $place/*-*/
+            set -l found (string match -r '([^/]+)-([0-9]+)/$' -- $directory)
+            and echo $found[(math 1 + $argv[1])]
+        end
+    end
+end
+
 complete -c kafkalog -n '__fish_use_subcommand' -s V -l version -d 'Show the version'
 complete -c kafkalog -n '__fish_use_subcommand' -s h -l help -d 'Show the help; -h shows the main options only'
 complete -c kafkalog -n __fish_use_subcommand -f -a append -d 'Append records to a partition'
@@ -184,8 +195,8 @@ complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l metrics-textfil
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -s V -l version -d 'Show the version'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -s h -l help -d 'Show the help; -h shows the main options only'
 complete -c kafkalog -n __fish_use_subcommand -f -a fetch -d 'Read records as a consumer does, without a broker'
-complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -s t -l topic -x -d 'Read the partitions of this topic in the log dirs that PATHS name'
-complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -s p -l partition -x -d 'With --topic: only this partition; may be repeated'
+complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -s t -l topic -x -a '(__kafkalog_partitions 1)' -d 'Read the partitions of this topic in the log dirs that PATHS name'
+complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -s p -l partition -x -a '(__kafkalog_partitions 2)' -d 'With --topic: only this partition; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -l merge -d 'Show the records of several partitions in the order of time, not one partition after the other'
 complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -l offset -x -d 'Offsets from A up to, not including, B, of each partition'
 complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -l time -x -d 'Only timestamps from FROM up to, not including, TO: ISO-8601 (default zone UTC), ms, or `2h ago`'
@@ -225,7 +236,7 @@ complete -c kafkalog -n __fish_use_subcommand -f -a remote -d 'Show, check and r
 complete -c kafkalog -n '__fish_seen_subcommand_from remote; and test (count (commandline -opc)) -eq 2' -f -a 'cost download list offsets orphans repair-metadata restore upload verify'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s V -l version -d 'Show the version'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s h -l help -d 'Show the help; -h shows the main options only'
-complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s t -l topic -x -d 'Only this topic, or those that a quoted pattern names; may be repeated'
+complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s t -l topic -x -a '(__kafkalog_partitions 1)' -d 'Only this topic, or those that a quoted pattern names; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l config-file -r -F -d 'A broker'"'"'s server.properties: settings of topics, and log.dirs where no PATHS are given'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l store -r -F -d 'Read remote segments of partitions with remote storage from here: s3://BUCKET/PREFIX, gs://, az://, https://, or a folder'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l layout -x -a 'auto local aiven' -d 'How objects are arranged: as LocalTieredStorage does, as Aiven'"'"'s RemoteStorageManager, or as their keys look'
@@ -311,7 +322,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from roll' -s V -l version -d 'S
 complete -c kafkalog -n '__fish_seen_subcommand_from roll' -s h -l help -d 'Show the help; -h shows the main options only'
 complete -c kafkalog -n __fish_use_subcommand -f -a spark -d 'Verify, recover, compact, export or import many log dirs on Spark'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark; and test (count (commandline -opc)) -eq 2' -f -a 'verify stats export import recover compact undo'
-complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l topic -x -d 'Only this topic; may be repeated'
+complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l topic -x -a '(__kafkalog_partitions 1)' -d 'Only this topic; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l split-bytes -x -d 'Bytes of segments for each task, such as 64MiB'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l on-corruption -x -a 'fail skip report' -d 'stats, export: at damage fail, skip it, or skip it and log it on the executors'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l by -x -a 'topic codec producer hour header key' -d 'stats: group records and bytes by this'

@@ -236,9 +236,26 @@ def _all_names(options: Sequence[Offered]) -> list[str]:
     return [name for option in options for name in option.names]
 
 
+_ZSH_HEAD = r"""
+# topics (1) or numbers (2) of the partitions in the directories that the command line names
+_kafkalog_partitions() {
+    local -a found
+    local place name
+    for place in ${(Q)words[1,CURRENT-1]}; do
+        place=${place/#\~/$HOME}
+        [[ -d $place ]] || continue
+        for name in $place/*-<->(N/:t); do
+            [[ $1 == 1 ]] && found+=(${name%-*}) || found+=(${name##*-})
+        done
+    done
+    compadd -- ${(u)found}
+}
+"""
+
+
 def zsh(group: Sequence[Offered], pages: Sequence[Page]) -> str:
     """completions/_kafkalog."""
-    lines = ["#compdef kafkalog", f"# zsh {_NOTE}", ""]
+    lines = ["#compdef kafkalog", f"# zsh {_NOTE}", *_ZSH_HEAD.splitlines(), ""]
     for page in pages:
         lines += [f"{_function(page)}() {{", "    _arguments -S \\"]
         lines += [f"        {_zsh_option(option)} \\" for option in page.options]
@@ -262,7 +279,10 @@ def _function(page: Page) -> str:
 def _zsh_option(option: Offered) -> str:
     """Return one specification of _arguments."""
     text = option.help.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
-    actions = {"words": f"({' '.join(option.words)})", "files": '{compset -P "*,"; _files}', "path": "_files"}
+    actions = {
+        "words": f"({' '.join(option.words)})", "files": '{compset -P "*,"; _files}', "path": "_files",
+        "topic": "{_kafkalog_partitions 1}", "number": "{_kafkalog_partitions 2}",
+    }  # fmt: skip
     action = actions.get(option.kind, " ")
     specifications = []
     for name in option.names:
@@ -275,9 +295,22 @@ def _zsh_option(option: Offered) -> str:
     return " ".join(_quoted(specification) for specification in specifications)
 
 
+_FISH_HEAD = r"""
+# topics (1) or numbers (2) of the partitions in the directories that the command line names
+function __kafkalog_partitions
+    for place in (string replace -r '^~' $HOME -- (commandline -opc)[2..-1])
+        for directory in $place/*-*/
+            set -l found (string match -r '([^/]+)-([0-9]+)/$' -- $directory)
+            and echo $found[(math 1 + $argv[1])]
+        end
+    end
+end
+"""
+
+
 def fish(group: Sequence[Offered], pages: Sequence[Page]) -> str:
     """completions/kafkalog.fish."""
-    lines = [f"# fish {_NOTE}"]
+    lines = [f"# fish {_NOTE}", *_FISH_HEAD.splitlines(), ""]
     lines += [_fish("__fish_use_subcommand", option) for option in group]
     for page in pages:
         seen = f"__fish_seen_subcommand_from {page.name}"
@@ -302,7 +335,9 @@ def _fish(condition: str, option: Offered) -> str:
         parts.append("-x -a '(__fish_complete_list , __fish_complete_path)'")
     elif option.kind == "path":
         parts.append("-r -F")
-    elif option.kind in ("value", "topic", "number"):
+    elif option.kind in ("topic", "number"):
+        parts.append(f"-x -a '(__kafkalog_partitions {1 if option.kind == 'topic' else 2})'")
+    elif option.kind == "value":
         parts.append("-x")
     return " ".join([*parts, "-d", _quoted(option.help)])
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
 from engine.amounts import count_of
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX, LONG_MAX, LONG_MIN, to_long
-from engine.index.backing import Backing
-from engine.index.entries import IndexFile, IndexFull, InvalidIndexSize
+from engine.index.entries import Backing, IndexFile, IndexFull, InvalidIndexSize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from engine.findings import Finding, First, Where
 from engine.formats import ABORTED_TXN, AbortedTxn
-from engine.index.backing import Backing
-from engine.index.entries import CorruptIndex, IndexFile, TransactionOrder
+from engine.index.entries import Backing, CorruptIndex, IndexFile, TransactionOrder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -163,7 +163,7 @@ def open_dirs(
         files = disk
         if dry_run:
             from engine.overlay import OverlayFiles
-            from engine.overlay.content import Spill
+            from engine.overlay.tree import Spill
 
             files = OverlayFiles(disk, now, stack.enter_context(closing(Spill(nameless_file))))
         stack.enter_context(locked(files, log_dirs, partitions))

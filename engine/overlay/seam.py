@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 from engine.discovery.names import file_name
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import LINK, DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile, look, taken
-from engine.overlay.open_file import OverlayFile, WritableOverlayFile
-from engine.overlay.tree import NO_ENTRY, Changes, Directory, File, Operation, Tree
+from engine.overlay.tree import NO_ENTRY, Changes, Directory, File, Operation, OverlayFile, Tree, WritableOverlayFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.overlay.content import Spill
-    from engine.overlay.tree import Disk
+    from engine.overlay.tree import Disk, Spill
 
 
 class OverlayFiles(Files):

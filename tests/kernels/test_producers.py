@@ -25,9 +25,8 @@ from engine.log.append_errors import AppendRefused
 from engine.log.producers import state_manager, table
 from engine.log.producers.check import SeenProducers
 from engine.log.producers.entry import AppendOrigin, ProducerAppendInfo, ProducerStateEntry, TxnMetadata
-from engine.log.producers.snapshot_files import BatchSources
-from engine.log.producers.state_manager import ProducerStateManager
-from engine.log.producers.transactions import Transactions
+from engine.log.producers.state_manager import BatchSources, ProducerStateManager
+from engine.log.producers.table import Transactions
 from engine.log.segment.producer_rows import ProducerRow, RowChunk, TxnMarker
 from engine.overlay import OverlayFiles
 from tests.support.memory_files import MemoryFiles

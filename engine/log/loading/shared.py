@@ -16,8 +16,7 @@ from engine.formats import NO_PARTITION_LEADER_EPOCH
 from engine.log.epochs.runs import first_leader_epochs
 from engine.log.errors import SegmentOffsetOverflow, SplitFailed
 from engine.log.producers.loading import delete_producer_snapshots
-from engine.log.producers.snapshot_files import SnapshotFiles
-from engine.log.producers.state_manager import MAX_TRANSACTION_TIMEOUT_MS, PRODUCER_ID_EXPIRATION_MS
+from engine.log.producers.state_manager import MAX_TRANSACTION_TIMEOUT_MS, PRODUCER_ID_EXPIRATION_MS, SnapshotFiles
 from engine.log.report import Action
 from engine.log.segment.batch_search import sound_heads
 from engine.log.segment.log_segment import LogSegment

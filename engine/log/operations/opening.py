@@ -21,7 +21,7 @@ from engine.log.errors import CompactionRefused, OffsetOutOfRange, RollRefused
 from engine.log.loading.loader import REPAIRABLE
 from engine.log.report import Action
 from engine.overlay import OverlayFiles
-from engine.overlay.content import Spill
+from engine.overlay.tree import Spill
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -31,7 +31,7 @@ from engine.log.operations.opening import (
 from engine.log.report import Action, Report, loses_records
 from engine.log.verify.losses import Opened, read_evidence
 from engine.overlay import OverlayFiles
-from engine.overlay.content import Spill
+from engine.overlay.tree import Spill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -39,7 +39,7 @@ from engine.log.report import Action, Report, leaves_doubt
 from engine.log.session import OpenOptions
 from engine.log.verify.losses import read_evidence
 from engine.overlay import OverlayFiles
-from engine.overlay.content import Spill
+from engine.overlay.tree import Spill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping

@@ -11,8 +11,7 @@ from kafkalog_cli.help import Example
 from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
 
 if TYPE_CHECKING:
-    from engine.remote.offsets import Lag, LogOffsets
-    from engine.remote.tiered_log import TieredLog
+    from engine.remote.tiered_log import Lag, LogOffsets, TieredLog
     from kafkalog_cli.remote_output import Output
 
 _EXAMPLES = (
@@ -40,8 +39,8 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | 
     def work(output: Output) -> None:
         from engine.errors import KafkalogError
         from engine.files import ReadOnlyFiles
-        from engine.remote.offsets import copy_lag, log_offsets
         from engine.remote.partitions import TieredPartitions
+        from engine.remote.tiered_log import copy_lag, log_offsets
 
         partitions = TieredPartitions(ReadOnlyFiles(), named, settings, topics, output.outcome.finding)
         rows, waits = [], []
