@@ -375,6 +375,10 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING, "a broker that starts deletes this file, and no other file has its records",
         "kafkalog recover --salvage --dry-run {directory}    # before a broker starts",
     ),
+    "leftover-after-end": Kind(
+        Severity.WARNING, "a broker that starts deletes this file, and the log ends before its records",
+        "kafkalog dump-log {path}    # shows them; if they were lost, rename the file to its name without .deleted",
+    ),
     "swap-loses-records": Kind(
         Severity.WARNING, "a broker that starts replaces segments with this file, which does not hold all of their records",
         "kafkalog recover --salvage --dry-run {directory}    # before a broker starts",

@@ -21,6 +21,9 @@ WORK = {
 }
 
 
+CLEANUP = {"unknown": (), "delete": ("--config", "cleanup.policy=delete"), "compact": ("--config", "cleanup.policy=compact")}
+
+
 @pytest.fixture
 def rolls(own_corpus, tmp_path):
     """A partition alone: segments 0, 79, 173, 263; it ends at 338."""
@@ -79,17 +82,11 @@ def test_salvage_puts_the_only_copy_back(rolls):
 
 
 @pytest.mark.parametrize("words", [(), ("--salvage",)])
-@pytest.mark.parametrize("case", ["oldest", "newest", "replaced", "copy", "below the start", "empty", "compacted"])
+@pytest.mark.parametrize("case", ["oldest", "replaced", "copy", "below the start", "empty", "compacted"])
 def test_what_is_left_of_a_deletion_is_no_loss(rolls, case, words):
     """As retention, truncation and compaction leave it."""
     if case == "oldest":
         begin_deletion(rolls, 0, 79)
-    elif case == "newest":
-        for snapshot in rolls.glob("*.snapshot"):
-            snapshot.unlink()
-        begin_deletion(rolls, 263)
-        for index in rolls.glob(f"{263:020}.*index"):
-            index.unlink()
     elif case == "replaced":  # by one that is longer
         log(rolls, 0).write_bytes(log(rolls, 0).read_bytes() + log(rolls, 79).read_bytes())
         begin_deletion(rolls, 79)
@@ -111,7 +108,62 @@ def test_what_is_left_of_a_deletion_is_no_loss(rolls, case, words):
     assert not list(rolls.glob("*.deleted"))
 
 
-CLEANUP = {"unknown": (), "delete": ("--config", "cleanup.policy=delete"), "compact": ("--config", "cleanup.policy=compact")}
+def after_the_end(partition, mark):
+    """A log dir whose broker was killed after it had truncated the log at offset 173; `mark`: its high watermark."""
+    begin_deletion(partition, 173, 263)
+    for base in (173, 263):
+        for index in partition.glob(f"{base:020}.*"):
+            if not index.name.endswith(".deleted"):
+                index.unlink()
+    for snapshot in partition.glob("*.snapshot"):
+        snapshot.unlink()
+    (partition.parent / "recovery-point-offset-checkpoint").write_text("0\n1\nu-rolls 0 173\n")
+    (partition.parent / "replication-offset-checkpoint").write_text(f"0\n1\nu-rolls 0 {mark}\n" if mark is not None else "0\n0\n")
+
+
+@pytest.mark.parametrize("policy", ["unknown", "delete", "compact"])
+def test_committed_records_after_the_log_end_are_a_loss(rolls, policy):
+    """The high watermark says that they were committed: no broker truncates such records on purpose."""
+    words, whole = CLEANUP[policy], {path.name: path.read_bytes() for path in rolls.glob("*.log")}
+    after_the_end(rolls, 338)
+    verified = kafkalog("verify", *words, str(rolls))
+    assert (verified.status, verified.err.count("leftover-only-copy")) == (4, 2), verified.err
+    before = looks(rolls)
+    for work in (("roll",), ("retain",)):
+        assert run(*work, *words, rolls).status == 4
+        assert looks(rolls) == before
+    done = run("recover", "-n", "--no-quarantine", *words, rolls)
+    told = [line for line in done.out.decode().splitlines() if line.strip().startswith("missing") and "log.deleted" in line]
+    assert (done.status, len(told)) == (4, 2), done
+    done = run("recover", "--salvage", "--no-quarantine", *words, rolls)
+    assert done.status in (0, 1), done
+    assert {path.name: path.read_bytes() for path in rolls.glob("*.log*")} == whole
+
+
+@pytest.mark.parametrize("mark", [100, 173, None])
+def test_records_after_the_log_end_and_the_high_watermark_may_be_lost(rolls, mark):
+    after_the_end(rolls, mark)
+    verified = kafkalog("verify", str(rolls))
+    assert (verified.status, verified.err.count("leftover-after-end")) == (4, 2), verified.err
+    before = looks(rolls)
+    done = run("roll", rolls)
+    assert (done.status, looks(rolls)) == (4, before)
+    assert "on purpose or after damage" in done.err
+    done = run("recover", rolls)
+    told = [line for line in done.out.decode().splitlines() if line.strip().startswith("missing")]
+    assert (done.status, len(told)) == (4, 2), done
+    assert "offset 173 to 263" in told[0]
+    assert "on purpose or after damage" in told[0]
+    [kept] = rolls.parent.parent.glob(f"{rolls.parent.name}.quarantine*")
+    assert kafkalog("restore", str(kept)).status == 0
+    assert {name: look[1:] for name, look in looks(rolls).items()} == {name: look[1:] for name, look in before.items()}
+
+
+def test_records_after_the_log_end_that_were_written_again_are_no_loss(rolls):
+    for base in (173, 263):
+        shutil.copy(log(rolls, base), log(rolls, base, ".deleted"))
+    assert "leftover" not in kafkalog("verify", str(rolls)).err
+    assert "missing" not in run("recover", "--no-quarantine", rolls).out.decode()
 
 
 def leave(partition, how):

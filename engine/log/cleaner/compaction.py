@@ -71,8 +71,8 @@ def compact(
     clock     returns seconds, to measure rounds
     on_share  called with the finished share, see Headway
     on_stats  called with the statistics of each round, finished or not
-    Raises CompactionRefused. Raises Uncleanable, IndexFull, UnwritableFile: the current group of segments and all later
-    ones are unchanged then. Groups that the round had replaced before are reported as an event of their own.
+    Raises CompactionRefused. Raises Uncleanable, IndexFull, UnwritableFile: the current group of segments and all later ones
+    are unchanged then. Groups that the round had replaced before are reported as an event of their own.
     """
     refuse_compaction(log)
     target = log_to_clean(log, options.first_dirty_offset, log.now)

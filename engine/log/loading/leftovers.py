@@ -219,6 +219,10 @@ class Leftovers:
         self._report.add(Action.REMOVED, name, reason, offsets=offsets, records=records, size=size, severity=Severity.WARNING)
         for alone in () if doomed is None else doomed.alone:
             self._note_only_copy(name, alone)
+        for truncated in () if doomed is None else doomed.truncated:
+            why = (f"only {name} has these offsets after the log end: the log was truncated there, on purpose or after damage, "
+                   "and a broker deletes the file")
+            self._report.add(Action.MISSING, log_file_name(truncated[0]), why, offsets=truncated, severity=Severity.WARNING)
         self._changed = True
 
     def _sync(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of, parent_of
+from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, is_log_file_name, offset_of, parent_of
 from engine.discovery.paths import is_brokers_log_dir
 from engine.errors import KafkalogError, OversizedFile, UnwritableFile, UsageError, argument, too_little_memory
 from engine.files import is_full, nameless_file, replace
@@ -478,7 +478,7 @@ class _LogWorker(NamedTuple):
             raise LogDamaged(what, do=do)
 
     def _refuse_replacing(self, place: PartitionPath, rehearsal: Report, listing: Listing, log: UnifiedLog) -> None:
-        """Raise LogDamaged if opening the log removes a corrupt file that nothing keeps, and the log cannot replace all of it.
+        """Raise LogDamaged if opening the log removes a file that no quarantine keeps, and that nothing can replace completely.
 
         Epochs of leaders that wrote nothing are in no batch. Producers before the log start are in snapshots only.
         """
@@ -487,12 +487,13 @@ class _LogWorker(NamedTuple):
             return
         corrupt = [event for event in rehearsal.events
                    if event.severity is Severity.WARNING and event.action in (Action.REBUILT, Action.REMOVED)]
-        lost = [event for event in corrupt if event.path == _EPOCHS and _has_content(files, f"{place.path}/{_EPOCHS}")]
+        lost = [event for event in rehearsal.find(Action.MISSING) if is_log_file_name(event.path)]
+        lost += [event for event in corrupt if event.path == _EPOCHS and _has_content(files, f"{place.path}/{_EPOCHS}")]
         snapshots = [event for event in corrupt if event.path.endswith(_SNAPSHOT)]
         if snapshots and start > 0 and not _has_sound_snapshot(files, place.path, listing.plain, start):
             lost += snapshots
         if lost:
-            what = f"{place.path}: opening it would remove {lost[0].path} and keep no copy: {lost[0].reason}"
+            what = f"{place.path}: opening it would delete what is nowhere else: {lost[0].path} - {lost[0].reason}"
             do = f"kafkalog recover {argument(place.path)}    # keeps the file in a quarantine"
             raise LogDamaged(what, do=do, path=place.path)
 

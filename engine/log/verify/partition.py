@@ -441,6 +441,11 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report
         what = f"only this file holds offsets {_in_words(offsets)}, and a broker deletes it when it starts"
         unless = ", as it should if the topic is compacted" if name.endswith(DELETED) and policy().compacted is None else ""
         report(Finding("leftover-only-copy", Where(f"{directory}/{name}"), what + unless))
+    for name, one in doomed.items():
+        if one.truncated:
+            what = (f"only this file holds offsets {_in_words(one.truncated)}, after the end of the log: the log was truncated "
+                    "there, on purpose or after damage, and a broker deletes the file when it starts")
+            report(Finding("leftover-after-end", Where(f"{directory}/{name}"), what))
     for name in sorted(found.cleaned):
         if name.endswith(_LOG + CLEANED) and name not in alone:
             what = "a compaction or split was interrupted: a broker deletes this file when it starts"
