@@ -16,7 +16,7 @@ from engine.discovery.names import METADATA_TOPIC
 from engine.files import now_ms
 from engine.log.cleaner.compaction import INSTEAD, METADATA_LOG, CompactionOptions
 from engine.log.operations.compact import Compact
-from engine.log.operations.operation import operate, remove_marker, write_marker
+from engine.log.operations.operation import operate, put_marker, take_marker
 from engine.log.report import Action, Report
 from engine.log.session import OpenOptions
 from kafkalog_spark.jobs.upkeep import (
@@ -66,14 +66,14 @@ def compact(
         places = [
             place for log_dir in job.manager.cluster.log_dirs for place in log_dir.places if place.name.topic != METADATA_TOPIC
         ]
-        markers = {log_dir: remove_marker(job.manager, log_dir) for log_dir in job.log_dirs}
+        markers = {log_dir: take_marker(job.manager, log_dir) for log_dir in job.log_dirs}
         clean = {log_dir.path for log_dir, marker in markers.items() if clean_start or marker is not None}
         work = Assignment(how, partial(_compact, asked, how, clean))
         rows = [dict.fromkeys(EVENT_TYPES) | row for report in reported for row in event_rows(report)]
         rows += run_tasks(spark, job, places, work, _TASK_BYTES)
         for log_dir, marker in markers.items():
             if marker is not None and log_dir.path not in job.half_done:
-                write_marker(job.manager, log_dir, marker)
+                put_marker(job.manager, log_dir, marker)
     return frame_of(spark, [row | {"reason": _in_words_of_the_job(str(row["reason"]))} for row in rows])
 
 

@@ -25,7 +25,7 @@ from engine.log.append_errors import AppendRefused
 from engine.log.producers import state_manager, table
 from engine.log.producers.check import SeenProducers
 from engine.log.producers.entry import AppendOrigin, ProducerAppendInfo, ProducerStateEntry, TxnMetadata
-from engine.log.producers.snapshot_files import BatchSources
+from engine.log.producers.snapshot_files import Recall
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.producers.transactions import Transactions
 from engine.log.segment.producer_rows import ProducerRow, RowChunk, TxnMarker
@@ -117,7 +117,7 @@ def test_the_last_batches_are_found_again(taken, size, behind, has_snapshot):
     is_there = has_snapshot and 0 < behind <= len(sound)
     rest = sound[behind:] if is_there else sound
     chunks = [RowChunk.of(rest[at : at + size]) for at in range(0, len(rest), size)]
-    where = BatchSources(files, "/s" if is_there else None, 0, LONG_MAX, lambda: iter(chunks))
+    where = Recall(files, "/s" if is_there else None, 0, LONG_MAX, lambda: iter(chunks))
     found = dict(where.find(list(plain.producers)))
     assert found == ({} if not rest else {
         producer: tuple((one.last_seq, one.last_offset, to_int(one.offset_delta), one.timestamp) for one in entry.batches)

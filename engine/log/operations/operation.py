@@ -207,16 +207,16 @@ class _CleanShutdownMarker:
         """Remove the marker, if that was not done yet."""
         with self._lock:
             if not self._is_removed:
-                remove_marker(self._manager, self._log_dir)
+                take_marker(self._manager, self._log_dir)
                 self._is_removed = True
 
     def restore(self) -> None:
         """Write the marker again if it was removed and is not withheld."""
         if self.marker is not None and self._is_removed and not self.is_withheld:
-            write_marker(self._manager, self._log_dir, self.marker)
+            put_marker(self._manager, self._log_dir, self.marker)
 
 
-def write_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
+def put_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
     """Write the clean shutdown marker, with the given content, mode and time."""
     files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
     replace(files, path, [marker.content], marker.mode)
@@ -224,7 +224,7 @@ def write_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
         files.set_modified(path, marker.modified_ns)
 
 
-def remove_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
+def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
     """Remove and return the clean shutdown marker; None if the log dir has none."""
     marker = _read_marker(manager, log_dir)
     if marker is not None:
@@ -263,18 +263,18 @@ class _LogWorker(NamedTuple):
             if not self.operation.accepts_metadata_log:
                 refuse_metadata_log(place.path, place.name.topic)
             if isinstance(self.operation, AnyLogOperation) and self.manager.is_07(place):
-                return self._run_07(place, self.operation)
+                return self._done_07(place, self.operation)
             self.manager.refuse_malformed_checkpoints(place)
             if self._ends_before_target(place, report):
                 return report
             try:
-                self.offsets_left[place] = self._run(place, report)
+                self.offsets_left[place] = self._done(place, report)
             except UnwritableFile as error:
                 start = self._freed(place, report) if self.operation.first is not None and is_full(error) else None
                 if start is None:
                     raise
                 again = self._replace(options=replace_in(self.options, log_start_offset=start))
-                self.offsets_left[place] = again._run(place, report)  # noqa: SLF001  # of its own class
+                self.offsets_left[place] = again._done(place, report)  # noqa: SLF001  # of its own class
             _note_start_within_segment(self.manager, place, self.offsets_left[place], report)
         except KafkalogError as error:
             report.failure = error
@@ -282,14 +282,14 @@ class _LogWorker(NamedTuple):
             report.failure = too_little_memory(place.path)
         return report
 
-    def _run(self, place: PartitionPath, report: Report) -> CheckpointOffsets:
+    def _done(self, place: PartitionPath, report: Report) -> CheckpointOffsets:
         def load(clean_start: bool) -> UnifiedLog:
             return self._load_without_loss(place, report, clean_start=clean_start)
 
         log = work_on(load, self.options.clean_start, partial(self._work, place))
         return closed(log, keep_deleted=self.options.keep_deleted)
 
-    def _run_07(self, place: PartitionPath, operation: AnyLogOperation) -> Report:
+    def _done_07(self, place: PartitionPath, operation: AnyLogOperation) -> Report:
         """Do the operation on a log of 0.7, which has no checkpoints."""
         from engine.log.logdir.logs_07 import refuse_offsets_07  # few log dirs have such logs
 

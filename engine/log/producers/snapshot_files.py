@@ -94,7 +94,7 @@ class SnapshotFiles:
             self.aside[offset] = path
 
 
-class BatchSources(NamedTuple):
+class Recall(NamedTuple):
     """The sources of the last batches of producers: a snapshot, and the batches of the log after it.
 
     snapshot  path of the snapshot that the producer state was loaded from; None: there was none

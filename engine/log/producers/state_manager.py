@@ -16,7 +16,7 @@ from engine.errors import UnwritableFile
 from engine.formats import ABORTED_TXN, NO_PRODUCER_ID
 from engine.log.append_errors import IllegalArgument
 from engine.log.producers.entry import AppendOrigin, CompletedTxn, ProducerAppendInfo, ProducerStateEntry
-from engine.log.producers.snapshot_files import BatchSources, SnapshotFiles
+from engine.log.producers.snapshot_files import Recall, SnapshotFiles
 from engine.log.producers.table import ProducerTable
 from engine.log.producers.transactions import EndedTransactions, Transactions
 
@@ -31,7 +31,7 @@ MAX_TRANSACTION_TIMEOUT_MS = 900_000
 LATE_TRANSACTION_BUFFER_MS = 300_000
 _DELETED = ".deleted"
 _ENDED_AT_ONCE = 1_000  # transactions that are reported at once
-_MOST_WITH_BATCHES = 10_000  # producers whose last batches are remembered, unless more are asked for at once
+_MOST_RECALLED = 10_000  # producers whose last batches are remembered, unless more are asked for at once
 
 
 class ProducerStateManager:
@@ -44,7 +44,7 @@ class ProducerStateManager:
     on_lost_snapshot     called for each snapshot that is removed because Kafka cannot read it, and for each that is rebuilt:
                          (path, why Kafka cannot read it or None, is it rebuilt?)
     written       paths of snapshots that were created or rebuilt: their names may not be synced
-    batch_sources sources of the last batches of producers, see `load_last_batches`; None: nothing was loaded yet
+    recall_from   sources of the last batches of producers, see `recall`; None: nothing was loaded yet
     ongoing       transactions without a marker
     unreplicated  ended transactions whose marker may be above the high watermark
     """
@@ -66,9 +66,9 @@ class ProducerStateManager:
         self.for_snapshots = for_snapshots
         self.producers = ProducerTable(keeps_batches=not for_snapshots)
         self.ongoing, self.unreplicated = Transactions(), EndedTransactions()
-        self.batch_sources: BatchSources | None = None
+        self.recall_from: Recall | None = None
         self._loaded_from: str | None = None  # path of a snapshot
-        self._with_last_batches: set[int] = set()
+        self._recalled: set[int] = set()
         self._map_end_offset = self._last_snapshot_offset = 0
         self.on_lost_snapshot: Callable[[str, str | None, bool], object] | None = None
         self._is_recovering = snapshots is not None
@@ -157,25 +157,25 @@ class ProducerStateManager:
         The caller must call `update_map_end_offset`. Raises InvalidTxnState for a plain batch within a transaction.
         Mirrors LogSegment.updateProducerState.
         """
-        self._load_rows(chunks, on_aborted, reports_all=False)
+        self._take(chunks, on_aborted, reports_all=False)
 
     def load_batches(self, chunks: Iterable[RowChunk]) -> None:
-        """Load batches after a snapshot, in log order. Only the last batch of each producer is stored, see `load_last_batches`.
+        """Load batches after a snapshot, in log order. Only the last batch of each producer is stored, see `recall`.
 
         Raises InvalidTxnState, IllegalArgument. Mirrors UnifiedLog.loadProducersFromRecords.
         """
-        self._load_rows(chunks, self._note_ended, reports_all=not self.for_snapshots)
+        self._take(chunks, self._note_ended, reports_all=not self.for_snapshots)
 
-    def _load_rows(self, chunks: Iterable[RowChunk], on_ended: Callable[[memoryview], object], *, reports_all: bool) -> None:
+    def _take(self, chunks: Iterable[RowChunk], on_ended: Callable[[memoryview], object], *, reports_all: bool) -> None:
         ended = memoryview(bytearray(_ENDED_AT_ONCE * ABORTED_TXN.size))
         for chunk in chunks:
             at = 0
             while at < chunk.count:
-                at, is_refused, size = self.producers.add_rows(chunk.table, at, self.ongoing, ended, reports_all=reports_all)
+                at, is_refused, size = self.producers.take_rows(chunk.table, at, self.ongoing, ended, reports_all=reports_all)
                 if size:
                     on_ended(ended[:size])
                 if is_refused:
-                    self._load_refused(chunk.row(at))
+                    self._take_alone(chunk.row(at))
                     at += 1
 
     def _note_ended(self, ended: memoryview) -> None:
@@ -183,7 +183,7 @@ class ProducerStateManager:
             for _, _, first_offset, last_offset, _ in ABORTED_TXN.struct.iter_unpack(ended):
                 self.unreplicated.put(first_offset, last_offset)
 
-    def _load_refused(self, row: ProducerRow) -> None:
+    def _take_alone(self, row: ProducerRow) -> None:
         """Load a batch that the kernel refuses. Raises the AppendRefused with the reason."""
         info = self.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
         completed = info.append(row)
@@ -193,28 +193,28 @@ class ProducerStateManager:
 
     # ---- last batches of producers
 
-    def load_last_batches(self, producer_ids: Iterable[int]) -> None:
+    def recall(self, producer_ids: Iterable[int]) -> None:
         """Load the last batches of these producers, which are needed to detect duplicates, before they append.
 
         The batches are read from the log. Raises UnreadableFile, CorruptRecord.
         """
         wanted = {producer_id for producer_id in producer_ids if producer_id > NO_PRODUCER_ID}
-        if self.batch_sources is None or wanted <= self._with_last_batches:
+        if self.recall_from is None or wanted <= self._recalled:
             return
-        if len(self._with_last_batches | wanted) > _MOST_WITH_BATCHES:
+        if len(self._recalled | wanted) > _MOST_RECALLED:
             self.producers.forget_batches()
-            self._with_last_batches.clear()
-        missing = wanted - self._with_last_batches
-        self._with_last_batches |= missing
+            self._recalled.clear()
+        missing = wanted - self._recalled
+        self._recalled |= missing
         known = [producer_id for producer_id in missing if producer_id in self.producers]
-        for producer_id, batches in self.batch_sources.find(known) if known else ():
+        for producer_id, batches in self.recall_from.find(known) if known else ():
             if batches and batches[-1].last_offset == self.producers.last_offset(producer_id):
-                self.producers.set_last_batches(producer_id, batches)
+                self.producers.remember(producer_id, batches)
 
-    def load_all_last_batches(self) -> None:
-        """Call `load_last_batches` for all producers (or the first of very many) before their segments are deleted."""
-        if self.batch_sources is not None:
-            self.load_last_batches(islice(self.producers, _MOST_WITH_BATCHES))
+    def recall_all(self) -> None:
+        """Call `recall` for all producers (or the first of very many) before their segments are deleted."""
+        if self.recall_from is not None:
+            self.recall(islice(self.producers, _MOST_RECALLED))
 
     # ---- offsets that change ----------------------------------------------------------------------
 
@@ -254,17 +254,17 @@ class ProducerStateManager:
             self._forget()
             self._load_from_snapshot(log_start_offset, now)
 
-    def set_batch_sources(self, chunks: Callable[[], Iterator[RowChunk]], now: int) -> None:
+    def will_recall(self, chunks: Callable[[], Iterator[RowChunk]], now: int) -> None:
         """Set the batches of producers after the snapshot that was loaded at `now`. `chunks` may be called repeatedly."""
-        if not self.for_snapshots and self.batch_sources is None:
-            self.batch_sources = BatchSources(self.files, self._loaded_from, now, self.producer_id_expiration_ms, chunks)
+        if not self.for_snapshots and self.recall_from is None:
+            self.recall_from = Recall(self.files, self._loaded_from, now, self.producer_id_expiration_ms, chunks)
 
     def _forget(self) -> None:
         self.producers.clear()
         self.ongoing.clear()
         self.unreplicated.clear()
-        self.batch_sources = None
-        self._with_last_batches.clear()
+        self.recall_from = None
+        self._recalled.clear()
 
     def _load_from_snapshot(self, log_start_offset: int, now: int) -> None:
         offset, self._loaded_from = log_start_offset, None
