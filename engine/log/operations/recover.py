@@ -345,7 +345,7 @@ def recovery_order(log_dir: LogDir) -> list[PartitionPath]:
 
 def _refusal(problem: StartProblem) -> Report:
     report = Report(problem.log_dir, OPERATION)
-    report.add(Action.REFUSED, problem.name, f"{problem.effect.value}: {problem.said} - {problem.what}; {problem.do}",
+    report.add(Action.REFUSED, problem.name, f"{problem.effect.value}: {problem.message} - {problem.what}; {problem.do}",
                severity=Severity.ERROR)
     return report
 
