@@ -54,7 +54,7 @@ def read_doomed(
             and (base := offset_of(name)) is not None}
     of_log: list[Offsets] = [(max(log_start_offset, min(kept.values(), default=0)), max(kept.values(), default=LONG_MAX))]
     read: dict[str, list[Offsets]] = {}
-    cleaned: list[Offsets] | None = None
+    taken: list[Offsets] | None = None
     doomed: dict[str, Doomed] = {}
     for name in sorted(found, key=lambda name: (not name.endswith(DELETED), found[name])):  # complete files first
         runs = read_runs(files, directory, name)
@@ -62,13 +62,13 @@ def read_doomed(
         if name.endswith(DELETED):
             alone = [] if is_compacted() else without(alone, without([(0, LONG_MAX)], of_log))
         if alone:
-            near = _possible_holders(kept, alone)
+            near = _that_may_hold(kept, alone)
             read |= {one: offsets_in(files, directory, one) for one in near - read.keys()}
             others = (one.alone for one in doomed.values())
             alone = without(alone, joined(sorted(chain(*(read[one] for one in near), *others))))
         if alone and name.endswith(DELETED) and is_compacted() is None:
-            cleaned = _spans_of_cleaner(files, directory, kept, {*found.values()}) if cleaned is None else cleaned
-            alone = without(alone, cleaned)
+            taken = _spans_of_cleaner(files, directory, kept, {*found.values()}) if taken is None else taken
+            alone = without(alone, taken)
         doomed[name] = Doomed(name, found[name], runs, alone)
     return doomed
 
@@ -77,7 +77,7 @@ def _is_doomed(name: str, unfinished: Unfinished) -> bool:
     return name.endswith((_LOG_DELETED, _LOG_CLEANED)) or (name.endswith(LOG_SWAP) and name in unfinished.invalid)
 
 
-def _possible_holders(kept: dict[str, int], offsets: list[Offsets]) -> set[str]:
+def _that_may_hold(kept: dict[str, int], offsets: list[Offsets]) -> set[str]:
     """The names in `kept` of files that may have some of `offsets`, according to their names."""
     bases = sorted({*kept.values()})
     ends = dict(zip(bases, (*bases, LONG_MAX)[1:], strict=True))  # works without segments too
