@@ -66,12 +66,12 @@ class CleanedTransactionMetadata:
         if len(self._aborted[_FIRST]) == known:
             return
         self._forget()
-        place = self._state[TxnState.NEXT]
-        firsts = self._aborted[_FIRST][place:]
+        next_one = self._state[TxnState.NEXT]
+        firsts = self._aborted[_FIRST][next_one:]
         if any(map(gt, firsts, islice(firsts, 1, None))):
             order = sorted(range(len(firsts)), key=firsts.__getitem__)
             for column in self._aborted:
-                column[place:] = array("q", map(column[place:].__getitem__, order))
+                column[next_one:] = array("q", map(column[next_one:].__getitem__, order))
 
     def on_control_batch_read(self, producer_id: int, last_offset: int, kind: ControlType | None) -> bool:
         """Process a control batch. Returns whether it can be dropped.
@@ -123,31 +123,31 @@ class CleanedTransactionMetadata:
 
     def _make_room(self) -> None:
         self._pass_kept()
-        places = len(self._slots) // TXN_WORDS
-        if 2 * (self._state[TxnState.PRODUCERS] + 1) > places:
-            self._move(places)  # without producers that have no open transaction
-            if 4 * self._state[TxnState.PRODUCERS] > places:
-                self._move(2 * places)
+        slot_count = len(self._slots) // TXN_WORDS
+        if 2 * (self._state[TxnState.PRODUCERS] + 1) > slot_count:
+            self._move(slot_count)  # without producers that have no open transaction
+            if 4 * self._state[TxnState.PRODUCERS] > slot_count:
+                self._move(2 * slot_count)
 
-    def _move(self, places: int) -> None:
-        slots = array("q", bytes(8 * TXN_WORDS * places))
+    def _move(self, slot_count: int) -> None:
+        slots = array("q", bytes(8 * TXN_WORDS * slot_count))
         self._state[TxnState.PRODUCERS] = move_producers(memoryview(self._slots), memoryview(slots))
         self._slots = slots
 
     def _forget(self) -> None:
         """Remove aborted transactions that are finished, if there are many."""
-        place = self._state[TxnState.NEXT]
-        if place < _MANY:
+        next_one = self._state[TxnState.NEXT]
+        if next_one < _MANY:
             return
         most = self._state[TxnState.PRODUCERS]
         packed, numbers = (array("q", bytes(8 * words * most)) for words in (TXN_WORDS, 1))
         count, known = pack_producers(memoryview(self._slots), memoryview(packed), memoryview(numbers))
-        self._aborted = [array("q", map(column.__getitem__, numbers[:known])) + column[place:] for column in self._aborted]
+        self._aborted = [array("q", map(column.__getitem__, numbers[:known])) + column[next_one:] for column in self._aborted]
         self._slots, self._state[TxnState.NEXT] = packed[: TXN_WORDS * count], known
-        places = 2 * _LEAST
-        while places < 4 * count:
-            places *= 2
-        self._move(places)
+        slot_count = 2 * _LEAST
+        while slot_count < 4 * count:
+            slot_count *= 2
+        self._move(slot_count)
 
 
 def _columns() -> list[array[int]]:

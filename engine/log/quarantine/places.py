@@ -52,10 +52,10 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
     owners = owners if is_root() else set()
     restored = _restored(files, directory)
     log_dirs = {files.resolve(_log_dir(files, line, log_dir)) for log_dir in manifest.log_dirs}
-    places = log_dirs | restored
-    around = {place for place in places if owners and files.info(place).owner == ROOT}  # may have partitions of others
-    for place in sorted(places - around):
-        _check_owner(files, directory, place, place, owners)
+    allowed = log_dirs | restored
+    around = {one for one in allowed if owners and files.info(one).owner == ROOT}  # may have partitions of others
+    for allowed_dir in sorted(allowed - around):
+        _check_owner(files, directory, allowed_dir, allowed_dir, owners)
     checked: dict[str, str] = {}  # directory → its path without links
     for path in (*_changed(files, manifest), *_compared(manifest)):
         if not path.startswith("/") or file_name(path) in ("", ".", ".."):
@@ -65,7 +65,7 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
         parent = parent_of(path)
         if parent not in checked:
             checked[parent] = real = _real(files, parent)
-            is_restored = any(_is_inside(place, real) for place in restored)
+            is_restored = any(_is_inside(allowed_dir, real) for allowed_dir in restored)
             if not is_restored and not _is_kafkas_directory(files, parent, real, log_dirs):
                 where = " or ".join(manifest.log_dirs) or "any log dir"
                 raise ForeignPath(f"{line}: {path} is not in {where} or a partition there", do=_OUTSIDE)
@@ -74,8 +74,8 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
     for path in _changed(files, manifest):
         if checked[parent_of(path)] in log_dirs and not _is_kafkas_name(file_name(path)):
             raise ForeignPath(f"{line}: {path} is not one of Kafka's files", do=_OUTSIDE)
-    for place in sorted(around):  # no directory in it belongs to the owner of the quarantine
-        _check_owner(files, directory, place, place, owners)
+    for allowed_dir in sorted(around):  # no directory in it belongs to the owner of the quarantine
+        _check_owner(files, directory, allowed_dir, allowed_dir, owners)
     for entry in manifest.entries:
         link = None if entry is None else _followed(files, entry)
         if link is not None:
