@@ -12,10 +12,11 @@ from tests.remote.corpus import SETS, TOP, brokers_log_dirs, log_dirs, private_k
 from tests.remote.test_restore import lost
 from tests.remote.test_upload import never_copied
 from tests.s3.server import PROGRAM, Server
+from tests.support.needs import lacking
 from tests.support.run import kafkalog
 
 if not PROGRAM.exists():
-    pytest.skip("no S3 server: `make object-server` builds one (Go)", allow_module_level=True)
+    lacking("no S3 server: `make object-server` builds one (Go)", of_module=True)
 obstore = pytest.importorskip("obstore")
 pytestmark = pytest.mark.skipif(not {"clean", "resumed", "aiven"} <= set(SETS), reason="names topics of these sets")
 BUCKETS = ("clean", "resumed", "aiven", "empty", "copies")
