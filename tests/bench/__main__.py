@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.bench import compaction, dumping, producing, reading, recovering
+from tests.bench import bucket, compaction, dumping, producing, reading, recovering
 from tests.bench.append import append_results
 from tests.bench.report import Measured, Result, machine_facts, markdown, table, update
 from tests.bench.setting import TOOL_OPTIONS, Bench
@@ -64,6 +64,7 @@ def _to_compact(bench: Bench) -> int:
 
 
 _DUMP, _COLUMNS, _INDEX = "Showing logs", "Decoding records, in a warm process", "Checking indexes"
+_REMOTE = "Reading from a bucket"
 _OPEN, _APPEND, _COMPACT, _START = "Recovering and opening", "Appending and reading", "Compacting", "Start and memory"
 GROUPS = {
     "print": Group(_DUMP, _dump("print"), 2),
@@ -84,6 +85,7 @@ GROUPS = {
     "compact-transactions": Group(_COMPACT, _compact_transactions),
     "compact-two": Group(_COMPACT, _compact_two),
     "compact-keys": Group(_COMPACT, _compact_keys),
+    "bucket": Group(_REMOTE, bucket.in_bucket),
     "start": Group(_START, dumping.starts),
     "memory": Group(_START, dumping.memory),
 }
