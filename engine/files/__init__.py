@@ -33,8 +33,8 @@ from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, m
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",
-    "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner", "hand_over", "is_full", "is_locked", "is_root",
-    "look",
+    "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner", "hand_over", "is_full", "is_locked",
+    "is_root", "look",
     "may_write", "nameless_file", "now_ms", "owner_of", "ownership_fault", "remove_tree", "replace", "taken", "this_user",
     "unreadable",
     "unwritable", "user_name", "zeros",

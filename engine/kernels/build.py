@@ -32,6 +32,7 @@ KERNELS = (
     "lines",
     "gather",
     "rows",
+    "remote",
 )
 SHARED = "_shared"  # what all kernels need of Cython, compiled once
 STAMP = "_stamp"  # says SOURCES, what `sources_digest` gave when they were compiled

@@ -7,7 +7,7 @@ T_…, FLAW_…     Trait and Flaw, of `admission`          C_…, MAP_…   Cou
 TXN_…    TxnBatch, TxnState and TxnFlag, of `transactions`
 ASK, DROP …     Verdict and Fate, of compaction         CHECK_…, DOUBT_…   Check, OffsetDoubt and TimeDoubt, of `verify`
 TABLE_…, BOUND_…, TAKEN_…, KEPT_…   TableState, Bound, Taken and Kept, of `producers`        PARSED_…   Parsed, of `lines`
-PIECE_…, SHOW_…   Piece and Shown, of `templates`
+PIECE_…, SHOW_…   Piece and Shown, of `templates`        REMOTE_…   RemoteKind and RemoteRow, of `remote`
 """
 
 from enum import IntEnum
@@ -241,6 +241,34 @@ class Shown(IntEnum):
 PIECE_FIELDS = len(Piece)
 LAST_SHOWN = int(max(Shown))
 
+# ---- remote segments
+
+
+class RemoteKind(IntEnum):
+    """What a value of `__remote_log_metadata` is."""
+
+    OTHER = 0  # nothing that was decoded
+    SEGMENT = 1  # a copy begins; its segment has one leader epoch, which begins with it, and no custom metadata
+    UPDATE = 2  # the state of a segment changes; no custom metadata
+
+
+class RemoteRow(IntEnum):
+    """Where a row has what such a value says: byte positions, integers big-endian. What changes comes last."""
+
+    KEY = 0  # topic id and partition
+    ID = 20  # of the segment
+    OFFSETS = 36  # the first and the last one, 8 bytes each
+    MAX_TIMESTAMP = 52  # 8 bytes
+    SIZE = 60  # 4 bytes
+    EPOCH = 64  # 4 bytes
+    TXN_INDEX_EMPTY = 68
+    BROKER = 69  # 4 bytes
+    EVENT = 73  # 8 bytes, its timestamp
+    STATE = 81
+
+
+REMOTE_ROW_SIZE = 82
+
 # ---- lines
 
 
@@ -257,6 +285,6 @@ for _prefix, _kind in (
     ("T_", Trait), ("FLAW_", Flaw), ("", Verdict), ("C_", Count), ("MAP_", MapState), ("TXN_", TxnBatch), ("TXN_", TxnState),
     ("TXN_", TxnFlag), ("", Fate), ("CHECK_", Check), ("DOUBT_", OffsetDoubt), ("DOUBT_", TimeDoubt),
     ("TABLE_", TableState), ("BOUND_", Bound), ("TAKEN_", Taken), ("KEPT_", Kept), ("PARSED_", Parsed), ("ZSTD_", Zstd),
-    ("PIECE_", Piece), ("SHOW_", Shown),
+    ("PIECE_", Piece), ("SHOW_", Shown), ("REMOTE_", RemoteKind), ("REMOTE_", RemoteRow),
 ):  # fmt: skip
     globals().update({_prefix + _name: int(_one) for _name, _one in _kind.__members__.items()})

@@ -13,20 +13,30 @@ from itertools import pairwise
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.remote.records import PartitionState, SegmentRecord, State, UpdateRecord, partition_number, uuid_text
+from engine.kernels.tables import RemoteKind, RemoteRow
+from engine.remote.records import (
+    PartitionRecord,
+    PartitionState,
+    SegmentRecord,
+    State,
+    UpdateRecord,
+    partition_number,
+    uuid_text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.remote.records import Record
 
 Epochs = tuple[tuple[int, int], ...]  # (leader epoch, its first offset), ascending
 
-# a segment: id, start and end offset, largest timestamp, size, first leader epoch, is the transaction index empty; and what
-# changes: state, time of the event, broker
-_ROW, _CHANGES, _START = Struct("<16sqqqii?bqi"), Struct("<bqi"), Struct("<q")
-_START_AT = 16  # behind the id
-_STATE = _ROW.size - _CHANGES.size
+# a segment as RemoteRow has it, without the key: id; what stays: start and end offset, largest timestamp, size, first leader
+# epoch, is the transaction index empty; and what changes: broker, time of the event, state
+_KEYED, _ROW, _FIXED, _CHANGES = Struct(">20s16s33s13s"), Struct(">16sqqqii?iqb"), Struct(">qqqii?"), Struct(">iqb")
+_START, _PLACE = Struct(">q"), Struct(">qq12xi")  # of a row, from _FIXED_AT on: start offset; start and end offset, epoch
+_FIXED_AT, _CHANGES_AT, _STATE_AT = (at - RemoteRow.ID for at in (RemoteRow.OFFSETS, RemoteRow.BROKER, RemoteRow.STATE))
+_UPDATE = int(RemoteKind.UPDATE)
 _STATES = tuple(State)
 _STARTED, _FINISHED, _DELETING, _DELETED = map(int, State)
 # by state, what may follow. Mirrors RemoteLogSegmentState.isValidTransition
@@ -88,13 +98,12 @@ class _EpochState:
     highest       the highest offset that was ever copied; None: none was
     """
 
-    __slots__ = ("first", "highest", "rows", "starts", "unreferenced")
+    __slots__ = ("first", "highest", "rows", "starts")
 
     def __init__(self) -> None:
         self.starts, self.rows = array("q"), array("q")
         self.first = 0
         self.highest: int | None = None
-        self.unreferenced: set[int] = set()
 
     def finish(self, start: int, row: int, end: int) -> None:
         """The copy of a segment is complete, which has offsets start … end of this epoch.
@@ -102,34 +111,31 @@ class _EpochState:
         Those that begin no earlier are copies of the same records that a former leader made.
         """
         starts, rows = self.starts, self.rows
+        while len(starts) > self.first and starts[-1] >= start and (self.highest is None or self.highest <= end):
+            starts.pop()
+            rows.pop()
         if len(starts) == self.first or starts[-1] < start:  # mostly it is the newest
             starts.append(start)
             rows.append(row)
-            self.unreferenced.discard(row)
-            self.highest = end if self.highest is None else max(self.highest, end)
-            return
-        while len(starts) > self.first and starts[-1] >= start and (self.highest is None or self.highest <= end):
-            starts.pop()
-            self.unreferenced.add(rows.pop())
-        at = bisect_left(starts, start, self.first)
-        if at < len(starts) and starts[at] == start:
-            self.unreferenced.add(rows[at])
-            rows[at] = row
         else:
-            starts.insert(at, start)
-            rows.insert(at, row)
-        self.unreferenced.discard(row)
-        self.highest = end if self.highest is None else max(self.highest, end)
+            at = bisect_left(starts, start, self.first)
+            if at < len(starts) and starts[at] == start:
+                rows[at] = row
+            else:
+                starts.insert(at, start)
+                rows.insert(at, row)
+        if self.highest is None or end > self.highest:
+            self.highest = end
 
     def begin_deletion(self, start: int, row: int) -> None:
         """The segment is about to be deleted."""
-        at = bisect_left(self.starts, start, self.first)
-        if at < len(self.starts) and self.starts[at] == start and self.rows[at] == row:
-            if at == self.first:
-                self._remove_first()
-            else:
-                del self.starts[at], self.rows[at]
-        self.unreferenced.add(row)
+        at, starts, rows = self.first, self.starts, self.rows
+        if at < len(rows) and rows[at] == row and starts[at] == start:  # mostly it is the oldest
+            self._remove_first()
+            return
+        at = bisect_left(starts, start, at)
+        if at < len(starts) and starts[at] == start and rows[at] == row:
+            del starts[at], rows[at]
 
     def _remove_first(self) -> None:
         self.first += 1
@@ -141,11 +147,6 @@ class _EpochState:
         """The row of the last segment that begins at or below `offset`."""
         at = bisect_right(self.starts, offset, self.first)
         return None if at == self.first else self.rows[at - 1]
-
-    def all(self) -> Iterator[int]:
-        """Rows of all segments that are not deleted."""
-        yield from self.rows[self.first :]
-        yield from self.unreferenced
 
 
 class PartitionMetadata:
@@ -164,7 +165,8 @@ class PartitionMetadata:
         self._rows: dict[bytes, int] = {}  # by segment id
         self._table = bytearray()  # _ROW, row by row
         self._free: list[int] = []  # rows of deleted segments
-        self._begun_again: set[int] = set()
+        self._former: dict[int, set[int]] = {}  # of a row that was begun again: the epochs that it was in before
+        self._listed: dict[int, list[int]] | None = None  # by epoch the rows that are not deleted, once somebody asks
         self._epochs: dict[int, _EpochState] = {}
         self._several: dict[int, Epochs] = {}  # leader epochs of a row that has not one from its start on
         self._custom: dict[int, bytes] = {}
@@ -181,96 +183,99 @@ class PartitionMetadata:
 
     def apply(self, record: Record) -> bool:
         """Take the next record of the partition; False: a broker drops it."""
-        if type(record) is SegmentRecord:
-            is_taken = self._begin_copy(record)
-        elif type(record) is UpdateRecord:
-            is_taken = self._update(record)
-        else:
-            self.deletion, is_taken = record.state, True
+        if isinstance(record, PartitionRecord):
+            self.deletion, self._listed = record.state, None
             if record.state == PartitionState.DELETE_PARTITION_FINISHED:
                 self._rows.clear()
                 self._epochs.clear()
-        self.refused += not is_taken
-        return is_taken
-
-    def _begin_copy(self, record: SegmentRecord) -> bool:
-        """Mirrors RemoteLogMetadataCache.addCopyInProgressSegment."""
-        if record.state != _STARTED:
-            return False
-        row = self._rows.get(record.segment_id)
-        if row is None:
-            row = self._rows[record.segment_id] = self._new_row()
-        elif self._table[row * _ROW.size + _STATE] != _STARTED:
-            return False
-        else:  # it began before, perhaps in other epochs, which go on listing it
-            self._begun_again.add(row)
-        epochs, start = record.leader_epochs, record.start_offset
-        _ROW.pack_into(
-            self._table, row * _ROW.size, record.segment_id, start, record.end_offset, record.max_timestamp_ms, record.size,
-            epochs[0][0], record.txn_index_empty, record.state, record.event_timestamp_ms, record.broker_id,
+            return True
+        changes = _CHANGES.pack(record.broker_id, record.event_timestamp_ms, record.state)
+        if isinstance(record, UpdateRecord):
+            return self.update(record.segment_id, changes, record.custom)
+        fixed = _FIXED.pack(
+            record.start_offset, record.end_offset, record.max_timestamp_ms, record.size, record.leader_epochs[0][0],
+            record.txn_index_empty,
         )  # fmt: skip
-        if len(epochs) > 1 or epochs[0][1] != start:
+        return self.begin_copy(record.segment_id, fixed, changes, record.leader_epochs, record.custom)
+
+    def begin_copy(
+        self, segment_id: bytes, fixed: bytes, changes: bytes, epochs: Epochs | None = None, custom: bytes | None = None
+    ) -> bool:
+        """Take a SegmentRecord in the parts of a row. `epochs`: None is the one of the row, from the segment's start on.
+
+        Mirrors RemoteLogMetadataCache.addCopyInProgressSegment.
+        """
+        row = self._rows.get(segment_id)
+        if changes[-1] != _STARTED or (row is not None and self._table[row * _ROW.size + _STATE_AT] != _STARTED):
+            self.refused += 1
+            return False
+        start, _, epoch = _PLACE.unpack_from(fixed, 0)
+        if row is None:
+            row = self._rows[segment_id] = self._free.pop() if self._free else len(self._table) // _ROW.size
+        else:  # it began before, perhaps in other epochs, which go on listing it
+            self._former.setdefault(row, set()).update(one for one, _ in self._epochs_of(row))
+        at = row * _ROW.size
+        self._table[at : at + _ROW.size] = segment_id + fixed + changes
+        if epochs is None or epochs == ((epoch, start),):
+            if epoch not in self._epochs:
+                self._epochs[epoch] = _EpochState()
+            if self._several:
+                self._several.pop(row, None)
+        else:
             self._several[row] = epochs
-        elif self._several:
-            self._several.pop(row, None)
-        self._put_custom(row, record.custom)
-        for epoch, _ in epochs:
-            self._of(epoch).unreferenced.add(row)
+            for one, _ in epochs:
+                self._epochs.setdefault(one, _EpochState())
+        if custom is not None or self._custom:
+            self._put_custom(row, custom)
+        self._listed = None
         return True
 
-    def _update(self, record: UpdateRecord) -> bool:
-        """Mirrors RemoteLogMetadataCache.updateRemoteLogSegmentMetadata."""
-        row, state = self._rows.get(record.segment_id), record.state
-        if row is None:
+    def update(self, segment_id: bytes, changes: bytes, custom: bytes | None = None) -> bool:
+        """Take an UpdateRecord; `changes`: a part of a row. Mirrors RemoteLogMetadataCache.updateRemoteLogSegmentMetadata."""
+        row, state, table = self._rows.get(segment_id), changes[-1], self._table
+        at = -1 if row is None else row * _ROW.size
+        if row is None or state not in _FOLLOWING[table[at + _STATE_AT]]:
+            self.refused += 1
             return False
-        at = row * _ROW.size
-        if state not in _FOLLOWING[self._table[at + _STATE]]:
-            return False
-        _, first, end, _, _, only, _, _, _, _ = _ROW.unpack_from(self._table, at)
-        epochs = self._several.get(row) or ((only, first),)
-        if state == _FINISHED:
-            for epoch, start in epochs:
-                self._of(epoch).finish(start, row, _last_offset(epochs, epoch, end))
-        elif state == _DELETED:
-            for epoch, _ in epochs:
-                self._of(epoch).unreferenced.discard(row)
-            del self._rows[record.segment_id]
+        self._listed = None
+        if state == _DELETED:
+            del self._rows[segment_id]
             self._several.pop(row, None)
             self._custom.pop(row, None)
-            self._table[at + _STATE] = state
-            if row not in self._begun_again:
-                self._free.append(row)
+            self._former.pop(row, None)
+            self._free.append(row)
             return True
+        start, end, epoch = _PLACE.unpack_from(table, at + _FIXED_AT)
+        epochs = self._several.get(row) if self._several else None
+        if epochs is None and state == _FINISHED:
+            self._epochs[epoch].finish(start, row, end)
+        elif epochs is None:
+            self._epochs[epoch].begin_deletion(start, row)
         else:
-            for epoch, start in epochs:
-                self._of(epoch).begin_deletion(start, row)
-        _CHANGES.pack_into(self._table, at + _STATE, state, record.event_timestamp_ms, record.broker_id)
-        self._put_custom(row, record.custom)
+            for one, first in epochs:
+                if state == _FINISHED:
+                    self._epochs[one].finish(first, row, _last_offset(epochs, one, end))
+                else:
+                    self._epochs[one].begin_deletion(first, row)
+        table[at + _CHANGES_AT : at + _ROW.size] = changes
+        if custom is not None or self._custom:
+            self._put_custom(row, custom)
         return True
-
-    def _new_row(self) -> int:
-        if self._free:
-            return self._free.pop()
-        row = len(self._table) // _ROW.size
-        self._table += bytes(_ROW.size)
-        return row
 
     def _put_custom(self, row: int, custom: bytes | None) -> None:
         if custom is not None:
             self._custom[row] = custom
-        elif self._custom:
+        else:
             self._custom.pop(row, None)
-
-    def _of(self, epoch: int) -> _EpochState:
-        state = self._epochs.get(epoch)
-        if state is None:
-            state = self._epochs[epoch] = _EpochState()
-        return state
 
     # ---- questions
 
+    def _epochs_of(self, row: int) -> Epochs:
+        start, _, epoch = _PLACE.unpack_from(self._table, row * _ROW.size + _FIXED_AT)
+        return self._several.get(row) or ((epoch, start),)
+
     def _segment(self, row: int) -> RemoteSegment:
-        segment_id, start, end, max_timestamp, size, epoch, is_txn_index_empty, state, event, broker = (
+        segment_id, start, end, max_timestamp, size, epoch, is_txn_index_empty, broker, event, state = (
             _ROW.unpack_from(self._table, row * _ROW.size)
         )
         epochs = self._several.get(row) or ((epoch, start),)
@@ -282,7 +287,7 @@ class PartitionMetadata:
 
     def _in_order(self, rows: Iterable[int]) -> Iterator[RemoteSegment]:
         table = self._table
-        found = sorted([(_START.unpack_from(table, row * _ROW.size + _START_AT)[0], row) for row in rows])
+        found = sorted([(_START.unpack_from(table, row * _ROW.size + _FIXED_AT)[0], row) for row in rows])
         if any(one[0] == following[0] for one, following in pairwise(found)):
             found.sort(key=lambda one: (one[0], uuid_text(_ROW.unpack_from(table, one[1] * _ROW.size)[0])))
         for _, row in found:
@@ -298,9 +303,12 @@ class PartitionMetadata:
 
     def segments_of(self, epoch: int) -> Iterator[RemoteSegment]:
         """Those with records of a leader epoch that are not deleted, in the same order (listRemoteLogSegments)."""
-        state = self._epochs.get(epoch)
-        rows = () if state is None else state.all()
-        return self._in_order(row for row in rows if self._table[row * _ROW.size + _STATE] != _DELETED)
+        if self._listed is None:
+            self._listed = {}
+            for row in self._rows.values():
+                for one in {epoch for epoch, _ in self._epochs_of(row)} | self._former.get(row, set()):
+                    self._listed.setdefault(one, []).append(row)
+        return self._in_order(self._listed.get(epoch, ()))
 
     def highest_offset(self, epoch: int) -> int | None:
         """The highest offset of a leader epoch that was ever copied (highestOffsetForEpoch)."""
@@ -337,6 +345,26 @@ class RemoteLogMetadata:
             topic = record.topic.decode("utf-8", "replace")
             partition = self._partitions[record.key] = PartitionMetadata(topic, record.key, metadata_partition)
         return partition
+
+    def apply_rows(
+        self, kinds: memoryview, rows: memoryview, metadata_partition: int, record_at: Callable[[int], Record | None]
+    ) -> None:
+        """Take records that `engine.kernels.remote` has decoded, in their order.
+
+        record_at  decodes the one of that number by other means; None: it cannot be decoded
+        """
+        known = self._partitions.get
+        for number, (kind, parts) in enumerate(zip(kinds, _KEYED.iter_unpack(rows), strict=True)):
+            key, segment_id, fixed, changes = parts
+            partition = known(key) if kind else None
+            if partition is None:  # it is unusual, or names its topic for the first time
+                record = record_at(number)
+                if record is not None:
+                    self.of(record, metadata_partition).apply(record)
+            elif kind == _UPDATE:
+                partition.update(segment_id, changes)
+            else:
+                partition.begin_copy(segment_id, fixed, changes)
 
     def partitions(self) -> list[PartitionMetadata]:
         """In the order of topics, numbers, topic ids: a topic that was made again has a new id."""

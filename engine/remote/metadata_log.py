@@ -5,6 +5,7 @@ are appended.
 from __future__ import annotations
 
 from dataclasses import replace as replace_in
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import file_name, parent_of, parse_partition_dir
@@ -12,6 +13,8 @@ from engine.errors import UsageError
 from engine.files import look
 from engine.findings import Finding
 from engine.formats import RecordField
+from engine.kernels.remote import decode_values
+from engine.kernels.tables import REMOTE_ROW_SIZE
 from engine.log.append.intake import BatchIntake
 from engine.log.append.log_end import refuse_damaged_end
 from engine.log.fetch.reading import FetchIsolation
@@ -25,6 +28,7 @@ from engine.log.report import Action
 from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
 from engine.record.assembly import BatchSpec
 from engine.record.builder import NewRecord, split
+from engine.record.columns import RECORD_ROWS
 from engine.remote.metadata import RemoteLogMetadata
 from engine.remote.records import decode_record
 from engine.schema.wire import SchemaError
@@ -88,22 +92,28 @@ class MetadataLogs:
 
     def read(self) -> RemoteLogMetadata:
         """What all records say. Raises UnreadableFile, FileChangedWhileReading."""
-        metadata = RemoteLogMetadata()
-        of = metadata.of
-        for number, records in self._logs():
-            for _, record in records:
-                of(record, number).apply(record)
+        metadata, kinds, rows = RemoteLogMetadata(), bytearray(RECORD_ROWS), bytearray(RECORD_ROWS * REMOTE_ROW_SIZE)
+        for number, run in self._runs():
+            count = run.end - run.first
+            if not decode_values(run.chunk.data, run.chunk.records.table, run.first, run.end, kinds, rows):
+                raise AssertionError("a run of records does not fit its columns")
+            metadata.apply_rows(
+                memoryview(kinds)[:count], memoryview(rows)[: count * REMOTE_ROW_SIZE], number, partial(self._record, run)
+            )
         return metadata
 
     def events(self, metadata: RemoteLogMetadata) -> Iterator[Event]:
         """The same record by record; `metadata` takes them."""
-        for number, records in self._logs():
-            for offset, record in records:
-                partition = metadata.of(record, number)
-                yield Event(number, offset, record, partition, partition.apply(record))
+        for number, run in self._runs():
+            offsets = run.chunk.records.field(RecordField.OFFSET)
+            for place in range(run.end - run.first):
+                record = self._record(run, place)
+                if record is not None:
+                    partition = metadata.of(record, number)
+                    yield Event(number, offsets[run.first + place], record, partition, partition.apply(record))
 
-    def _logs(self) -> Iterator[tuple[int, Iterator[tuple[int, Record]]]]:
-        """(partition of the topic, offsets and records), one piece of a log after the other."""
+    def _runs(self) -> Iterator[tuple[int, Run]]:
+        """(partition of the topic, records), one piece of a log after the other."""
         columns = FetchColumns()
         for number, directory in self.directories.items():
             view = PartitionView(self._files, directory, self._report)
@@ -113,24 +123,20 @@ class MetadataLogs:
                     FetchLimits(only_sound=True), columns=columns,
                 )
                 for run in fetcher.runs():
-                    yield number, self._decoded(run)
+                    yield number, run
             finally:
                 view.close()
 
-    def _decoded(self, run: Run) -> Iterator[tuple[int, Record]]:
-        data, records = run.chunk.data, run.chunk.records
-        offsets, sizes = records.field(RecordField.OFFSET), records.field(RecordField.VALUE_SIZE)
-        positions = records.field(RecordField.VALUE_POSITION)
-        columns = slice(run.first, run.end)
-        places = zip(range(run.first, run.end), offsets[columns], positions[columns], sizes[columns], strict=True)
-        for column, offset, at, size in places:
-            try:
-                record = decode_record(None if size < 0 else bytes(data[at : at + size]))
-            except SchemaError as error:
-                where = run.chunk.where(column, run.path, run.base)
-                self._report(Finding("remote-metadata-undecodable", where, f"the record cannot be decoded: {error}"))
-            else:
-                yield offset, record
+    def _record(self, run: Run, place: int) -> Record | None:
+        """The record of a run with that number; None: it cannot be decoded, and that is reported."""
+        records, column = run.chunk.records.table, run.first + place
+        at, size = records[RecordField.VALUE_POSITION, column], records[RecordField.VALUE_SIZE, column]
+        try:
+            return decode_record(None if size < 0 else bytes(run.chunk.data[at : at + size]))
+        except SchemaError as error:
+            where = run.chunk.where(column, run.path, run.base)
+            self._report(Finding("remote-metadata-undecodable", where, f"the record cannot be decoded: {error}"))
+            return None
 
 
 _BATCH = 16384  # bytes, as a producer's batch.size

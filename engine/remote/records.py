@@ -157,7 +157,7 @@ def decode_record(value: bytes | None) -> Record:
 
 def _decode(value: bytes) -> Record | None:
     """A record as brokers write it; None: it has something unusual."""
-    if value[_FRAME] >= _VARINT:
+    if not 0 < value[_FRAME] < _VARINT:
         return None
     if value.startswith(_SEGMENT):
         return _segment(value)

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.bench import bucket, compaction, dumping, producing, reading, recovering
+from tests.bench import bucket, compaction, dumping, fetching, listing, producing, reading, recovering
 from tests.bench.append import append_results
 from tests.bench.report import Measured, Result, machine_facts, markdown, table, update
 from tests.bench.setting import TOOL_OPTIONS, Bench
@@ -64,13 +64,14 @@ def _to_compact(bench: Bench) -> int:
 
 
 _DUMP, _COLUMNS, _INDEX = "Showing logs", "Decoding records, in a warm process", "Checking indexes"
-_REMOTE = "Reading from a bucket"
 _OPEN, _APPEND, _COMPACT, _START = "Recovering and opening", "Appending and reading", "Compacting", "Start and memory"
+_REMOTE = "Remote storage"
 GROUPS = {
     "print": Group(_DUMP, _dump("print"), 2),
     "deep": Group(_DUMP, _dump("deep"), 1),
     "shallow": Group(_DUMP, _dump("shallow")),
     "jsonl": Group(_DUMP, _dump("jsonl"), 1),
+    "by-two": Group(_DUMP, fetching.by_two),
     "timeindex": Group(_DUMP, _dump("timeindex")),
     "columns": Group(_COLUMNS, dumping.columns),
     "verify": Group(_INDEX, reading.verify_index, 1),
@@ -80,11 +81,14 @@ GROUPS = {
     "producers": Group(_OPEN, producing.recover_producers),
     "append": Group(_APPEND, append_results, 2),
     "raw": Group(_APPEND, reading.raw),
+    "fetch": Group(_APPEND, fetching.beside_dump_log),
+    "client": Group(_APPEND, fetching.beside_client),
     "lookup": Group(_APPEND, reading.lookup),
     **{f"compact-{codec}": Group(_COMPACT, _compact(codec), int(codec == "none")) for codec in compaction.CODECS},
     "compact-transactions": Group(_COMPACT, _compact_transactions),
     "compact-two": Group(_COMPACT, _compact_two),
     "compact-keys": Group(_COMPACT, _compact_keys),
+    "remote-list": Group(_REMOTE, listing.remote_list),
     "bucket": Group(_REMOTE, bucket.in_bucket),
     "start": Group(_START, dumping.starts),
     "memory": Group(_START, dumping.memory),

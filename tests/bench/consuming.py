@@ -1,9 +1,10 @@
-"""What a Java consumer takes to read a topic from a broker on this machine: kafka-consumer-perf-test on the segments themselves."""
+"""A broker on this machine that serves given segments, and what a Java consumer takes to read them (kafka-consumer-perf-test)."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tests.bench.measure import WrongRunError
@@ -11,22 +12,24 @@ from tests.oracle.broker import Broker
 from tests.oracle.jvm import ENVIRONMENT, class_path
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-_TOPIC, _LOG_DIR = "bulk", "d1"  # one of the corpus, in whose place the data go
+TOPIC, _LOG_DIR = "bulk", "d1"  # one of the corpus, in whose place the data go
 _PATIENCE = 1200  # seconds
 _RECORDS_AT, _FETCH_MS_AT = "data.consumed.in.nMsg", "fetch.time.ms"
 
 
-def consume(log_dirs: Path, source: Path, home: Path, records: int) -> float:
-    """Seconds that a consumer fetches for, the start of its JVM and of its group aside.
+@contextmanager
+def broker_with(log_dirs: Path, source: Path, home: Path) -> Iterator[int]:
+    """A broker that serves the segments of `source` as partition 0 of TOPIC → its port.
 
-    log_dirs  those of a real broker, with the topic that gives its place to the segments of `source`
+    log_dirs  those of a real broker, with the topic that gives its place to the segments
     """
-    top = home / "spark-broker"
+    top = home / "broker"
     shutil.rmtree(top, ignore_errors=True)
     shutil.copytree(log_dirs, top)
-    partition = top / _LOG_DIR / f"{_TOPIC}-0"
+    partition = top / _LOG_DIR / f"{TOPIC}-0"
     for path in partition.iterdir():
         if path.name != "partition.metadata":
             path.unlink()
@@ -39,14 +42,20 @@ def consume(log_dirs: Path, source: Path, home: Path, records: int) -> float:
         with Broker(top) as broker:
             if not broker.has_started:
                 raise WrongRunError(f"the broker does not start: {broker.said[-500:]}")
-            return _fetched(broker.port, records)
+            yield broker.port
     finally:
         shutil.rmtree(top)
 
 
+def consume(log_dirs: Path, source: Path, home: Path, records: int) -> float:
+    """Seconds that a Java consumer fetches for, the start of its JVM and of its group aside. See `broker_with`."""
+    with broker_with(log_dirs, source, home) as port:
+        return _fetched(port, records)
+
+
 def _fetched(port: int, records: int) -> float:
     command = ["java", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path(),
-               "org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", f"127.0.0.1:{port}", "--topic", _TOPIC,
+               "org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", f"127.0.0.1:{port}", "--topic", TOPIC,
                "--num-records", str(records), "--timeout", "60000"]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=_PATIENCE)
     lines = [line.split(", ") for line in done.stdout.splitlines() if ", " in line]

@@ -34,6 +34,7 @@ WORKLOADS = (
     Workload("lz4-0", "lz4", 150, "lz4"),
     Workload("zstd-0", "zstd", 150, "zstd"),
     Workload("single-0", "one record per batch", 1, "none"),
+    Workload("several-0", "several segments, uncompressed", 150, "none", 1.0, 0.25),
     Workload("small-0", "a small segment", 10, "none", 0.0001),
 )
 

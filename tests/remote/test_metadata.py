@@ -11,6 +11,7 @@ import uuid
 import pytest
 
 from engine.files import ReadOnlyFiles
+from engine.kernels.tables import RemoteKind
 from engine.remote import metadata_log
 from engine.remote.metadata import RemoteLogMetadata
 from engine.remote.metadata_log import MetadataLogs
@@ -28,6 +29,7 @@ from engine.remote.records import (
 from engine.schema.decode import SchemaError
 from tests.remote.corpus import SETS, damaged, log_dirs, truth
 from tests.support.json_output import objects_of
+from tests.support.kernel_calls import remote_rows
 from tests.support.run import kafkalog
 
 
@@ -223,6 +225,43 @@ def test_many_deletions_from_the_front_keep_the_rest():
     assert partition.highest_offset(0) == count * 10 - 1
 
 
+def state_of(metadata):
+    """All that is known, as plain values."""
+    return [
+        (one.name, one.topic_id, one.metadata_partition, one.refused, one.deletion, list(one.segments()),
+         [(epoch, list(one.segments_of(epoch)), one.highest_offset(epoch)) for epoch in one.epochs()])
+        for one in metadata.partitions()
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_of_the_kernel_end_as_single_records(seed):
+    """Values with every oddity: several epochs, custom metadata, states that do not follow, bytes that were changed."""
+    rng = random.Random(seed)
+    values, topics = [], [KEY, KEY[:-1] + b"\4"]
+    for _ in range(600):
+        number, start, key = rng.randrange(30), rng.randrange(0, 60, 5), rng.choice(topics)
+        record = update(number, rng.choice((1, 1, 2, 3)))
+        if rng.random() < 0.4:
+            epochs = rng.choice([((0, start),), ((2, start),), ((2, 1),), ((0, start), (1, start + 1))])
+            record = started(number, start, start + rng.randrange(1, 30), epochs)
+        if rng.random() < 0.1:
+            record = record._replace(custom=b"c" * rng.randrange(3))
+        value = bytearray(encode_record(record._replace(key=key)))
+        if rng.random() < 0.05:
+            value[rng.randrange(len(value))] ^= 1 << rng.randrange(8)
+        values.append(bytes(value))
+    one_by_one, by_rows = RemoteLogMetadata(), RemoteLogMetadata()
+    for value in values:
+        record = outcome(decode_record, value)
+        if record is not None:
+            one_by_one.of(record, 0).apply(record)
+    kinds, rows = remote_rows(values)
+    assert {int(one) for one in kinds} == set(RemoteKind)
+    by_rows.apply_rows(kinds, rows, 0, lambda place: outcome(decode_record, values[place]))
+    assert state_of(by_rows) == state_of(one_by_one)
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_records_are_written_as_brokers_write_them(name, monkeypatch):
     count = 0
@@ -235,7 +274,8 @@ def test_records_are_written_as_brokers_write_them(name, monkeypatch):
         return record
 
     monkeypatch.setattr(metadata_log, "decode_record", both)
-    metadata = MetadataLogs(ReadOnlyFiles(), log_dirs(name), lambda _finding: None).read()
-    assert count > 100
+    logs, metadata = MetadataLogs(ReadOnlyFiles(), log_dirs(name), lambda _finding: None), RemoteLogMetadata()
+    assert len(list(logs.events(metadata))) == count > 100
+    assert state_of(metadata) == state_of(logs.read())
     for partition in metadata.partitions():
         assert metadata_partition_of(key_of(partition.topic_id, partition.partition), 3) == partition.metadata_partition

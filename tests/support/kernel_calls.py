@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, BATCH_HEADER, RECORD_FIELDS, BatchField, RecordField, Status
 from engine.kernels.decoded import Decoded as KernelDecoded
+from engine.kernels.remote import decode_values
+from engine.kernels.tables import REMOTE_ROW_SIZE
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.windows import _TABLES, check_large_batches
 
@@ -125,3 +127,15 @@ def mutate(data: bytes, draw: st.DataObject) -> bytes:
 
 def field_of(rows: list[tuple[int, ...]], field: BatchField | RecordField) -> list[int]:
     return [row[field] for row in rows]
+
+
+def remote_rows(values: list[bytes]) -> tuple[memoryview, memoryview]:
+    """Values of `__remote_log_metadata` as the kernel decodes them: (kinds, rows)."""
+    columns, data = RecordColumns(max(1, len(values))), b"".join(values)
+    at = 0
+    for one, value in enumerate(values):
+        columns.table[RecordField.VALUE_POSITION, one], columns.table[RecordField.VALUE_SIZE, one] = at, len(value)
+        at += len(value)
+    kinds, rows = memoryview(bytearray(len(values))), memoryview(bytearray(len(values) * REMOTE_ROW_SIZE))
+    assert decode_values(memoryview(data), columns.table, 0, len(values), kinds, rows)
+    return kinds, rows

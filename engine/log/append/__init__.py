@@ -1,1 +1,1 @@
-"""From records to batches in the log: validation, offsets, many batches at a time."""
+"""Appends: validation, offsets, many batches at a time."""

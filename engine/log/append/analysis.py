@@ -1,6 +1,6 @@
-"""One append to an open log, as leader or as follower. Mirrors UnifiedLog.append and what it calls.
+"""One append to an open log, as leader or as follower. Mirrors UnifiedLog.append and the methods it calls.
 
-Its batches are analyzed, given offsets, held against their producers, and written.
+Batches are analyzed, get offsets, are checked against the producer state, and are written.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _SHOWN_OFFSETS = 10
 
 @dataclass(slots=True)
 class LogAppendInfo:
-    """What became of an append. Offsets of −1: nothing was written. Mirrors LogAppendInfo.
+    """Result of an append. Offsets of −1: nothing was written. Mirrors LogAppendInfo.
 
-    first_offset, last_offset  of its records; of a duplicate those of the batch that is there already. As a follower
+    first_offset, last_offset  of its records; of a duplicate those of the batch in the log. On a follower
                                `first_offset` stays −1 for formats 0 and 1
     max_timestamp              largest timestamp, ms; `log_append_time` −1 unless the topic has LogAppendTime
-    source_codec               what the batches were compressed with; `valid_size` bytes in whole batches
-    last_leader_epoch          of the last batch as it came, None where it had none
+    source_codec               codec of the batches as sent; `valid_size` bytes in whole batches
+    last_leader_epoch          of the last batch as sent, None if it had none
     cut_off                    see Validated
     """
 
@@ -80,7 +80,7 @@ class LogAppendInfo:
 
     @property
     def first_or_last_offset_of_first_batch(self) -> int:
-        """The first offset, where it is known without inflating."""
+        """The first offset, if it is known without decompression; else the last offset of the first batch."""
         return self.first_offset if self.first_offset >= 0 else self.last_offset_of_first_batch
 
     @property
@@ -90,7 +90,7 @@ class LogAppendInfo:
 
 
 class ProducerChanges(NamedTuple):
-    """What an append does to producers: not applied yet. `duplicate`: it is there already."""
+    """Changes of the producer state by an append, not applied yet. `duplicate`: the batch in the log that it repeats."""
 
     updated: dict[int, ProducerAppendInfo]
     completed: list[CompletedTxn]
@@ -107,7 +107,7 @@ def append_as_leader(
     """Check `data`, one batch or an old message set, give it offsets and append it. Raises AppendRefused.
 
     transaction_version  of markers, which only coordinators write
-    A raft leader's batches have their offsets already.
+    Batches from a raft leader have their offsets already.
     """
     assign = origin is not AppendOrigin.RAFT_LEADER
     frame = Frame.of(bytearray(data))
@@ -123,7 +123,7 @@ def append_as_leader(
 
 
 def append_as_follower(log: UnifiedLog, data: Buffer, leader_epoch: int) -> LogAppendInfo:
-    """Append the batches in `data` with the offsets that they have, up to the first of a higher epoch than `leader_epoch`.
+    """Append the batches in `data` with their own offsets, up to the first with a higher epoch than `leader_epoch`.
 
     Raises AppendRefused.
     """
@@ -143,7 +143,7 @@ def append_as_follower(log: UnifiedLog, data: Buffer, leader_epoch: int) -> LogA
 
 
 def _append_each(log: UnifiedLog, frame: Frame, leader_epoch: int) -> None:
-    """Append batch by batch, so that a segment is rolled where its indexes are full. There a broker's append fails."""
+    """Append batch by batch, so that a segment is rolled when its indexes are full. A broker's append would fail there."""
     table = frame.batches.table
     for row in range(frame.rows):
         at = table[BatchField.POSITION, row]
@@ -153,7 +153,7 @@ def _append_each(log: UnifiedLog, frame: Frame, leader_epoch: int) -> None:
 def analyze_and_validate(
     log: UnifiedLog, frame: Frame, origin: AppendOrigin, *, ignore_size: bool, require_order: bool, leader_epoch: int
 ) -> LogAppendInfo:
-    """Look at the headers: sizes, checksums, order of offsets. Raises AppendRefused (analyzeAndValidateRecords)."""
+    """Check the headers: sizes, checksums, order of offsets. Raises AppendRefused (analyzeAndValidateRecords)."""
     info = LogAppendInfo(log_start_offset=log.log_start_offset)
     table, name = frame.batches.table, _name(log)
     is_first, in_order, skipped = True, True, False
@@ -166,7 +166,7 @@ def analyze_and_validate(
         if magic >= MAGIC_V2 and origin is AppendOrigin.CLIENT and base != 0:
             raise InvalidRecord(f"The baseOffset of the record batch in the append to {name} should be 0, but it is {base}")
         if origin is AppendOrigin.REPLICATION and epoch != NO_PARTITION_LEADER_EPOCH and epoch > leader_epoch:
-            skipped = True  # the leader lost its leadership meanwhile (KAFKA-18723)
+            skipped = True  # the leader lost its leadership in between (KAFKA-18723)
         if skipped:
             continue
         if is_first:
@@ -189,7 +189,7 @@ def analyze_and_validate(
         if require_order and not in_order:
             offsets = ",".join(map(str, frame.offsets()))
             raise OffsetsOutOfOrder(f"Out of order offsets found in append to {name}: {offsets}")
-        if require_order and last == LONG_MAX:  # Kafka takes it, and the log end offset goes round to a negative one
+        if require_order and last == LONG_MAX:  # Kafka accepts it, and its log end offset overflows to a negative number
             raise InvalidRecord(f"The record batch in the append to {name} ends at offset {last}: no offset is left for "
                                 "another batch")
     frame.check_end()
@@ -200,12 +200,12 @@ _ANALYZED = (BatchField.MAGIC, BatchField.SIZE, BatchField.BASE_OFFSET, BatchFie
 
 
 def _trimmed(frame: Frame, size: int) -> Frame:
-    """The first `size` bytes of `frame`: whole batches, without what follows them (trimInvalidBytes)."""
+    """The first `size` bytes of `frame`, which are whole batches (trimInvalidBytes)."""
     return frame if size == len(frame.data) else Frame.of(frame.data[:size])
 
 
 def _assign_offsets(log: UnifiedLog, frame: Frame, info: LogAppendInfo, leader_epoch: int, origin: AppendOrigin) -> Frame:
-    """Validate the records and give them offsets from the log end on; the batches to write."""
+    """Validate the records, give them offsets from the log end on, and return the batches to write."""
     name, config = _name(log), log.config
     info.first_offset = log.log_end_offset
     validator = LogValidator(name, config, log.now, source_codec=info.source_codec, leader_epoch=leader_epoch, origin=origin)
@@ -241,11 +241,11 @@ def _check_first_offset(log: UnifiedLog, frame: Frame, info: LogAppendInfo) -> N
 
 
 def _append(log: UnifiedLog, frame: Frame, info: LogAppendInfo, origin: AppendOrigin, transaction_version: int) -> None:
-    """Note epochs, roll if need be, check producers and write. All of `frame` is in order."""
+    """Assign epochs, roll if necessary, check producers and write. `frame` was validated."""
     assign_epochs(log, frame.batches, frame.rows)
     size = len(frame.data)
     RecordBatchTooLarge.check(_name(log), size, log.config.segment_size)
-    flushed = log.recovery_point  # before a roll moves it: the broker's flush after a roll comes later
+    flushed = log.recovery_point  # before a roll moves it: a broker flushes later after a roll
     segment = maybe_roll(log, size, info)
     changes = check_producers(log, frame, origin, transaction_version)
     if changes.duplicate is not None:
@@ -262,7 +262,7 @@ def _append(log: UnifiedLog, frame: Frame, info: LogAppendInfo, origin: AppendOr
 
 
 def assign_epochs(log: UnifiedLog, batches: BatchColumns, rows: int) -> None:
-    """Note the epochs of batches; one of format 0 or 1 puts all of them out of mind. Raises IllegalArgument."""
+    """Assign the epochs of batches; a batch of format 0 or 1 removes all epochs. Raises IllegalArgument."""
     table, cache = batches.table, log.leader_epoch_cache
     for row in range(rows):
         if table[BatchField.MAGIC, row] >= MAGIC_V2:
@@ -272,7 +272,7 @@ def assign_epochs(log: UnifiedLog, batches: BatchColumns, rows: int) -> None:
 
 
 def maybe_roll(log: UnifiedLog, size: int, info: LogAppendInfo) -> LogSegment:
-    """The segment that takes `size` bytes: the active one, or a new one."""
+    """The segment for an append of `size` bytes: the active one, or a new one."""
     segment, config = log.segments.active_segment, log.config
     params = RollParams(
         config.max_segment_ms, config.segment_size, info.max_timestamp, info.last_offset, size, log.now,
@@ -284,7 +284,7 @@ def maybe_roll(log: UnifiedLog, size: int, info: LogAppendInfo) -> LogSegment:
 
 
 def check_producers(log: UnifiedLog, frame: Frame, origin: AppendOrigin, transaction_version: int) -> ProducerChanges:
-    """Check the batches of producers against what they did before. Raises AppendRefused (analyzeAndValidateProducerState)."""
+    """Check batches against the producer state. Raises AppendRefused (analyzeAndValidateProducerState)."""
     changes = ProducerChanges({}, [])
     ids = frame.batches.field(BatchField.PRODUCER_ID)
     log.producer_state.recall(ids[: frame.rows])
@@ -301,9 +301,9 @@ def check_producers(log: UnifiedLog, frame: Frame, origin: AppendOrigin, transac
 def check_producer(
     log: UnifiedLog, row: ProducerRow, origin: AppendOrigin, transaction_version: int, changes: ProducerChanges
 ) -> BatchMetadata | None:
-    """Take a batch into `changes`; the batch that it repeats. Raises AppendRefused.
+    """Check a batch and add it to `changes`. Returns the batch in the log that it repeats. Raises AppendRefused.
 
-    The state has been asked to `recall` its producer.
+    The producer's last batches were loaded before, see `recall`.
     """
     state = log.producer_state
     entry = state.last_entry(row.producer_id)
@@ -328,7 +328,7 @@ def check_producer(
 
 
 def producer_row(frame: Frame, row: int) -> ProducerRow:
-    """What producer state is made of. Raises InvalidRecord for a control batch that cannot be read."""
+    """The fields that the producer state needs. Raises InvalidRecord for an invalid control batch."""
     table = frame.batches.table
     attributes = table[BatchField.ATTRIBUTES, row]
     marker = None
@@ -345,7 +345,7 @@ def producer_row(frame: Frame, row: int) -> ProducerRow:
 
 
 def apply_producers(log: UnifiedLog, segment: LogSegment, changes: ProducerChanges, end_offset: int) -> None:
-    """Take over what the written batches did to producers, transaction index and last stable offset."""
+    """Apply the written batches to producer state, transaction index and last stable offset."""
     state = log.producer_state
     for info in changes.updated.values():
         state.update(info)

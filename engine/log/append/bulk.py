@@ -1,7 +1,7 @@
-"""Append many batches at a time, as a leader takes one produce request after the other: the same files, one write a run.
+"""Append many batches at a time, with the same result as one produce request after the other, but one write for a run.
 
-A run ends where Kafka would roll or flush, or where a batch needs a closer check. That one goes the usual
-way, alone.
+A run ends where Kafka would roll or flush, or before a batch that needs more checks. That batch is appended alone, in the
+usual way.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
 
-_FEWEST = 16  # batches that a run may have
+_FEWEST = 16  # lowest limit for the batches of a run
 
 
 class BulkAppender:
-    """Appends batches of clients to `log`, whose leader has the epoch `leader_epoch`."""
+    """Appends batches of clients to `log`. `leader_epoch`: of its leader."""
 
     def __init__(self, log: UnifiedLog, leader_epoch: int) -> None:
         self._log, self._leader_epoch = log, leader_epoch
         self._batches, self._records = BatchColumns(), RecordColumns()
-        self._most = self._batches.capacity  # batches of the next run: few where duplicates end runs, which are then taken back
+        self._most = self._batches.capacity  # limit for the next run; lower if duplicates ended the last one
         self._traits = Table(TRAITS, self._batches.capacity)
         self._fill = {trait: memoryview(array("q", [0]) * self._batches.capacity) for trait in Trait}
         self._fill[Trait.LARGEST] = memoryview(array("q", [NO_TIMESTAMP]) * self._batches.capacity)
 
     def append(self, data: bytearray, appended: Appends) -> int:
-        """Append the whole batches in `data`, each as a request of its own → where the last of them ends.
+        """Append the whole batches in `data`, each as its own request. Returns the position after the last one.
 
         data      base offsets are 0, as producers send them; its bytes are changed
-        appended  takes what became of the batches, in order: those that were written together are one entry, for there may be
-                  any number of them before somebody asks
-        Raises AppendRefused for the first batch that is refused: those before it are in the log and in `appended`.
+        appended  receives the results, in order. Batches that were written together are one entry, because there may be very
+                  many of them
+        Raises AppendRefused for the first batch that is refused; those before it are in the log and in `appended`.
         """
         view, at = memoryview(data), 0
         while True:
@@ -71,7 +71,7 @@ class BulkAppender:
             at = table[BatchField.POSITION, rows - 1] + table[BatchField.SIZE, rows - 1]
 
     def _judge(self, view: memoryview, rows: int) -> None:
-        """Note what the records of plain batches are."""
+        """Determine the traits of the records in uncompressed batches."""
         table, traits = self._batches.table, self._traits
         for trait in Trait:
             traits.field(trait)[:rows] = self._fill[trait][:rows]
@@ -80,12 +80,12 @@ class BulkAppender:
         while row < rows:
             count, row, at, done, status = decode_records(view, table, row, rows, at, done, self._records.table, 0)
             judge_records(self._records.table, count, table, low, high, traits.table)
-            if status not in (Status.END, Status.FULL):  # compressed ones as well: they are looked at alone
+            if status not in (Status.END, Status.FULL):  # compressed or damaged batches: they are appended alone
                 traits.table[Trait.FLAWS, row] |= Flaw.BROKEN
                 row, at, done = row + 1, 0, 0
 
     def _append_run(self, view: memoryview, row: int, rows: int, appended: Appends) -> int:
-        """Append the batches from column `row` on that go into the active segment together → after the last one."""
+        """Append the batches from column `row` on that fit into the active segment together. Returns the next column."""
         log, config, table = self._log, self._log.config, self._batches.table
         if target_codec(config, Codec.NONE)[0] != Codec.NONE:
             return row
@@ -115,7 +115,7 @@ class BulkAppender:
         return after + 1
 
     def _fitting(self, segment: LogSegment, row: int, rows: int, append_time: int | None) -> int:
-        """After the last batch that the segment takes without being rolled or flushed before it (shouldRoll)."""
+        """The column after the last batch that the segment accepts without a roll or flush before it (shouldRoll)."""
         log, config = self._log, self._log.config
         rows = max(row, min(rows, row + segment.offset_index.room, row + segment.time_index.room))
         sizes = self._batches.field(BatchField.SIZE)[row:rows].tolist()
@@ -131,9 +131,9 @@ class BulkAppender:
         return row + min(count, before_flush)
 
     def _check_producers(self, view: memoryview, row: int, end: int) -> tuple[int, AppendRefused | None, Appended | None]:
-        """Take the batches of producers into their state, one by one → the first batch that is not to be written, and why.
+        """Check and apply batches to the producer state, one by one. Returns the first batch that must not be written, and why.
 
-        It is refused, or it is in the log already; `end`, None, None: all are to be written.
+        Either it is refused, or it is a duplicate. (`end`, None, None): all must be written.
         """
         ids = self._batches.field(BatchField.PRODUCER_ID)[row:end].tolist()
         state, origin = self._log.producer_state, AppendOrigin.CLIENT
@@ -154,14 +154,14 @@ class BulkAppender:
         return end, None, None
 
     def _heads_of_producers(self, view: memoryview, row: int, end: int) -> list[bytes]:
-        """The headers as they came, empty where no batch has a producer: then nothing is taken back."""
+        """Copies of the headers before they change; empty if no batch has a producer, because none is reset then."""
         if row == end or max(self._batches.field(BatchField.PRODUCER_ID)[row:end]) <= -1:
             return []
         positions = self._batches.field(BatchField.POSITION)[row:end].tolist()
         return [bytes(view[at : at + BATCH_HEADER.size]) for at in positions]
 
     def _take_back(self, view: memoryview, row: int, heads: list[bytes]) -> None:
-        """Make the batches from column `row` on what they were before they got offsets."""
+        """Reset the batches from column `row` on to their state before they got offsets."""
         table = self._batches.table
         for number, head in enumerate(heads, row):
             at, came = table[BatchField.POSITION, number], BATCH_HEADER.read(head)

@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from engine.record.lines import LineReader
 
 
-_FEW = 8  # batches of a usual append
+_FEW = 8  # batches of a typical append
 _SMALLEST_BATCH = LOG_OVERHEAD + MIN_RECORD_SIZE
 _SMALLEST_RECORD = 7  # length, attributes, timestamp, offset, key size, value size, header count
 
 
 class Frame(NamedTuple):
-    """Whole batches, one after the other, and whatever follows them.
+    """Whole batches, one after the other, and the bytes after them.
 
     data     may be changed
-    end      where the last whole batch ends
+    end      position after the last whole batch
     """
 
     data: bytearray | memoryview
@@ -56,7 +56,7 @@ class Frame(NamedTuple):
 
     @classmethod
     def of(cls, data: bytearray | memoryview) -> Frame:
-        """The batches in `data`. Checksums are looked at: see BatchField.VALID."""
+        """The batches in `data`. Checksums are verified, but a wrong one is not an error here: see BatchField.VALID."""
         view, capacity = memoryview(data), _FEW
         while True:
             batches = BatchColumns(capacity)
@@ -70,14 +70,14 @@ class Frame(NamedTuple):
         return cls(data, batches, rows, end)
 
     def check_end(self) -> None:
-        """Raise CorruptRecord where bytes follow that no batch can begin with. Part of a batch is no fault.
+        """Raise CorruptRecord if bytes follow that cannot be the start of a batch. An incomplete batch is allowed.
 
         Mirrors ByteBufferLogInputStream.nextBatchSize.
         """
         check_beginning(self.data, self.end, len(self.data))
 
     def offsets(self) -> Iterator[int]:
-        """The offsets of all records. Raises CorruptRecord where they cannot be read."""
+        """The offsets of all records. Raises CorruptRecord if they cannot be read."""
         for row in range(self.rows):
             records = decode_batch(self, row)
             if records.broken is not None:
@@ -86,7 +86,7 @@ class Frame(NamedTuple):
 
 
 def check_beginning(data: Buffer, at: int, end: int) -> None:
-    """Raise CorruptRecord where no batch can begin with data[at:end]. Part of one is no fault."""
+    """Raise CorruptRecord if data[at:end] cannot be the start of a batch. An incomplete batch is allowed."""
     if end - at < LOG_OVERHEAD:
         return
     size = BATCH_HEADER.field("batch_length", data, at)
@@ -97,7 +97,7 @@ def check_beginning(data: Buffer, at: int, end: int) -> None:
 
 
 def check_magic(magic: int) -> None:
-    """Raise CorruptRecord for a message format that there is not."""
+    """Raise CorruptRecord for an unknown message format."""
     if not 0 <= magic <= MAGIC_V2:
         raise CorruptRecord(f"Invalid magic found in record: {magic}")
 
@@ -106,10 +106,10 @@ def check_magic(magic: int) -> None:
 class FrameRecords:
     """The records of one batch.
 
-    data     the bytes that positions in `columns` count in
-    is_own   headers are there too, in wire form: the columns can be encoded as they are
-    broken   what is wrong after the last of them, None where all is well
-    cut_off  what stands of a last message that is not all there, and so none of them; None: nothing does
+    data     the bytes that positions in `columns` refer to
+    is_own   `data` has the headers too, in wire format, so the columns can be encoded unchanged
+    broken   the damage after the last record; None: there is none
+    cut_off  description of an incomplete last message, which is not one of the records; None: there is none
     """
 
     data: Buffer
@@ -133,7 +133,7 @@ class FrameRecords:
 
 
 def decode_batch(frame: Frame, row: int) -> FrameRecords:
-    """The records of the batch in column `row`, inflated if need be. RecordField.BATCH is `row`."""
+    """The records of the batch in column `row`, decompressed if necessary. RecordField.BATCH is `row`."""
     table = frame.batches.table
     if table[BatchField.MAGIC, row] < MAGIC_V2:
         return _decode_legacy(frame, row)
@@ -149,7 +149,7 @@ def decode_batch(frame: Frame, row: int) -> FrameRecords:
     table[BatchField.BODY, row], table[BatchField.BODY_END, row] = body, end
     view, status = memoryview(data), int(Status.FULL)
     most = max(0, min(table[BatchField.COUNT, row], (end - body) // _SMALLEST_RECORD)) + 1
-    capacity = min(most, RECORD_ROWS)  # a header may promise more records than there are
+    capacity = min(most, RECORD_ROWS)  # the record count in the header may be too high
     while status == Status.FULL:
         columns = RecordColumns(capacity)
         count, _, _, _, status = decode_records(view, table, row, row + 1, 0, 0, columns.table, 0)
@@ -160,7 +160,7 @@ def decode_batch(frame: Frame, row: int) -> FrameRecords:
 
 
 def _decode_legacy(frame: Frame, row: int) -> FrameRecords:
-    """The records of an entry of format 0 or 1: one, or those of its inner set."""
+    """The records of an entry of format 0 or 1: one record, or those of its inner set."""
     findings: list[Finding] = []
     remarks: list[tuple[Finding, RemarkKind]] = []
     window = Window(memoryview(frame.data), 0, frame.batches, frame.rows)
@@ -184,7 +184,7 @@ def _decode_legacy(frame: Frame, row: int) -> FrameRecords:
 
 
 class BrokenBatch(NamedTuple):
-    """A batch whose checksum is right and whose records cannot all be read. Of formats 0 and 1 it is known where it ends."""
+    """A batch with a valid checksum and unreadable records. For formats 0 and 1 only the last offset is known."""
 
     first_offset: int
     last_offset: int
@@ -194,9 +194,9 @@ class BrokenBatch(NamedTuple):
 def broken_batches(
     data: Buffer, batches: BatchColumns, rows: int, end: int, records: RecordColumns
 ) -> Iterator[BrokenBatch]:
-    """Those among the first `rows` of `batches`, up to byte `end` of `data`, that are cut off or damaged inside.
+    """Yield those of the first `rows` batches, up to byte `end` of `data`, that are incomplete or damaged inside.
 
-    records  columns to use, overwritten
+    records  columns to use; they are overwritten
     """
     found: dict[int, str] = {}  # by position
 
@@ -219,15 +219,15 @@ def broken_batches(
             yield BrokenBatch(table[first, row], table[BatchField.LAST_OFFSET, row], what)
 
 
-_JSON = 16  # bytes for one of a record: an escape has 6, a header without key and value up to 32 for its 2
-_REST = 1 << 20  # for blanks, and members that mean nothing
+_JSON = 16  # bytes of JSON for one byte of a record: an escape needs 6, a header without key and value up to 32 for its 2
+_REST = 1 << 20  # bytes for white space and ignored members
 
 
 class LineEnds:
-    """Are the lines of an input whole?
+    """Finds the ends of lines in an input.
 
-    reader  knows the number of the line        max_message_size  bytes that a batch may have
-    is_compressed  batches get smaller than their lines: then as long a line is read as readers inflate
+    reader  has the current line number        max_message_size  bytes of the largest batch
+    is_compressed  batches may be smaller than their lines: then the limit for a line is the largest decompressed batch
     """
 
     def __init__(self, reader: LineReader, max_message_size: int, *, is_compressed: bool) -> None:
@@ -235,7 +235,7 @@ class LineEnds:
         self.longest = max(_JSON * max_message_size, MAX_DECOMPRESSED_BYTES if is_compressed else 0) + _REST
 
     def is_whole(self, data: bytearray, seen: int, filled: int) -> bool:
-        """Does a line end in data[seen:filled]? None does before. Raises LineInvalid for one that is too long already."""
+        """Is there a line end in data[seen:filled]? There is none before. Raises LineInvalid if the line is too long."""
         if data.find(b"\n", seen, filled) >= 0:
             return True
         if filled > self.longest:
@@ -246,10 +246,10 @@ class LineEnds:
 
 
 def is_whole_batch(data: bytearray, filled: int, check_size: Callable[[int], None]) -> bool:
-    """Is the batch at the start of data[:filled] whole?
+    """Is the batch at the start of data[:filled] complete?
 
-    check_size  raises the error for a batch of that size, before it is read
-    Raises CorruptRecord for bytes that no batch begins with.
+    check_size  raises an error if a batch of that size is too large, before it is read
+    Raises CorruptRecord for bytes that cannot be the start of a batch.
     """
     if filled < LOG_OVERHEAD:
         return False
@@ -260,13 +260,13 @@ def is_whole_batch(data: bytearray, filled: int, check_size: Callable[[int], Non
     return size <= filled
 
 
-_MOST = 4096  # runs that may wait before a flush is wanted
+_MOST = 4096  # waiting runs after which a flush is requested
 
 
 class Appended(NamedTuple):
-    """Batches that are in the log, one after the other; of a duplicate, which is alone, where it was already.
+    """Consecutive batches in the log; or one duplicate, with the offsets of the batch in the log.
 
-    cut_off  see Validated; of what a follower takes as it is, what is wrong inside (BrokenBatch)
+    cut_off  see Validated; on a follower, what is damaged inside the batch (BrokenBatch)
     """
 
     first_offset: int
@@ -276,23 +276,23 @@ class Appended(NamedTuple):
 
     @property
     def amount(self) -> int:
-        """Offsets that it takes: records, or bytes of a log of 0.7."""
+        """Number of its offsets: records, or bytes of a log of 0.7."""
         return self.last_offset - self.first_offset + 1
 
 
 class Appends(Protocol):
-    """Takes what became of batches, in order. A list is one."""
+    """Receives the results of appends, in order. A list implements it."""
 
     def append(self, one: Appended, /) -> None:
-        """Take the next one."""
+        """Add the next result."""
 
 
 class Outcome:
-    """An Appends that keeps no more than is asked of it.
+    """An Appends that stores little: adjacent results become one.
 
-    amount     offsets of all batches so far, duplicates too        taken  of those that `take` gave out
+    amount     offsets of all batches so far, with duplicates        taken  offsets that `take` returned
     last       the latest batches; None: there were none
-    cut_off    how many were cut off        first_cut_off  the first of them
+    cut_off    number of incomplete or damaged ones        first_cut_off  the first of them
     """
 
     def __init__(self) -> None:
@@ -302,7 +302,7 @@ class Outcome:
         self._waiting: deque[Appended] = deque()
 
     def append(self, one: Appended, /) -> None:
-        """See Appends. What goes on where the batches before it end becomes one run with them."""
+        """See Appends. Batches that follow the previous ones directly become one run with them."""
         self.amount += one.amount
         self.last = one
         if one.cut_off is not None:
@@ -316,16 +316,16 @@ class Outcome:
 
     @property
     def is_waiting(self) -> bool:
-        """Is there anything that `take` did not give out?"""
+        """Are there results that `take` has not returned?"""
         return bool(self._waiting)
 
     @property
     def is_full(self) -> bool:
-        """Do too many runs wait already?"""
+        """Are there too many waiting runs?"""
         return len(self._waiting) > _MOST
 
     def take(self, end_offset: int) -> list[Appended]:
-        """The runs below `end_offset`, where batches end; they are forgotten. What comes after one that is not waits too."""
+        """Remove and return the runs below `end_offset`, which is the end of a batch, up to the first that is not below it."""
         taken: list[Appended] = []
         while self._waiting and self._waiting[0].first_offset < end_offset:
             one = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""Input to records of a log: lines become batches of a client, raw batches are taken as they are."""
+"""Append input to a log: lines become batches as from a client, raw batches are appended as they are."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
 
 
 class Intake(Protocol):
-    """Appends pieces of input.
+    """Appends parts of an input.
 
-    appended  what became of the batches so far
+    appended  results of the batches so far
     """
 
     appended: Outcome
 
     def is_whole(self, data: bytearray, seen: int, filled: int) -> bool:
-        """Is there anything in data[:filled] that `take` can append? In its first `seen` bytes there was nothing.
+        """Is there something complete in data[:filled] that `take` can append? There was nothing in its first `seen` bytes.
 
-        Raises AppendRefused and LineInvalid for what begins there and cannot be appended, such as what is too long.
+        Raises AppendRefused and LineInvalid if the input there cannot be appended, for example because it is too long.
         """
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
-        """Append what is whole in `data` → bytes that are done with; `is_last`: no more input follows.
+        """Append everything complete in `data`. Returns the number of bytes used. `is_last`: no more input follows.
 
-        Raises AppendRefused and LineInvalid; what came before is in the log.
+        Raises AppendRefused and LineInvalid; what came before the error is in the log.
         """
 
 
 class LineIntake:
-    """Lines, packed into batches and sent as a client sends them.
+    """Packs lines into batches and appends them as from a client.
 
-    timestamp  of records that have none; None: the log's clock
+    timestamp  of records without one; None: the log's clock
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LineIntake:
         return self._ends.is_whole(data, seen, filled)
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
-        """See Intake. A line is whole with its line feed."""
+        """See Intake. A line is complete with its line feed."""
         end = len(data) if is_last else data.rfind(b"\n") + 1
         view, at, done = memoryview(data), 0, end == 0
         timestamp = self._log.now if self._timestamp is None else self._timestamp
@@ -80,7 +80,7 @@ class LineIntake:
 
 
 class BatchIntake:
-    """Batches as they are in a log, each sent as a client sends it: they get new offsets."""
+    """Appends batches in the format of a log, each as from a client: they get new offsets."""
 
     def __init__(self, log: UnifiedLog, leader_epoch: int) -> None:
         self.appended = Outcome()
@@ -97,7 +97,7 @@ class BatchIntake:
         while rows := scan_range(memoryview(data), at, len(data), self._batches):
             at = self._reset_offsets(data, rows)
             producers.update(self._batches.field(BatchField.PRODUCER_ID)[:rows])
-        self._log.producer_state.recall(producers)  # all at once: it may take a walk over the log
+        self._log.producer_state.recall(producers)  # for all at once: it may read the log
         done = self._appender.append(data, self.appended)
         if is_last and done < len(data):
             raise CorruptRecord(f"incomplete batch at the end of the input: {count_of(len(data) - done, 'byte')}")
@@ -107,7 +107,7 @@ class BatchIntake:
         RecordTooLarge.check(str(self._log.producer_state.topic_partition), size, self._log.config.max_message_size)
 
     def _reset_offsets(self, data: bytearray, rows: int) -> int:
-        """Base offsets become 0, as producers send them; they lie outside the checksum → where the last batch ends."""
+        """Set base offsets to 0, as producers send them (no checksum covers them). Returns the end of the last batch."""
         table = self._batches.table
         at = size = 0
         for row in range(rows):
@@ -118,9 +118,9 @@ class BatchIntake:
 
 
 class FollowerIntake:
-    """Batches as they lie in a log, with the offsets that they have.
+    """Appends batches in the format of a log, with their own offsets.
 
-    leader_epoch  batches of a higher epoch are skipped, as are those after them
+    leader_epoch  the first batch with a higher epoch and all batches after it are skipped
     """
 
     def __init__(self, log: UnifiedLog, leader_epoch: int = INT_MAX) -> None:
@@ -133,7 +133,7 @@ class FollowerIntake:
         return is_whole_batch(data, filled, self._check_size)
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
-        """See Intake. Batches go together as far as a segment holds them."""
+        """See Intake. As many batches as a segment holds are appended together."""
         at = 0
         while at < len(data):
             rows, end = self._group(data, at)
@@ -151,7 +151,7 @@ class FollowerIntake:
         RecordBatchTooLarge.check(str(self._log.producer_state.topic_partition), size, self._log.config.segment_size)
 
     def _group(self, data: bytearray, start: int) -> tuple[int, int]:
-        """How many batches from byte `start` on go into one append, and where the last of them ends."""
+        """Number of batches from byte `start` on for one append, and the end of the last one."""
         rows = scan_range(memoryview(data), start, len(data), self._batches)
         positions = self._batches.field(BatchField.POSITION)[:rows].tolist()
         sizes = self._batches.field(BatchField.SIZE)[:rows].tolist()
@@ -163,7 +163,7 @@ class FollowerIntake:
         return rows, end
 
     def _note(self, info: LogAppendInfo, broken: Iterable[BrokenBatch]) -> None:
-        """Take what one append did into `appended`; those of its batches that are `broken` are entries of their own."""
+        """Add the result of one append to `appended`; its `broken` batches get entries of their own."""
         first = info.first_or_last_offset_of_first_batch
         for one in broken:
             if first < one.first_offset:
@@ -189,7 +189,7 @@ def end_transaction(
 def with_producer(
     log: UnifiedLog, spec: BatchSpec, producer_id: int, producer_epoch: int | None, sequence: int | None
 ) -> BatchSpec:
-    """`spec` for batches of a producer; epoch and sequence go on from what the log knows of it, where they are None."""
+    """Return `spec` for batches of a producer. If epoch or sequence is None, it continues from the log's producer state."""
     if producer_id == NO_PRODUCER_ID:
         return spec
     entry = log.producer_state.last_entry(producer_id)

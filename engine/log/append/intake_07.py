@@ -1,4 +1,4 @@
-"""Input to messages of a log of Kafka 0.7: values of lines become sets, raw entries are taken as they are."""
+"""Append input to a log of Kafka 0.7: values of lines become sets, raw entries are appended as they are."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class LineIntake07:
-    """Lines, each a message; a set takes as many as fit `batch_size` bytes, at least one. An Intake.
+    """Appends lines, each as a message. A set has as many as fit `batch_size` bytes, at least one. An Intake.
 
-    now    the clock, ms    magic  of the messages: 0 or 1    codec  0 none, 1 gzip, 2 snappy
+    now    returns the time, ms    magic  of the messages: 0 or 1    codec  0 none, 1 gzip, 2 snappy
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class LineIntake07:
         self._log, self._reader, self._now = log, reader, now
         self._magic, self._codec, self._batch_size = magic, codec, batch_size
         self._records = RecordColumns()
-        self._taken = 0  # records
+        self._taken = 0  # records so far
         self._ends = LineEnds(reader, log.config.max_message_size, is_compressed=codec != 0)
 
     def is_whole(self, data: bytearray, seen: int, filled: int) -> bool:
@@ -41,7 +41,7 @@ class LineIntake07:
         return self._ends.is_whole(data, seen, filled)
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
-        """Append the whole lines → bytes that are done with. Raises LineInvalid for a key, header or null, Refused07."""
+        """Append the complete lines. Returns the bytes used. Raises LineInvalid for a key, header or null, Refused07."""
         end = len(data) if is_last else data.rfind(b"\n") + 1
         view, at, done = memoryview(data), 0, end == 0
         waiting: list[memoryview] = []
@@ -81,7 +81,7 @@ class LineIntake07:
 
 
 class SetIntake07:
-    """Entries as they lie in a file of 0.7, in sets of `batch_size` bytes, one entry at least. An Intake."""
+    """Appends entries in the format of a file of 0.7, in sets of `batch_size` bytes, at least one entry. An Intake."""
 
     def __init__(self, log: Log07, now: Callable[[], int], batch_size: int) -> None:
         self.appended = Outcome()
@@ -98,7 +98,7 @@ class SetIntake07:
         return True
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
-        """Append the whole entries → bytes that are done with. Raises Refused07."""
+        """Append the complete entries. Returns the bytes used. Raises Refused07."""
         start = at = 0
         while len(data) - at >= SIZE_FIELD:
             size = SIZE_FIELD + int.from_bytes(data[at : at + SIZE_FIELD], "big")

@@ -1,7 +1,7 @@
-"""The end of a log: is it damaged, so that no reader would find what is appended; segments from elsewhere become it.
+"""Damage at the end of a log, after which no reader would find appended records; and appending a segment from another log.
 
-Segments are moved, not copied. Their index entries count from the base offset, which is in the name, so 16 bytes a batch are
-changed, none of them under a checksum.
+Segments are moved, not copied. Index entries are relative to the base offset in the name of the segment, so only 16 bytes of
+each batch change, which the checksum does not cover.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEAD_SIZE = BATCH_HEADER.positions["magic"]  # offset, length, leader epoch
 
 
 def damage_at_end(log: UnifiedLog) -> str | None:
-    """What is wrong with the last batches of a log, of which a clean start reads none; None: nothing is."""
+    """Describe damage in the last batches of a log, which a clean start does not read; None: there is none."""
     segment = log.segments.active_segment
     if not segment.size:
         return None
@@ -41,7 +41,7 @@ def damage_at_end(log: UnifiedLog) -> str | None:
 
 
 def refuse_damaged_end(log: UnifiedLog) -> None:
-    """Raise LogDamaged if records would be appended after damage, where a broker appends them and nobody finds them."""
+    """Raise LogDamaged if records would be appended after damage: a broker appends them, and no consumer can read them."""
     why = damage_at_end(log)
     if why is not None:
         what = (f"{log.directory}/{log_file_name(log.segments.active_segment.base_offset)}: {why}: no reader gets past this "
@@ -50,7 +50,7 @@ def refuse_damaged_end(log: UnifiedLog) -> None:
 
 
 def move_batches(files: Files, path: str, shift: int, leader_epoch: int) -> None:
-    """Add `shift` to the offset of every batch in a .log of format 2, and set its leader epoch; synced.
+    """Add `shift` to the offset of every batch in a .log of format 2, set its leader epoch, and sync the file.
 
     Raises CorruptRecord, UnreadableFile, UnwritableFile.
     """
@@ -68,7 +68,7 @@ def move_batches(files: Files, path: str, shift: int, leader_epoch: int) -> None
 
 
 def move_in_memory(data: bytearray, shift: int, leader_epoch: int) -> None:
-    """The same for the batches in `data`."""
+    """Add `shift` to the offset of every batch in `data`, and set its leader epoch."""
     at = 0
     while at < len(data):
         _move(data, at, shift, leader_epoch)
@@ -76,7 +76,7 @@ def move_in_memory(data: bytearray, shift: int, leader_epoch: int) -> None:
 
 
 def _move(data: bytearray, at: int, shift: int, leader_epoch: int) -> None:
-    """The same for the batch at `at`."""
+    """Add `shift` to the offset of the batch at `at`, and set its leader epoch."""
     BATCH_HEADER.put("base_offset", data, at, BATCH_HEADER.field("base_offset", data, at) + shift)
     BATCH_HEADER.put("partition_leader_epoch", data, at, leader_epoch)
 
@@ -84,13 +84,13 @@ def _move(data: bytearray, at: int, shift: int, leader_epoch: int) -> None:
 def adopt_segment(
     log: UnifiedLog, source: str, base_offset: int, new_base_offset: int, end_offset: int, leader_epoch: int
 ) -> None:
-    """Make the segment at `base_offset` in the directory `source` the last one of `log`, as a roll and appends would.
+    """Move the segment at `base_offset` in the directory `source` to the end of `log`, as if its records had been appended.
 
-    new_base_offset  the one that it has there: its batches say so already        end_offset  after its last record
+    new_base_offset  its base offset in `log`, which its batches have already        end_offset  after its last record
     The segment must be closed and synced, without producers. Raises UnexpectedAppendOffset, UnreadableFile, UnwritableFile.
     """
     files = log.local_log.files
-    files.info(f"{source}/{log_file_name(base_offset)}")  # before anything is changed: it must be there
+    files.info(f"{source}/{log_file_name(base_offset)}")  # raises if it does not exist, before anything is changed
     if new_base_offset < log.log_end_offset:
         what = f"{log.directory}: a segment at offset {new_base_offset} cannot follow offset {log.log_end_offset - 1}"
         raise UnexpectedAppendOffset(what)
@@ -106,7 +106,7 @@ def adopt_segment(
         if files.exists(path):
             files.rename(path, local.path(name(new_base_offset)))
     segment = LogSegment(local.partition, new_base_offset)
-    segment.resize_indexes(local.config.max_index_size)  # closed they have no room left, and the next append would roll
+    segment.resize_indexes(local.config.max_index_size)  # closed indexes are full, so the next append would roll
     log.segments.add(segment)
     files.sync_directory(local.directory)
     log.leader_epoch_cache.assign(leader_epoch, new_base_offset)

@@ -1,6 +1,6 @@
-"""What a leader does with batches before it writes them: check, assign offsets, stamp or rebuild. Mirrors LogValidator.
+"""Check batches of a leader's append, assign offsets, and update or rebuild the batches. Mirrors LogValidator.
 
-Batches of format 2 with the wanted codec are taken as they are, but for a few fields of the header. All others become
+A batch of format 2 with the target codec is kept, except for a few fields of its header. All other batches are rebuilt as
 one new batch of format 2.
 """
 
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from engine.files import Buffer
     from engine.record.columns import RecordColumns
 
-_FIXED = TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG  # what new attributes take over
+_FIXED = TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG  # attributes that a rebuilt batch keeps
 _SHOWN_ERRORS = 3
 _AT = BATCH_HEADER.positions
 
 
 class Validated(NamedTuple):
-    """What may be written.
+    """The result of a validation.
 
     max_timestamp  the largest of all records, or the append time
-    is_rebuilt     the batches are not those that came: their sizes may have changed
-    cut_off        of a compressed set that ends inside a message: what is left out, as Kafka does without a word
+    is_rebuilt     the batches were rebuilt: their sizes may have changed
+    cut_off        description of the incomplete message at the end of a compressed set, which Kafka drops silently
     """
 
     frame: Frame
@@ -64,7 +64,7 @@ class Validated(NamedTuple):
 class LogValidator:
     """Checks one append to the partition `topic_partition` against `config`, at `now` (ms).
 
-    source_codec  what the append is compressed with (LogAppendInfo.source_compression)
+    source_codec  codec of the append (LogAppendInfo.source_compression)
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LogValidator:
         self._type = timestamp_type(config)
 
     def validate(self, frame: Frame, next_offset: int) -> Validated:
-        """Check the batches of `frame` and give their records offsets from `next_offset` on; its bytes may be changed.
+        """Check the batches of `frame` and give their records offsets from `next_offset` on. Their bytes may be changed.
 
         Raises InvalidRecord, CorruptRecord, RecordValidationFailed, IllegalArgument.
         """
@@ -118,7 +118,7 @@ class LogValidator:
     # ---- checks -----------------------------------------------------------------------------------
 
     def _check_batch(self, frame: Frame, row: int) -> None:
-        """Raise InvalidRecord for a batch that a client may not send (validateBatch)."""
+        """Raise InvalidRecord for a batch that clients must not send (validateBatch)."""
         table = frame.batches.table
         magic, where = table[BatchField.MAGIC, row], f"in topic partition {self._topic_partition}"
         if magic != table[BatchField.MAGIC, 0]:
@@ -140,7 +140,7 @@ class LogValidator:
             raise InvalidRecord(f"Invalid sequence number {sequence} in record batch with producerId {producer_id} {where}")
 
     def _check_records(self, frame: Frame, row: int, records: FrameRecords, before: int) -> bool:
-        """Are the offsets those that `before` records in front of them lead one to expect? Raises RecordValidationFailed."""
+        """Are the offsets relative to the batch as expected, after `before` records? Raises RecordValidationFailed."""
         if records.broken is not None:
             raise CorruptRecord(f"{records.broken} in topic partition {self._topic_partition}")
         low, high = timestamp_bounds(self._config, self._now)
@@ -156,7 +156,7 @@ class LogValidator:
         return False
 
     def _check_each_record(self, frame: Frame, row: int, records: FrameRecords) -> None:
-        """Name every record that is invalid. Raises RecordValidationFailed (validateKey, validateTimestamp)."""
+        """Raise RecordValidationFailed with every invalid record (validateKey, validateTimestamp)."""
         table = records.columns.table
         append_time = self._is_append_time(frame, row)
         errors: list[tuple[int, str]] = []
@@ -180,7 +180,7 @@ class LogValidator:
             raise RecordValidationFailed(InvalidRecord(_errors_text(errors)), errors)
 
     def _is_append_time(self, frame: Frame, row: int) -> bool:
-        """Did the producer itself say that the timestamps are the broker's?"""
+        """Has the producer set the timestamp type LogAppendTime?"""
         table = frame.batches.table
         return bool(table[BatchField.MAGIC, row] and table[BatchField.ATTRIBUTES, row] & TIMESTAMP_TYPE_FLAG)
 
@@ -197,10 +197,10 @@ class LogValidator:
             f"The timestamp should be within [{low}, {high}]"
         )
 
-    # ---- what comes out ---------------------------------------------------------------------------
+    # ---- results ----------------------------------------------------------------------------------
 
     def _stamp(self, frame: Frame, found: list[FrameRecords], next_offset: int) -> Validated:
-        """The batches as they are, with offsets, epoch and timestamps of ours (setLastOffset, setMaxTimestamp)."""
+        """The batches with new offsets, epoch and timestamps (setLastOffset, setMaxTimestamp)."""
         largest = NO_TIMESTAMP
         for row, records in enumerate(found):
             batch_largest = largest_timestamp(records.columns.table, 0, records.count)
@@ -256,7 +256,7 @@ class LogValidator:
 
 
 def target_codec(config: LogConfig, source: int) -> tuple[int, int | None]:
-    """Codec and level that batches get which came with the codec `source`. Mirrors BrokerCompressionType.targetCompression."""
+    """Codec and level for batches that were sent with the codec `source`. Mirrors BrokerCompressionType.targetCompression."""
     name = config.compression_type.lower()
     if name == "producer":
         return source, None
@@ -273,7 +273,7 @@ def timestamp_type(config: LogConfig) -> int:
 
 
 def timestamp_bounds(config: LogConfig, now: int) -> tuple[int, int]:
-    """Timestamps that need no closer look. The append time admits all."""
+    """Timestamps in this range are valid without further checks. With LogAppendTime all are."""
     if timestamp_type(config) == LOG_APPEND_TIME:
         return LONG_MIN, LONG_MAX
     low = max(now - config.message_timestamp_before_max_ms, 0)
@@ -281,13 +281,13 @@ def timestamp_bounds(config: LogConfig, now: int) -> tuple[int, int]:
 
 
 def renew_checksum(data: bytearray | memoryview, at: int, size: int) -> None:
-    """Compute the checksum of the batch at byte `at` and write it."""
+    """Compute and write the checksum of the batch at byte `at`."""
     crc = crc32c(memoryview(data)[at + _AT["attributes"] : at + size])
     BATCH_HEADER.put("crc", data, at, crc)
 
 
 def _gathered(found: list[FrameRecords]) -> tuple[Buffer, RecordColumns, int]:
-    """The records of several batches over one buffer."""
+    """The records of several batches in one buffer."""
     if len(found) == 1 and found[0].is_own:
         return found[0].data, found[0].columns, found[0].count
     records: list[NewRecord] = []

@@ -1,1 +1,1 @@
-"""Opening a log: the start-up path of a broker."""
+"""Opening a log as a starting broker does."""

@@ -1,4 +1,4 @@
-"""A leader-epoch-checkpoint that stops a broker is rebuilt from the batches, which carry their leader's epoch."""
+"""Rebuild a leader-epoch-checkpoint that stops a broker from the batches, which contain their leader's epoch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_leader_epochs(
 ) -> LeaderEpochFileCache:
     """The epochs of the partition in `directory`. Raises LogDamaged.
 
-    A file that Kafka cannot read is rebuilt, and so is an empty one where the log has records in remote storage.
+    If Kafka cannot read the file, it is rebuilt; an empty file too, if the log has records in remote storage.
     is_start_lost  see rebuild_leader_epochs
     """
     try:
@@ -56,7 +56,7 @@ def open_leader_epochs(
             return epochs
         local = epochs_in_logs(files, directory)
         if tiering is Tiering.TIERED and not _are_all_of_epoch_0(local):
-            return epochs  # what is lost is reported when the log is open
+            return epochs  # the loss is reported when the log is open
         reason = "the file has no entry, and no epoch is below 0: all records before the first segment have epoch 0"
     epochs = rebuild_leader_epochs(files, directory, tiering, is_start_lost=is_start_lost)
     report.add(Action.REBUILT, _NAME, reason, severity=Severity.WARNING)
@@ -64,7 +64,7 @@ def open_leader_epochs(
 
 
 def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tiering: Tiering) -> None:
-    """Rebuild the checkpoint of `log` from the batches, if `report` says that these contradict it."""
+    """Rebuild the checkpoint of `log` from the batches, if `report` says that they contradict it."""
     contradicted = [event for event in report.find(Action.KEPT) if event.path == _NAME]
     if (not contradicted and not report.has_doubtful_epochs) or (log.is_tiered and _misses_remote(
             log.leader_epoch_cache, log.log_start_offset, log.segments.base_offsets[0])):
@@ -79,10 +79,10 @@ def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tier
 
 
 def repair_epochs(log: Loading, end_offset: int) -> None:
-    """Change the epochs of `log`, which ends at `end_offset`, until one more start would leave them.
+    """Change the epochs of `log`, which ends at `end_offset`, until another start would not change them.
 
-    Kafka takes epochs from batches before it truncates the log, and the log ends before entries that came in their way. Of a
-    log that starts at its end, each start removes the entry there or makes it again of the batches: then the entry stays.
+    Kafka adds epochs from batches before it truncates the log, and removes entries after the log end. If a log has no records,
+    each start removes the entry at its end, or adds it again from the batches: then the entry is kept.
     """
     counts = [len(log.epochs.entries)]
     for _ in range(3):
@@ -97,7 +97,7 @@ def repair_epochs(log: Loading, end_offset: int) -> None:
 
 
 def _fit(epochs: LeaderEpochFileCache, start_offset: int, end_offset: int) -> None:
-    """Bring `epochs` in line with where the log starts and ends, in Kafka's order."""
+    """Truncate `epochs` to the start and end of the log, in Kafka's order."""
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
 
@@ -105,11 +105,11 @@ def _fit(epochs: LeaderEpochFileCache, start_offset: int, end_offset: int) -> No
 def rebuild_leader_epochs(
     files: Files, directory: str, tiering: Tiering, *, is_start_lost: bool = False
 ) -> LeaderEpochFileCache:
-    """The epochs that the batches carry, in the place of what the file holds. Raises UnreadableFile, UnwritableFile.
+    """Replace the content of the file with the epochs in the batches. Raises UnreadableFile, UnwritableFile.
 
-    The file changes in one step, once all of the log is read: one without entries is sound, and nobody would mend it again.
-    Entries below the first segment stay: they are those of records in remote storage, of which a leader deletes the segments
-    whose epochs it does not know. Raises LogDamaged, with nothing changed, if the file has lost such entries.
+    The file changes in one step, after the whole log was read: a file without entries would be valid and never be repaired
+    again. Entries below the first segment are kept: they belong to records in remote storage, and a leader deletes segments
+    there whose epochs it does not know. Raises LogDamaged, with nothing changed, if the file has lost such entries.
 
     is_start_lost  the line of the log in log-start-offset-checkpoint could not be read
     """
@@ -119,16 +119,16 @@ def rebuild_leader_epochs(
 
 
 def _are_all_of_epoch_0(local: list[EpochEntry]) -> bool:
-    """Are the records before the first local batch all of epoch 0? Epochs grow, and none is below 0."""
+    """Do all records before the first local batch have epoch 0? Epochs never decrease, and none is below 0."""
     return bool(local) and local[0].epoch == 0
 
 
 def _of_remote_records(
     files: Files, directory: str, local: list[EpochEntry], tiering: Tiering, *, is_start_lost: bool
 ) -> list[EpochEntry]:
-    """The entries that the file has below the first segment, as far as they can be read; `local`: those of the batches.
+    """The readable entries of the file below the first segment. `local`: the epochs in the batches.
 
-    A broker takes 0 for the start of a tiered log without a line in log-start-offset-checkpoint.
+    For a tiered log without a line in log-start-offset-checkpoint, a broker uses the log start offset 0.
     """
     path, starts = f"{directory}/{_NAME}", read_starts(files, directory)
     if starts.line is None and (tiering is Tiering.TIERED or is_start_lost or _has_lost_starts(files, directory)):
@@ -152,7 +152,7 @@ def _of_remote_records(
 
 
 def _has_lost_starts(files: Files, directory: str) -> bool:
-    """Is the log-start-offset-checkpoint of a broker's log dir missing or malformed? Then nobody knows which log had a line."""
+    """Is the log-start-offset-checkpoint of a broker's log dir missing or malformed? Then the log may have had a line."""
     log_dir = parent_of(files.absolute(directory))
     path = f"{log_dir}/{FileKind.LOG_START_CHECKPOINT.value}"
     return is_brokers_log_dir(files, log_dir) and (not files.exists(path) or checkpoint_fault(files, path) is not None)
@@ -169,7 +169,7 @@ def _misses_remote(epochs: LeaderEpochFileCache, log_start_offset: int, first_ba
 
 
 def note_lost_remote_epochs(log: Loading, log_start_offset: int, first_base_offset: int) -> None:
-    """Report a checkpoint of a tiered log that has lost epochs of records in remote storage. Nothing here can mend it."""
+    """Report a tiered log's checkpoint that has lost epochs of records in remote storage. It cannot be repaired here."""
     if not _misses_remote(log.epochs, log_start_offset, first_base_offset):
         return
     first = next(iter(log.epochs.entries), None)
@@ -180,9 +180,9 @@ def note_lost_remote_epochs(log: Loading, log_start_offset: int, first_base_offs
 
 
 def epochs_in_logs(files: Files, directory: str) -> list[EpochEntry]:
-    """Where each epoch begins, each above all before it; of a file with damage what stands before that.
+    """The start offset of each epoch that is above all earlier ones. Of a damaged log only the batches before the damage count.
 
-    Without those that other batches contradict: no checksum covers epochs, nor base offsets, which may be negative.
+    Epochs that other batches contradict are left out: no checksum covers epochs, nor base offsets, which may be negative.
     """
     logs = [(offset, name) for name in files.plain(directory)
             if name.endswith(_LOG) and (offset := offset_of(name)) is not None]
@@ -207,7 +207,7 @@ def epochs_in_logs(files: Files, directory: str) -> list[EpochEntry]:
 
 
 def note_doubts(log: Loading) -> None:
-    """Report the first batch of each segment whose epoch others contradict, once it is known what the file has in the end."""
+    """Report the first batch of each segment whose epoch others contradict. Call it when the file is final."""
     for base in log.segments.base_offsets:
         doubt = log.epoch_runs[base].doubt if base in log.epoch_runs else None
         if doubt is not None:
@@ -219,11 +219,11 @@ def note_doubts(log: Loading) -> None:
 
 
 def note_epochs(log: Loading, end: int, *, is_contradictory: bool) -> None:
-    """Report a checkpoint that says something else of the log, which ends before offset `end`, than batches that were read.
+    """Report a checkpoint that contradicts the batches that were read. The log ends before offset `end`.
 
-    If these contradict each other, that is reported already, and the right content of the file is not known.
+    If the batches contradict each other, that is reported already, and the right content of the file is not known.
 
-    is_contradictory  entries that the file had contradicted each other, and a later one took the place of those before it
+    is_contradictory  entries in the file contradicted each other, so that later ones replaced earlier ones
     """
     first = log.epochs.entries[0].start_offset if log.epochs.entries else end
     start = max(log.log_start_offset, log.segments.base_offsets[0])
@@ -247,7 +247,7 @@ def note_epochs(log: Loading, end: int, *, is_contradictory: bool) -> None:
 def _contradictions(log: Loading, end: int) -> Iterator[str]:
     entries = log.epochs.entries
     starts = [entry.start_offset for entry in entries]
-    # a deletion of old segments that was stopped leaves some of them, below the first epoch: their turn comes again
+    # an interrupted deletion may leave old segments below the first epoch; the next deletion removes them
     start = max(log.log_start_offset, starts[0]) if starts else log.log_start_offset
     for segment, following in pairwise([*log.segments, None]):
         assert segment is not None
@@ -276,7 +276,7 @@ def _too_early(entry: EpochEntry, run: EpochRun) -> str:
 
 
 def _reaches(segment: LogSegment, run: EpochRun, offset: int, bound: int) -> bool:
-    """Is there a batch of `run` with `offset`, or after it?"""
+    """Is there a batch of `run` at or after `offset`, before `bound`?"""
     if offset == run.first_offset:
         return offset < bound
     head = segment.translate_offset(offset) if offset < bound else None

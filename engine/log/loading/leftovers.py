@@ -1,9 +1,11 @@
-"""What an interrupted deletion, compaction or split left in a partition directory: finished or undone, by names alone.
+"""Complete or undo an interrupted deletion, compaction or split in a partition directory, according to the file names.
 
-`.deleted` is deleted. `.cleaned` was not whole yet and is deleted. `.swap` is whole and takes the place of all that it covers,
-unless a `.cleaned` of a lower offset shows that a split had not finished. Our own temporary files are deleted, too.
-Mirrors the first three passes of LogLoader.load. All logs that go are read first: batches that nothing else holds are reported
-as a loss. Whoever salvages keeps their files instead, as segments, for their batches to be put in order.
+`.deleted` files are deleted. `.cleaned` files are incomplete and are deleted. `.swap` files are complete and replace all
+segments with their offsets, unless a `.cleaned` with a lower offset shows that a split was interrupted. Temporary files of
+kafkalog are deleted too. Mirrors the first three passes of LogLoader.load.
+
+All logs are read before they are deleted, and batches that no other file has are reported as lost. With `keep_whole` such files
+become segments instead, whose batches salvage puts in order.
 """
 
 from __future__ import annotations
@@ -35,18 +37,18 @@ _TXN_INDEX = FileKind.TRANSACTION_INDEX.value
 
 
 def _is_held(batch: Batch, runs: list[Run]) -> bool:
-    """Are the offsets of `batch` within one of the `runs`, sorted by offset?"""
+    """Are the offsets of `batch` within one of the `runs`, which are sorted by offset?"""
     at = bisect_right(runs, batch.first_offset, key=lambda run: run.first_offset) - 1
     return at >= 0 and batch.end_offset <= runs[at].end_offset
 
 
 class Leftovers:
-    """The leftover files of one partition directory. `resolve` does it all.
+    """The leftover files of one partition directory. Call `resolve`.
 
-    log_start_offset  what lies below it was deleted on purpose
-    keep_whole  a `.swap` is removed where the segments that it was to replace still hold all that it holds; where neither
-                holds all, both stay: it becomes a segment as well, until their batches are put in order
-    policy      of the topic, where its `config` does not say that it is compacted
+    log_start_offset  records below it were deleted on purpose
+    keep_whole  remove a `.swap` if the segments that it should replace still have all its batches. If neither has all, keep
+                both: the `.swap` becomes a segment too, until salvage puts the batches in order
+    policy      of the topic, in case its `config` does not say that it is compacted
     """
 
     def __init__(
@@ -58,9 +60,9 @@ class Leftovers:
         self._changed = False
 
     def resolve(self, names: list[str] | None = None) -> list[str]:
-        """Remove and rename; returns the names of the plain files that are there afterwards.
+        """Remove and rename leftover files. Returns the names of all plain files afterwards.
 
-        names  of those that are there before, if they are known
+        names  of the plain files before, if they are known
         """
         names = self._files.plain(self._directory) if names is None else names
         found = self._remove_temporary(names)
@@ -103,7 +105,7 @@ class Leftovers:
         for name in sorted(kept):
             self._keep(doomed[name])
         if found.invalid:
-            self._sync()  # without its `.cleaned` such a `.swap` would be whole, and replace segments
+            self._sync()  # without its `.cleaned`, such a `.swap` would count as complete and replace segments
         for name in found.cleaned:
             if name not in kept:
                 self._remove(name, "a compaction or split that was not finished", doomed.get(name))
@@ -116,7 +118,7 @@ class Leftovers:
                          f"--salvage restores it instead{unless}", offsets=offsets, severity=Severity.ERROR)
 
     def _keep(self, doomed: Doomed) -> None:
-        """Make it a segment. Where that name is taken it gets another one, and its batches are put in order afterwards."""
+        """Rename the file to a segment. If that name is in use, it gets another one, and salvage puts its batches in order."""
         taken = {int(name[:20]) for name in self._files.plain(self._directory) if is_log_file_name(name)}
         base = doomed.base_offset
         if base in taken:
@@ -129,7 +131,7 @@ class Leftovers:
         self._changed = True
 
     def _are_superfluous(self, log_swaps: list[str]) -> bool:
-        """Do the segments without suffix hold all offsets of the sound batches in `log_swaps`?"""
+        """Do the segments without a suffix have all offsets of the sound batches in `log_swaps`?"""
         first = min(offset_of(name) or 0 for name in log_swaps)
         names = [name for name in self._files.plain(self._directory) if is_log_file_name(name)]
         begun = [name for name in names if int(name[:20]) <= first]
@@ -142,7 +144,7 @@ class Leftovers:
             yield from sound_batches(file, lambda _: None)
 
     def _drops_batches(self, plan: Replacement) -> bool:
-        """Do segments that `plan` replaces hold batches that no `.log.swap` has, and no compaction took?"""
+        """Do segments that `plan` replaces have batches that no `.log.swap` has and that no compaction removed?"""
         new = sorted((run for swap in plan.swaps for run in swap.runs), key=lambda run: run.first_offset)
         old = [name for name in plan.replaced if is_log_file_name(name)]
         if plan.lost or plan.is_compaction:
@@ -150,7 +152,7 @@ class Leftovers:
         return not all(_is_held(batch, new) for name in old for batch in self._batches(name))
 
     def _take_as_segments(self, plan: Replacement) -> None:
-        """Give the `.log.swap` files names of segments, which no file has. Their indexes are removed."""
+        """Rename the `.log.swap` files to unused names of segments. Their indexes are removed."""
         for name in find_unfinished(self._files.plain(self._directory)).swaps:
             if not name.endswith(LOG_SWAP):
                 self._remove(name, "its log becomes a segment; indexes are rebuilt")
@@ -168,7 +170,7 @@ class Leftovers:
         self._changed = True
 
     def _remove_covered(self, plan: Replacement) -> None:
-        """Remove what the `.log.swap` files replace, and what is in their place; report the batches that nothing else holds."""
+        """Remove the files that `.log.swap` files replace; report batches that no other file has."""
         is_compacted = self._config.compact or self._policy().compacted
         completes = ("" if is_compacted else
                      "; if the topic is compacted, --config cleanup.policy=compact completes the replacement")
@@ -181,12 +183,12 @@ class Leftovers:
                                  f"them: --salvage keeps the segment instead{completes}", offsets=offsets,
                                  severity=Severity.ERROR)
         faulty = [] if plan.lost or self._keep_whole else [swap for swap in plan.swaps if swap.fault is not None]
-        for swap in faulty:  # whoever salvages reads them and says what is lost
+        for swap in faulty:  # salvage reads these files and reports their losses itself
             self._report.add(Action.MISSING, swap.name, f"{swap.fault}: the file is incomplete, and a broker uses it "
                              "unchanged: --salvage keeps its sound batches", severity=Severity.ERROR)
 
     def _note_txn_index(self, name: str) -> None:
-        """Report a transaction index that is deleted and that no `.swap` replaces."""
+        """Report a transaction index that is deleted without a `.swap` that replaces it."""
         path = f"{self._directory}/{name}"
         if not name.endswith(_TXN_INDEX) or self._files.exists(path + SWAP) or not self._files.info(path).size:
             return
@@ -195,13 +197,13 @@ class Leftovers:
                          "it", severity=Severity.WARNING)
 
     def _complete_swaps(self) -> None:
-        """Rename every `.swap`, logs first: an index without suffix beside a `.log.swap` would be taken for an old one."""
+        """Rename every `.swap`, logs first: beside a `.log.swap`, an index without suffix would count as an old one."""
         names = [name for name in self._files.plain(self._directory) if name.endswith(SWAP)]
         for name in sorted(names, key=lambda name: (not name.endswith(LOG_SWAP), name)):
             if offset_of(name) is None:
                 continue
             to = name.removesuffix(SWAP)
-            replaces = not name.endswith(LOG_SWAP)  # an index, which says nothing that its log does not say
+            replaces = not name.endswith(LOG_SWAP)  # an index, which contains nothing that its log does not
             self._files.rename(f"{self._directory}/{name}", f"{self._directory}/{to}", replaces=replaces)
             self._report.add(Action.RENAMED, name, "an interrupted replacement is completed", to=to,
                              severity=Severity.WARNING)

@@ -1,6 +1,6 @@
-"""Opening a partition as a starting broker opens it: leftover files, segments, recovery, epochs, producers.
+"""Open a partition as a starting broker does: leftover files, segments, recovery, epochs, producers.
 
-Mirrors LogLoader.load and UnifiedLog.create. Where Kafka's loading ends with an exception ours repairs and says so.
+Mirrors LogLoader.load and UnifiedLog.create. If Kafka's loading would fail with an exception, this repairs and reports.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
 _LOG, _SNAPSHOT = FileKind.LOG.value, FileKind.PRODUCER_SNAPSHOT.value
 _INDEXES = (FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value, FileKind.TRANSACTION_INDEX.value)
-_FIRST_ENTRY = 16  # bytes that hold it, whatever the index: zeros in a new one
+_FIRST_ENTRY = 16  # bytes of the first entry of any index: zeros in a new one
 
 
 def recover_log(log: Loading) -> tuple[int, int]:
-    """Recover what may not have reached the disk; (recovery point, log end offset)."""
+    """Recover segments that may not be on the disk. Returns (recovery point, log end offset)."""
     is_read = not log.clean_shutdown and _recover_unflushed(log)
     log_end_offset = _end_unless_below_start(log)
     if not len(log.segments):
@@ -75,8 +75,8 @@ def recover_log(log: Loading) -> tuple[int, int]:
 
 
 def _recover_unflushed(log: Loading) -> bool:
-    """Recover from the segment that holds the recovery point on; the first that loses bytes ends the log. False: none does."""
-    # Kafka leaves out one that begins at 2^63 − 1, and all of them where that is the recovery point
+    """Recover the segments from the recovery point on; the first that loses bytes becomes the last. False: there is none."""
+    # Kafka does not recover a segment that begins at 2^63 − 1, and none if that is the recovery point
     unflushed = [] if log.recovery_point == LONG_MAX else log.segments.values(log.recovery_point)
     note_kept(log, unflushed[0].base_offset if unflushed else LONG_MAX)
     if unflushed and unflushed[0].base_offset > log.segments.base_offsets[0]:
@@ -97,9 +97,9 @@ def _recover_unflushed(log: Loading) -> bool:
 
 
 def _mark(log: Loading, segments: list[LogSegment], first: int, lost: dict[int, Extent]) -> None:
-    """Mark the segments from the one numbered `first` on as deleted: a crash in between must not bring them back.
+    """Mark the segments from number `first` on as deleted, so that a crash in between does not bring them back.
 
-    lost  takes, by base offset, what those held that are not there any more then: pieces of a segment that was split
+    lost  receives, by base offset, the extents of segments that marking removes at once: pieces of a split segment
     """
     for segment in segments[first:]:
         if log.deferred.is_deleted_at_once(segment):
@@ -108,7 +108,7 @@ def _mark(log: Loading, segments: list[LogSegment], first: int, lost: dict[int, 
 
 
 def _end_unless_below_start(log: Loading) -> int | None:
-    """The log end offset; None where there is no segment, or all are removed as they end below the log start."""
+    """The log end offset; None if there is no segment, or all were removed because they end below the log start offset."""
     if not len(log.segments):
         return None
     end = log.active.read_next_offset()
@@ -126,12 +126,12 @@ def _remove_segments(
 ) -> None:
     for segment in segments:
         log.segments.remove(segment.base_offset)
-        extent = (known or {}).get(segment.base_offset) or segment.extent()  # reads all of it: these records are lost
+        extent = (known or {}).get(segment.base_offset) or segment.extent()  # reads all of it, because these records are lost
         extent.note(log.report, Action.REMOVED, log_file_name(segment.base_offset), reason, severity=severity)
     log.deferred.mark_segments(segments, newest_first=True)
 
 
-# what stops a broker and an (unclean) recovery mends
+# errors that stop a broker, and that an (unclean) recovery repairs
 REPAIRABLE = (
     AppendRefused, CorruptIndex, CorruptRecord, IndexFull, IndexOffsetOverflow, InvalidOffset, InvalidTimestamp,
     TransactionOrder,
@@ -140,7 +140,7 @@ _DELETE_DIR = "-delete"
 
 
 class LoadedLogOffsets(NamedTuple):
-    """Where a loaded log begins, from where it is not surely on the disk, and where it ends."""
+    """Start of a loaded log, the offset from which it may not be on the disk, and its end."""
 
     log_start_offset: int
     recovery_point: int
@@ -157,12 +157,12 @@ def open_log(
 ) -> UnifiedLog:
     """Open the partition in `directory` as a broker does at its start.
 
-    clean_shutdown    the broker before stopped cleanly: nothing is recovered but what lacks an index
-    report            takes what is done; default: a new one, `UnifiedLog.report`
-    names             of the plain files in the directory, who has just listed them
+    clean_shutdown    the broker was stopped cleanly: only segments without an index are recovered
+    report            receives what is done; default: a new one, `UnifiedLog.report`
+    names             of the plain files in the directory, if they were just listed
 
-    What stops a broker is mended: a leader-epoch-checkpoint is rebuilt, a log that cannot be opened as asked for is
-    recovered, in the end as a whole. Raises UnreadableFile, UnwritableFile.
+    Problems that stop a broker are repaired: a leader-epoch-checkpoint is rebuilt; a log that cannot be opened with the given
+    options is recovered, as a whole if necessary. Raises UnreadableFile, UnwritableFile.
     """
     report = Report(directory, "open") if report is None else report
     if not files.exists(directory):
@@ -172,7 +172,7 @@ def open_log(
     epochs = open_leader_epochs(files, directory, report, options.tiering)
     epochs.refuses_doubtful = options.refuses_doubtful_epochs
     point = options.recovery_point or 0
-    ways = [(clean_shutdown, point), (False, point), (False, 0)]  # as asked for, then what mends more
+    ways = [(clean_shutdown, point), (False, point), (False, 0)]  # as requested, then with more recovery
     reported, stopped_by = len(report.events), None
     for number, (clean, start) in enumerate(ways):
         producers = ProducerStateManager(
@@ -212,7 +212,7 @@ def _unified(log: Loading) -> UnifiedLog:
 
 
 def _loaded(log: Loading) -> LoadedLogOffsets:
-    """Do it all. Mirrors LogLoader.load."""
+    """Load the log. Mirrors LogLoader.load."""
     leftovers = Leftovers(log.files, log.directory, log.config, log.now, log.report, log_start_offset=log.log_start_offset,
                           policy=log.policy)
     log.names = names = leftovers.resolve(log.names)
@@ -252,7 +252,7 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
 
 
 def _without_written(log: Loading, names: list[str]) -> list[str]:
-    """Of the `names` those whose files were not rebuilt: the old one may surely be deleted, and the new one missing."""
+    """The `names` of files that were not rebuilt: of a rebuilt one the old file may be deleted and the new one not synced."""
     recovered = set() if log.snapshots is None else log.snapshots.written
     written = {file_name(path) for path in log.producers.written | recovered}
     return [name for name in names if name not in written]
@@ -266,7 +266,7 @@ def load_segment_files(log: Loading) -> None:
     there, log.unloaded = set(names), names
     removed = {event.path for event in log.report.find(Action.REMOVED)}
     opened = _expect_scans(log, names, there)
-    last = max((name for name in names if name.endswith(_LOG)), default="")  # after a clean stop only its indexes are opened
+    last = max((name for name in names if name.endswith(_LOG)), default="")  # after a clean stop only its indexes are checked
     for name in names:
         is_index = name.endswith(_INDEXES)
         if _is_beside_its_log(name, there) if is_index else not name.endswith((_LOG, _SNAPSHOT)):
@@ -285,7 +285,7 @@ def load_segment_files(log: Loading) -> None:
 
 
 def _expect_scans(log: Loading, names: list[str], there: set[str]) -> dict[int, LogSegment]:
-    """Open the segments without an offset index, which will be recovered, and begin to scan them; by base offset."""
+    """Open the segments that will be recovered because they have no offset index, and begin to scan them; by base offset."""
     bases = [offset for name in names if name.endswith(_LOG) and (offset := offset_of(name)) is not None
              and name == log_file_name(offset) and offset_index_file_name(offset) not in there]
     opened = {base: log.open_segment(base, there) for base in bases if not _waits(log, base)}
@@ -294,7 +294,7 @@ def _expect_scans(log: Loading, names: list[str], there: set[str]) -> dict[int, 
 
 
 def _waits(log: Loading, base_offset: int) -> bool:
-    """Is this segment left to the recovery that follows?"""
+    """Is this segment left to the recovery from the recovery point on?"""
     return log.in_order and not log.clean_shutdown and base_offset >= log.recovery_point
 
 
@@ -320,13 +320,12 @@ def _load_segment(log: Loading, segment: LogSegment, there: set[str], *, checks_
         segment.sanity_check(time_index_newly_created=not has_time_index, has_offset_index=has_offset_index)
         if checks_sizes:
             segment.refuse_large_indexes()
-        if segment.base_offset in log.unsplittable:  # its recovery was given up; its index is a part only
-            _recover_while_loading(log, segment, "its offsets do not fit its index (more than 2^31 - 1 after the base offset) "
-                                                 "(more than 2^31 - 1 after the base offset)")
+        if segment.base_offset in log.unsplittable:  # its recovery was given up, so its index is incomplete
+            _recover_while_loading(log, segment, "its offsets do not fit its index (more than 2^31 - 1 after the base offset)")
     except OffsetIndexMissing:
         if segment.size:
             _recover_while_loading(log, segment, NO_INDEX)
-        else:  # as every roll leaves it
+        else:  # every roll leaves such a segment
             _recover_while_loading(log, segment, "it is empty and has no offset index", Severity.INFO)
     except CorruptIndex as error:
         _recover_while_loading(log, segment, f"an index is corrupt: {error}")
@@ -343,13 +342,13 @@ def _recover_while_loading(log: Loading, segment: LogSegment, reason: str, sever
 
 
 def _is_beside_its_log(name: str, there: set[str]) -> bool:
-    """Does an index with the usual 20 digits have its log among the files that are there? It is nearly always so."""
+    """Is it an index with the usual 20 digits whose log is in the directory? Nearly all indexes are."""
     digits = name[:20]
     return name[20:21] == "." and digits.isascii() and digits.isdigit() and digits + _LOG in there
 
 
 def _is_entry(name: str, head: bytes) -> bool:
-    """Is `head` the beginning of an index that a log once had? The first entry stands after the first batches, no further."""
+    """Is `head` the start of an index of a former log? Its first entry points to the end of a first batch, no further."""
     if not name.endswith(FileKind.OFFSET_INDEX.value):
         return head.strip(b"\0") != b""
     if len(head) < OFFSET_INDEX_ENTRY.size:

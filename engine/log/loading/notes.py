@@ -1,4 +1,4 @@
-"""What loading a partition reports of files that it only found, not changed. Nothing is changed here."""
+"""Report what loading a partition found and did not change. Changes nothing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NO_INDEX = "its offset index is missing"  # why a segment is recovered while it 
 
 
 def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], trusted: list[EpochEntry]) -> None:
-    """Report what became of the snapshots that were there as `names`, and of the `epochs` in the file.
+    """Report changes of the producer snapshots `names` and of the `epochs` in the file.
 
-    believed  of the `epochs` those that others in the file do not contradict
+    trusted  those of the `epochs` that no other entry contradicts
     """
     corrupt = {event.path for event in log.report.find(Action.REMOVED)}
     left = log.producers.snapshot_paths
@@ -41,7 +41,7 @@ def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], trust
 
 
 def note_missing(log: Loading) -> None:
-    """Report segments of which an index was left: their log was there, and nothing says that it was deleted."""
+    """Report missing segments of which only an index is left: nothing shows that they were deleted."""
     alone: dict[int | None, str] = {}
     for event in log.report.find(Action.REMOVED):
         if event.reason == ALONE:
@@ -60,9 +60,9 @@ def note_missing(log: Loading) -> None:
 
 
 def note_torn_tail(log: Loading) -> None:
-    """Report bytes after the last batch: after a clean stop nobody cuts them, and appends land after them.
+    """Report bytes after the last batch: after a clean stop nothing truncates them, and appends would follow them.
 
-    And an index that knows offsets which the log does not have: Kafka takes such a log to be empty.
+    Also report an index with offsets that the log does not have: Kafka treats such a log as empty.
     """
     segment = log.active
     head = segment.translate_offset(segment.offset_index.last_offset)
@@ -88,7 +88,7 @@ def note_torn_tail(log: Loading) -> None:
 
 
 def note_kept(log: Loading, first_recovered: int) -> None:
-    """Report the segments below the recovery point, which are believed."""
+    """Report the segments below the recovery point, which are not read."""
     segments = list(log.segments)
     for segment, following in pairwise(segments):
         if segment.base_offset < first_recovered:

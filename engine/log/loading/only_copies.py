@@ -1,6 +1,6 @@
-"""What only files hold that a start deletes: `.log.deleted`, `.log.cleaned`, and the `.log.swap` of a split that did not end.
+"""Batches that only files have which a start deletes: `.log.deleted`, `.log.cleaned`, and `.log.swap` of an interrupted split.
 
-Their batches decide, not their names: all of each such file is read, and the segments that may hold the same offsets.
+Batches decide, not names: every such file is read completely, and the segments that may have the same offsets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOG_DELETED, _LOG_CLEANED = FileKind.LOG.value + DELETED, FileKind.LOG.value + 
 
 
 class Doomed(NamedTuple):
-    """A .log that a start deletes. `alone`: the offsets of its sound batches that the log loses with it."""
+    """A .log that a start deletes. `alone`: offsets of its sound batches that no other file has."""
 
     name: str
     base_offset: int
@@ -37,13 +37,14 @@ def read_doomed(
     files: ReadOnlyFiles, directory: str, names: Iterable[str], unfinished: Unfinished, *, log_start_offset: int,
     is_compacted: Callable[[], bool | None],
 ) -> dict[str, Doomed]:
-    """By name, the files among `names` in `directory` that a start deletes and that are not empty. Raises UnreadableFile.
+    """The files among `names` in `directory` that a start deletes and that are not empty, by name. Raises UnreadableFile.
 
-    is_compacted  is the topic compacted? None: nobody says it. Asked only where it matters
+    is_compacted  is the topic compacted? None: not known. Called only if needed
 
-    Brokers delete the oldest segments, the newest, and those that another one replaces, and keep one. So a `.log.deleted` is a
-    loss between two segments, but not where the cleaner may have taken its records, and where no segment is left. Of what
-    others write nothing is deleted before they are whole: offsets that only they hold were lost elsewhere.
+    Brokers delete the oldest segments, the newest ones, and those that another segment replaces, but never all. So a
+    `.log.deleted` between two segments is a loss, unless the cleaner may have removed its records. It is not a loss if there
+    is no segment. `.log.cleaned` and `.swap` files are complete before the old ones are deleted, so offsets that only they
+    have are a loss.
     """
     found = {name: base for name in names if _is_doomed(name, unfinished) and (base := offset_of(name)) is not None
              and files.info(f"{directory}/{name}").size}
@@ -55,9 +56,9 @@ def read_doomed(
     read: dict[str, list[Offsets]] = {}
     taken: list[Offsets] | None = None
     doomed: dict[str, Doomed] = {}
-    for name in sorted(found, key=lambda name: (not name.endswith(DELETED), found[name])):  # first what was whole
+    for name in sorted(found, key=lambda name: (not name.endswith(DELETED), found[name])):  # complete files first
         runs = read_runs(files, directory, name)
-        alone = without(offsets_in(files, directory, name), [(0, log_start_offset)])  # runs count gaps between batches
+        alone = without(offsets_in(files, directory, name), [(0, log_start_offset)])  # runs would include gaps between batches
         if name.endswith(DELETED):
             alone = [] if is_compacted() else without(alone, without([(0, LONG_MAX)], of_log))
         if alone:
@@ -77,16 +78,16 @@ def _is_doomed(name: str, unfinished: Unfinished) -> bool:
 
 
 def _that_may_hold(kept: dict[str, int], offsets: list[Offsets]) -> set[str]:
-    """The names in `kept` of the files that may hold some of `offsets`, as their names say."""
+    """The names in `kept` of files that may have some of `offsets`, according to their names."""
     bases = sorted({*kept.values()})
-    ends = dict(zip(bases, (*bases, LONG_MAX)[1:], strict=True))  # also where no segment is left
-    swaps = {name for name in kept if not is_log_file_name(name)}  # each ends where it ends
+    ends = dict(zip(bases, (*bases, LONG_MAX)[1:], strict=True))  # works without segments too
+    swaps = {name for name in kept if not is_log_file_name(name)}  # their ends are not known
     near = {name for name, base in kept.items() for first, end in offsets if base < end and first < ends[base]}
     return near | {name for name in swaps if kept[name] < offsets[-1][1]}
 
 
 def _spans_of_cleaner(files: ReadOnlyFiles, directory: str, kept: dict[str, int], deleted: set[int]) -> list[Offsets]:
-    """The offsets that segments with the name of a deleted one may have lost to the cleaner, up to the next segment."""
+    """Offsets of segments with the name of a deleted one, up to the next segment, that the cleaner may have removed."""
     check = ContinuityCheck(files, directory, lambda _: None)
     bases, spans = sorted({*kept.values()}), list[tuple[int, int]]()
     for name in sorted(kept, key=lambda name: (kept[name], name)):

@@ -1,8 +1,8 @@
-"""Recovering one segment while a log is loaded, and what is done where Kafka's own recovery ends with an exception.
+"""Recover one segment while a log is loaded, including cases in which Kafka's own recovery fails with an exception.
 
-Kafka does not start where a segment's indexes are too small for it, or where a batch contradicts the producer state.
-Ours continues: with fewer index entries in the first case, in the others by truncating the log at that batch, as Kafka does
-at a batch with a wrong checksum, so that a broker starts on the result.
+Kafka does not start if a segment's indexes are too small for it, or if a batch contradicts the producer state. This recovery
+continues: with fewer index entries in the first case; otherwise it truncates the log at that batch, as Kafka does at a batch
+with a wrong checksum, so that a broker starts on the result.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from engine.log.segment.segment_scan import Disorder, SegmentScan, UnknownMagic
 
 _LARGEST_INDEX = INT_MAX
-_CODEC_AT = BATCH_HEADER.positions["attributes"] + 1  # of its two bytes the second has the codec
+_CODEC_AT = BATCH_HEADER.positions["attributes"] + 1  # the second of its two bytes has the codec
 _WHY = {
     ScanStop.TORN: "the file ends inside a batch",
     ScanStop.BAD_SIZE: "the size field is not that of a batch",
@@ -65,12 +65,12 @@ def recover_segment(
     log: Loading, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool,
     before_cut: Callable[[], object] = lambda: None,
 ) -> int:
-    """Recover `segment`; returns the bytes that were truncated. Raises SegmentOffsetOverflow where it can be split.
+    """Recover `segment`. Returns the bytes that were truncated. Raises SegmentOffsetOverflow if it must be split.
 
-    damage_ends_it  the log ends where bytes are truncated, so that Kafka empties a segment whose offsets run backwards;
-                    otherwise it does not start with it, and we truncate it there
-    before_cut      is called before bytes of the segment are removed, once nothing more is asked of the segments before it:
-                    what these hold may stop the recovery, and then nothing must have changed after it
+    damage_ends_it  the log ends after truncated bytes, so Kafka empties a segment whose offsets go backwards. Otherwise Kafka
+                    does not start, and the segment is truncated at that batch
+    before_cut      called before bytes of the segment are removed, when the segments before it are no longer read: an error
+                    in them may stop the recovery, and later segments must be unchanged then
     """
     log.before_cut = before_cut
     try:
@@ -86,7 +86,7 @@ def recover_segment(
 
 
 def _recover_segment(log: Loading, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool) -> int:
-    """Rebuild the indexes of `segment` and cut what is not sound; returns the bytes cut. Leaves a producer snapshot.
+    """Rebuild the indexes of `segment` and truncate it. Returns the bytes removed. Writes a producer snapshot.
 
     Raises SegmentOffsetOverflow: the segment must be split.
     """
@@ -109,7 +109,7 @@ def _recover_segment(log: Loading, segment: LogSegment, scan: SegmentScan, *, da
 
 
 def _recover(log: Loading, segment: LogSegment, scan: SegmentScan, error: KafkalogError | None = None) -> int:
-    """As Kafka does it. `error` is why the scan was shortened."""
+    """Recover as Kafka does. `error`: why the scan was shortened."""
     state = _state_before(log, segment)
     _finish_epochs(log, segment, scan)
     is_cut = scan.valid_size < segment.size and scan.error is None
@@ -144,20 +144,20 @@ def _recover(log: Loading, segment: LogSegment, scan: SegmentScan, error: Kafkal
 
 
 def _indexed_beyond(log: Loading, segment: LogSegment, scan: SegmentScan) -> Indexed | None:
-    """What an index, which will be rebuilt, says of offsets between the end of `segment` and the next one: no compaction takes
-    batches and leaves their entries.
+    """Evidence in an index of `segment`, which will be rebuilt, of offsets between its end and the next segment: when the
+    cleaner removes batches, it removes their entries too.
     """
     following = log.base_after(segment)
     end = SegmentEnd(scan.valid_size, scan.end_offset(segment.base_offset), scan.largest.timestamp)
     if following is None or end.offset >= following:
-        return None  # of the last segment it is asked before anything is opened
+        return None  # for the last segment this is checked before anything is opened
     indexes = SegmentIndexes.read(log.files, log.directory, segment.base_offset)
     found = [one for one in indexes.beyond(log.files, segment.log_path, end) if one.end <= following]
     return max(found, key=lambda one: one.end, default=None)
 
 
 def _aborted_since_before(log: Loading, segment: LogSegment) -> list[AbortedTxn]:
-    """What the transaction index of `segment` has of transactions that began before the log."""
+    """Transactions in the transaction index of `segment` that began before the log."""
     start = max(log.log_start_offset, min(log.segments.base_offsets[:1], default=segment.base_offset))
     path = f"{log.directory}/{transaction_index_file_name(segment.base_offset)}"
     if start <= 0 or not log.files.exists(path) or log.files.info(path).size > MAX_INDEX_SIZE:
@@ -167,7 +167,7 @@ def _aborted_since_before(log: Loading, segment: LogSegment) -> list[AbortedTxn]
 
 
 def _keep_begun_before(segment: LogSegment, before: list[AbortedTxn]) -> None:
-    """Put those of `before` back whose markers are there: Kafka forgets what no producer snapshot knows the beginning of."""
+    """Restore those of `before` whose markers are in the segment: Kafka loses them, if no producer snapshot has their start."""
     left = {txn.last_offset for txn in segment.txn_index} if before else ()
     kept = [txn for txn in before if txn.last_offset not in left and _is_aborted(segment, txn)]
     if kept:
@@ -179,7 +179,7 @@ def _keep_begun_before(segment: LogSegment, before: list[AbortedTxn]) -> None:
 
 
 def _is_aborted(segment: LogSegment, txn: AbortedTxn) -> bool:
-    """Has the segment the marker that ends `txn`?"""
+    """Does the segment have the marker that ends `txn`?"""
     head = segment.translate_offset(txn.last_offset)
     if head is None or head.base_offset != txn.last_offset or head.magic < MAGIC_V2:
         return False
@@ -195,7 +195,7 @@ def _is_aborted(segment: LogSegment, txn: AbortedTxn) -> bool:
 
 
 def _why(segment: LogSegment, scan: SegmentScan) -> str:
-    """Why what follows the last sound batch is cut."""
+    """Why the bytes after the last sound batch are truncated."""
     if scan.stop is not ScanStop.NO_OFFSET_LEFT:
         return _WHY.get(scan.stop, "")
     offset = next(heads(segment.log_file, scan.valid_size, segment.size)).base_offset
@@ -205,7 +205,7 @@ def _why(segment: LogSegment, scan: SegmentScan) -> str:
 
 
 def _note_disorder(report: Report, name: str, disorder: Disorder) -> None:
-    """What no index refuses, Kafka keeps without a word; readers then miss or repeat records."""
+    """Report what no index refuses and Kafka keeps silently; consumers then miss or repeat records."""
     more = f", and {disorder.batches - 1} more batches are out of order" if disorder.batches > 1 else ""
     what = (f"at byte {disorder.position}: a batch from offset {disorder.offset} where offset {disorder.expected} or a later "
             f"one must follow{more}: no checksum covers base offsets; --salvage drops batches that do not fit")
@@ -213,7 +213,7 @@ def _note_disorder(report: Report, name: str, disorder: Disorder) -> None:
 
 
 def _note_unknown_magic(report: Report, name: str, unknown_magic: UnknownMagic) -> None:
-    """What Kafka keeps without a word, and no consumer reads."""
+    """Report batches that Kafka keeps silently and no consumer reads."""
     more = f", and {unknown_magic.batches - 1} more such batches" if unknown_magic.batches > 1 else ""
     what = (f"at byte {unknown_magic.position}: a batch of magic {unknown_magic.magic}, which no version of Kafka knows{more}: "
             "consumers stop "
@@ -222,7 +222,7 @@ def _note_unknown_magic(report: Report, name: str, unknown_magic: UnknownMagic) 
 
 
 def _finish_epochs(log: Loading, segment: LogSegment, scan: SegmentScan) -> None:
-    """Ask the segments beside it, whose epochs contradict those at its ends or do not."""
+    """Compare the epochs at both ends of the segment with its neighbours, and decide which are correct."""
     below = log.segments.lower_segment(segment.base_offset)
     before, since = NO_PARTITION_LEADER_EPOCH, -1
     if below is not None:
@@ -239,16 +239,16 @@ def _finish_epochs(log: Loading, segment: LogSegment, scan: SegmentScan) -> None
     elif high is not None and 0 <= behind < high.epoch and behind != before:
         low_end, after = log.end_of_epoch(segment, behind, end)
         if after >= high.epoch or (after < 0 and end - high.first_offset > low_end - end):
-            behind = high.epoch  # the log comes back to it, or it is the longer one of the last two
+            behind = high.epoch  # that epoch continues later, or it is the longer one of the last two
     runs.finish(end, before, behind)
     log.last_epochs[segment.base_offset] = runs.last, runs.last_offset
     log.epoch_runs[segment.base_offset] = runs
 
 
 def _without_unreadable_marker(log: Loading, segment: LogSegment, scan: SegmentScan) -> SegmentScan:
-    """A scan that ends before a control batch whose codec cannot read it: at that Kafka does not start.
+    """Return a scan that ends before a control batch that cannot be decompressed: there Kafka does not start.
 
-    One that inflates and then makes no sense is kept, as in Kafka, and what follows it is cut.
+    A control batch with invalid content is kept, as in Kafka, and the log is truncated after it.
     """
     if scan.stop is not ScanStop.BAD_MARKER:
         return scan
@@ -268,7 +268,7 @@ def _scan_up_to(log: Loading, segment: LogSegment, position: int) -> SegmentScan
 
 
 def _state_before(log: Loading, segment: LogSegment) -> ProducerStateManager:
-    """The producers up to the base offset of `segment`, in a manager of their own."""
+    """The producer state up to the base offset of `segment`, in a manager of its own."""
     state = ProducerStateManager(
         log.files, log.directory, producer_id_expiration_ms=log.producers.producer_id_expiration_ms,
         max_transaction_timeout_ms=log.producers.max_transaction_timeout_ms, snapshots=log.known_snapshots(),
@@ -280,7 +280,7 @@ def _state_before(log: Loading, segment: LogSegment) -> ProducerStateManager:
     return state
 
 
-# ---- where Kafka gives up ---------------------------------------------------------------------------
+# ---- cases in which Kafka fails -------------------------------------------------------------------
 
 
 def _empty(log: Loading, segment: LogSegment, error: KafkalogError) -> int:
@@ -292,7 +292,7 @@ def _empty(log: Loading, segment: LogSegment, error: KafkalogError) -> int:
 
 
 def _recover_cut(log: Loading, segment: LogSegment, scan: SegmentScan, error: KafkalogError) -> int:
-    """Cut `segment` before the batch that stopped `scan`, which is what `error` is about."""
+    """Truncate `segment` before the batch that stopped `scan` with `error`."""
     scan.error = None
     return _recover(log, segment, scan, error)
 
@@ -300,10 +300,10 @@ def _recover_cut(log: Loading, segment: LogSegment, scan: SegmentScan, error: Ka
 def _recover_before_contradiction(
     log: Loading, segment: LogSegment, scan: SegmentScan, error: KafkalogError
 ) -> int:
-    """Cut `segment` before the first batch that the producer state refuses."""
+    """Truncate `segment` before the first batch that the producer state refuses."""
     state = _state_before(log, segment)
     last_marker = -1
-    aborted: list[int] = []  # sizes of what one batch adds to the transaction index
+    aborted: list[int] = []  # bytes that one batch adds to the transaction index
     for row in scan.producers:
         aborted.clear()
         try:
@@ -321,7 +321,7 @@ def _recover_before_contradiction(
 
 
 def _recover_sparsely(log: Loading, segment: LogSegment, error: KafkalogError) -> int:
-    """Recover `segment` with as many index entries as fit: where they end, readers search the log itself."""
+    """Recover `segment` with as many index entries as fit; after the last entry, readers search the log itself."""
     name = log_file_name(segment.base_offset)
     full = scan_segment(
         log.files, segment.log_path, segment.base_offset, index_interval=log.config.index_interval,

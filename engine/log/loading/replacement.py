@@ -1,8 +1,8 @@
-"""What a start does with the files of an interrupted compaction or split: decided once, for what changes them and what looks.
+"""Plan what a start does with the files of an interrupted compaction or split; for loading and for verification.
 
-Names decide which `.swap` files a start completes; their batches decide which segments go, and what is lost with them.
-Mirrors the passes of LogLoader.load over `.cleaned` and `.swap` files. As in Kafka, reading a `.log.swap` makes an
-`.index.swap` where there is none: who only looks hands in an overlay.
+File names decide which `.swap` files a start completes. Their batches decide which segments are removed, and what is lost with
+them. Mirrors the passes of LogLoader.load over `.cleaned` and `.swap` files. As in Kafka, reading a `.log.swap` creates a
+missing `.index.swap`: read-only callers pass an overlay.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class Unfinished(NamedTuple):
     """Names of files of all kinds that an interrupted compaction or split left.
 
-    cleaned  not whole, and deleted          invalid  `.swap` of a split that did not come to its end: deleted as well
-    swaps    completed                       lowest   the least offset of `cleaned`
+    cleaned  incomplete, are deleted         invalid  `.swap` files of an interrupted split, are deleted too
+    swaps    are completed                   lowest   the lowest offset of `cleaned`
     """
 
     cleaned: list[str]
@@ -47,12 +47,12 @@ class Unfinished(NamedTuple):
 
     @property
     def log_swaps(self) -> list[str]:
-        """Those of `swaps` that hold batches."""
+        """The names in `swaps` of logs."""
         return [name for name in self.swaps if name.endswith(LOG_SWAP)]
 
 
 def find_unfinished(names: Iterable[str]) -> Unfinished:
-    """Those of `names` that have an offset."""
+    """Find them in `names`; a name without an offset is ignored."""
     offsets = {name: offset for name in names if name.endswith((CLEANED, SWAP)) and (offset := offset_of(name)) is not None}
     cleaned = [name for name in offsets if name.endswith(CLEANED)]
     lowest = min((offsets[name] for name in cleaned), default=None)
@@ -64,10 +64,10 @@ def find_unfinished(names: Iterable[str]) -> Unfinished:
 class Swap(NamedTuple):
     """A `.log.swap`.
 
-    end_offset  after its last batch, sound or not: a start asks no checksum
-    fault       why it is not as it was written; None: its batches are sound up to the end of the file
-    was_empty   its `.timeindex.swap` proves that it never had a batch: the cleaner ends the time index of every segment
-                that has one with an entry. A `.log.swap` of 0 bytes alone may as well have been truncated
+    end_offset  after its last batch, sound or not: a start verifies no checksum
+    fault       damage since it was written; None: its batches are sound up to the end of the file
+    was_empty   its `.timeindex.swap` proves that it never had a batch: the cleaner ends the time index of a segment with
+                batches with an entry. A `.log.swap` of 0 bytes alone may have been truncated
     """
 
     name: str
@@ -79,16 +79,16 @@ class Swap(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Is it all that a cleaner wrote?"""
+        """Does it have everything that the cleaner wrote?"""
         return self.fault is None and (bool(self.runs) or self.was_empty)
 
 
 class Replacement(NamedTuple):
-    """What `.log.swap` files do at a start, taken together: they replace the files of the offsets [first, end).
+    """What all `.log.swap` files together do at a start: they replace the files with the offsets [first, end).
 
-    replaced       names without SWAP, of logs and their indexes, that are removed
-    lost           by name of a replaced log, the offsets of its sound batches that no `.log.swap` has, and nothing says why
-    is_compaction  the swaps are what the cleaner kept: the records of all other batches have newer ones of their keys
+    replaced       names without SWAP, of logs and indexes, that are removed
+    lost           by name of a replaced log: offsets of its sound batches that no `.log.swap` has, without a known reason
+    is_compaction  the `.swap` files are from the cleaner: the records of all other batches have newer ones with their keys
     """
 
     swaps: list[Swap]
@@ -107,9 +107,9 @@ class Replacement(NamedTuple):
 def plan_replacement(
     files: Files, directory: str, names: Iterable[str], log_swaps: list[str], config: LogConfig, *, is_compacted: bool | None
 ) -> Replacement:
-    """What the `.log.swap` files with the names `log_swaps` replace, of the files `names` in `directory`.
+    """Plan what the `.log.swap` files `log_swaps` replace, of the files `names` in `directory`.
 
-    is_compacted  is the topic compacted? None: nobody says it
+    is_compacted  is the topic compacted? None: not known
     """
     swaps = sorted((_read_swap(files, directory, name, config) for name in log_swaps), key=lambda swap: swap.base_offset)
     first, end = swaps[0].base_offset, max(swap.end_offset for swap in swaps)
@@ -129,16 +129,16 @@ def plan_replacement(
 
 
 def read_runs(files: ReadOnlyFiles, directory: str, name: str) -> list[Run]:
-    """The sound runs of the log with that name."""
+    """The sound runs of a log."""
     with files.open(f"{directory}/{name}") as file:
         return list(as_runs(sound_batches(file, lambda _: None)))
 
 
 def free_base_offset(first: int, taken: AbstractSet[int]) -> int:
-    """A base offset that no file has, for a file whose batches begin at offset `first` and are going to be put elsewhere.
+    """An unused base offset for a file whose batches begin at offset `first` and will be moved elsewhere.
 
-    It is close to the offsets of these batches, and a stop leaves it to the next salvage, which must not take the first of
-    them for one with a wrong bit (see `with_offsets_restored`).
+    It is near these offsets. After a stop the next salvage finds the file; to it the first batch must not look as if its base
+    offset had a wrong bit (see `with_offsets_restored`).
     """
     return next(base for base in count(first + 1) if base not in taken and (base ^ first).bit_count() > 1)
 
@@ -159,7 +159,7 @@ def _read_swap(files: Files, directory: str, name: str, config: LogConfig) -> Sw
 
 
 def fault_of(file: OpenFile) -> str | None:
-    """Why a .log is not as it was written; None: its batches are sound up to its end."""
+    """The damage of a .log; None: its batches are sound up to its end."""
     walk = LogWalk(file)
     for window in walk:
         table = window.batches.table
@@ -172,10 +172,10 @@ def fault_of(file: OpenFile) -> str | None:
 def _taken_by_cleaner(
     files: Files, directory: str, names: Iterable[str], replaced: list[str], swaps: list[Swap]
 ) -> list[Offsets]:
-    """The offsets, in order, that `swaps` lack because a cleaner took them, if the topic may be compacted.
+    """The offsets, in order, that `swaps` lack because the cleaner removed them, if the topic may be compacted.
 
-    They lie between sound batches that are neighbours in its file: it left nothing there. In a file that is not whole, what
-    lies between others was damaged. And the log as it is going to be must not say that no cleaner was there.
+    The cleaner leaves no bytes between sound batches that are neighbours. In a damaged file, missing offsets may be damage
+    instead. And the future log must not contradict that the cleaner has processed it.
     """
     runs = sorted((run.first_offset, run.end_offset) for swap in swaps for run in swap.runs)
     if not runs or any(swap.fault is not None for swap in swaps):
@@ -197,13 +197,13 @@ def _taken_by_cleaner(
 
 
 def offsets_in(files: ReadOnlyFiles, directory: str, name: str) -> list[Offsets]:
-    """Those of the sound batches of the log with that name."""
+    """The offsets of the sound batches of a log."""
     with files.open(f"{directory}/{name}") as file:
         return joined((batch.first_offset, batch.end_offset) for batch in sound_batches(file, lambda _: None))
 
 
 def joined(ranges: Iterable[Offsets]) -> list[Offsets]:
-    """`ranges`, where those that follow each other without a gap are one."""
+    """Join adjacent ranges."""
     found: list[Offsets] = []
     for first, end in ranges:
         if found and found[-1][0] <= first <= found[-1][1]:
@@ -214,12 +214,12 @@ def joined(ranges: Iterable[Offsets]) -> list[Offsets]:
 
 
 def without(ranges: list[Offsets], held: list[Offsets]) -> list[Offsets]:
-    """What of `ranges` is in none of `held`, which is in order."""
+    """The parts of `ranges` that are not in `held`, which is sorted."""
     return joined(left for one in sorted(ranges) for left in _rest(one, held))
 
 
 def _rest(one: Offsets, held: list[Offsets]) -> Iterator[Offsets]:
-    """What of `one` is in none of `held`."""
+    """The parts of `one` that are not in `held`."""
     first, end = one
     for start, stop in held[max(0, bisect_right(held, first, key=itemgetter(0)) - 1) :]:
         if start >= end:

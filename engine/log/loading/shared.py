@@ -1,4 +1,4 @@
-"""What the steps of loading a partition share: its segments so far, what is known of its files, how a segment is recovered."""
+"""The state that the steps of loading a partition share: its segments so far, its files, and the scans for recovery."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _KEPT_BYTES = 8 << 20  # of index entries, in scans that are kept
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How a log is opened.
+    """How to open a log.
 
-    recovery_point, log_start_offset   as the log dir's checkpoints have them; None: they have none
+    recovery_point, log_start_offset   from the log dir's checkpoints; None: they have no line
     tiering           are older segments in remote storage? Then the log start offset may be below the first segment. If that
-                      is unknown, a checkpoint had `log_start_offset`
-    policy            what is known of the topic beside its settings
-    jobs              segments that are read at the same time
-    creates           create the directory; else a missing one is UnreadableFile: it existed when it was searched
-    for_snapshots     nobody is going to append or to read: of producers only what snapshots need is remembered
-    settles_epochs    leave leader epochs as they stay: Kafka's next start may change what its first one leaves
-    refuses_doubtful_epochs   take no epoch from batches that others contradict, as Kafka does
+                      is unknown, `log_start_offset` must come from a checkpoint
+    policy            of the topic, in addition to its settings
+    jobs              number of segments that are read at the same time
+    creates           create the directory; otherwise a missing one raises UnreadableFile: it existed when it was listed
+    for_snapshots     nothing is appended or read: only the producer state that snapshots need is loaded
+    settles_epochs    change leader epochs until another start would not change them: Kafka may need two starts for that
+    refuses_doubtful_epochs   do not use epochs of batches that others contradict, although Kafka does
     """
 
     recovery_point: int | None = None
@@ -73,14 +73,13 @@ class LoadOptions:
 
 
 class Loading:
-    """A partition while it is loaded: what is in its files so far, and what the steps of loading share.
+    """A partition while it is loaded.
 
-    clean_shutdown     nothing is recovered but what lacks an index
-    epochs, producers  as they are in the files; brought in line with the segments. `producers` lends its settings to the
-                       recovery of segments
-    names              of the plain files in the directory; None: nobody has listed them yet
-    in_order           segments without an offset index wait for the recovery if that reaches them: Kafka recovers them
-                       while loading, and fails if one before them is damaged
+    clean_shutdown     only segments without an index are recovered
+    epochs, producers  as in the files; later updated to the segments. Recovery of segments uses the settings of `producers`
+    names              of the plain files in the directory; None: not listed yet
+    in_order           segments without an offset index that the recovery reaches are left to it. Kafka recovers them while
+                       loading, and fails if an earlier one is damaged
 
     Afterwards `segments` and `deferred` belong to the log.
     """
@@ -97,16 +96,16 @@ class Loading:
         self.epochs, self.producers = epochs, producers
         self.segments = LogSegments()
         self.deferred = DeferredDeletion(self.files, self.directory, self.report)
-        producers.on_lost_snapshot = partial(note_lost_snapshot, self.report)  # no circle: a table may be large
+        producers.on_lost_snapshot = partial(note_lost_snapshot, self.report)  # no reference cycle: a table may be large
         self.scans = ScanAhead(options.jobs)
-        self.names = names  # of the files that are there, once leftover files are handled; at the end those that surely are
+        self.names = names  # of existing files, after leftover files are handled; at the end only those that are surely synced
         self.listed: list[str] = []  # `names`, for the first time that segments are loaded
-        self.unloaded: list[str] = []  # names of files in order, while not all of their segments are loaded
-        # of the segments that were read, by base offset: the last epoch that is believed, and where it begins
+        self.unloaded: list[str] = []  # sorted file names, while not all of their segments are loaded
+        # by base offset of the segments that were read: their last correct epoch and its first offset
         self.last_epochs: dict[int, tuple[int, int]] = {}
-        self.epoch_runs: dict[int, EpochRuns] = {}  # of the same: all
-        self.snapshots: SnapshotFiles | None = None  # as the recovery of segments leaves them; None: not looked yet
-        self.unsplittable: dict[int, SplitFailed] = {}  # why, by base offset, of segments whose offsets do not fit them
+        self.epoch_runs: dict[int, EpochRuns] = {}  # by base offset of the segments that were read: all their epochs
+        self.snapshots: SnapshotFiles | None = None  # kept up to date by the recovery of segments; None: not listed yet
+        self.unsplittable: dict[int, SplitFailed] = {}  # by base offset: errors of segments that overflow and cannot be split
         self.before_cut: Callable[[], object] = lambda: None  # see recover_segment
 
     @property
@@ -115,23 +114,23 @@ class Loading:
         return self.segments.active_segment
 
     def path(self, name: str) -> str:
-        """That of the file with this name."""
+        """The path of a file in the directory."""
         return f"{self.directory}/{name}"
 
     def open_segment(self, base_offset: int, there: set[str] | None = None) -> LogSegment:
-        """The segment that begins there, with its files open. `there`: the names that the directory has, if they are known."""
+        """Open the segment at `base_offset`. `there`: the names in the directory, if they are known."""
         has_txn_index = None if there is None else transaction_index_file_name(base_offset) in there
         return LogSegment(self.partition, base_offset, has_txn_index=has_txn_index)
 
     def new_segment(self, base_offset: int) -> None:
-        """An empty segment, where there is none."""
+        """Create an empty segment, if there is none."""
         segment = LogSegment(self.partition, base_offset, file_already_exists=False)
         self.segments.add(segment)
         self.report.add(Action.CREATED, log_file_name(base_offset), "there was no segment",
                         offsets=(base_offset, base_offset), size=0)
 
     def retry_on_overflow(self, work: Callable[[], T]) -> T:
-        """Do `work` until no segment's offsets overflow its index; each that does is split."""
+        """Repeat `work` until no segment's offsets overflow its index; each that does is split."""
         while True:
             try:
                 return work()
@@ -146,13 +145,13 @@ class Loading:
         place = Replacing(self.partition, self.segments, self.report, self.deferred)
         deleted, _ = split_overflowed_segment(place, segment)
         self.remove_set_aside()
-        self.snapshots = None  # the next line removes some behind its back
+        self.snapshots = None  # the next line removes snapshots without updating it
         delete_producer_snapshots(deleted, self.producers, self.deferred)
 
     def end_of_epoch(self, segment: LogSegment, epoch: int, end_offset: int) -> tuple[int, int]:
-        """Where batches of `epoch`, in which `segment` ends, end after it, and the next epoch; -1: none.
+        """The end of the batches with `epoch`, the last one of `segment`, in later segments; and the next epoch, -1: none.
 
-        Reads no further than to the first batch of another epoch.
+        Stops reading at the first batch with another epoch.
         """
         after = [one.base_offset for one in self.segments if one.base_offset > segment.base_offset]
         listed = (offset_of(name) for name in self.unloaded if name.endswith(FileKind.LOG.value))
@@ -166,7 +165,7 @@ class Loading:
         return end_offset, NO_PARTITION_LEADER_EPOCH
 
     def base_after(self, segment: LogSegment) -> int | None:
-        """Base offset of the segment after one, be it loaded or not yet; None: there is none."""
+        """Base offset of the next segment, loaded or not; None: there is none."""
         above = self.segments.higher_segment(segment.base_offset)
         if above is not None:
             return above.base_offset
@@ -175,7 +174,7 @@ class Loading:
         return next((base for base in bases if base is not None), None)
 
     def epoch_after(self, segment: LogSegment) -> int:
-        """The leader epoch with which the segment after one begins, be it loaded or not yet; -1: none."""
+        """The first leader epoch of the next segment, loaded or not; -1: none."""
         base = self.base_after(segment)
         if base is None:
             return NO_PARTITION_LEADER_EPOCH
@@ -183,13 +182,13 @@ class Loading:
             return first_leader_epochs(file)[1]
 
     def known_snapshots(self) -> SnapshotFiles:
-        """Those on the disk, kept up to date from segment to segment: a directory of thousands is not listed for each."""
+        """The snapshots on the disk, kept up to date, so that a directory with thousands of files is listed once."""
         if self.snapshots is None:
             self.snapshots = SnapshotFiles.of_directory(self.files, self.directory)
         return self.snapshots
 
     def remove_set_aside(self) -> None:
-        """Remove the snapshots that recovery found invalid, and did not rewrite."""
+        """Remove the snapshots that recovery found invalid and did not write again."""
         if self.snapshots is not None:
             for path in self.snapshots.aside.values():
                 error = ProducerSnapshot.read(self.files, path).error() if self.files.exists(path) else None
@@ -199,20 +198,20 @@ class Loading:
             self.snapshots.aside.clear()
 
     def close_handlers(self) -> None:
-        """Let go of all files: the log could not be loaded."""
+        """Close all files, because the log could not be loaded."""
         self.deferred.release()
         self.segments.close_handlers()
 
 
 def note_lost_snapshot(report: Report, path: str, error: str | None, is_rebuilt: bool) -> None:  # a callback
-    """Report a producer snapshot that was removed or rebuilt; `error`: why Kafka cannot read it, None: it can."""
+    """Report a producer snapshot that was removed or rebuilt. `error`: why Kafka cannot read it; None: it can."""
     report.add(Action.REBUILT if is_rebuilt else Action.REMOVED, file_name(path),
                error or "its producers were not those of the log (a cache; no records)",
                severity=Severity.WARNING if error else Severity.INFO)
 
 
 class ScanAhead:
-    """Scans segments in `jobs` threads; with one job each is scanned when it is asked for. Close it."""
+    """Scans segments in `jobs` threads; with one job a segment is scanned when `take` is called. Close it."""
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
@@ -223,15 +222,15 @@ class ScanAhead:
         self._kept_bytes = 0
 
     def expect(self, segments: Iterable[LogSegment]) -> None:
-        """These will be asked for next, in this order. What was begun of others is thrown away."""
-        expected = {segment: None for segment in segments if self._known(segment) is None}  # in order
+        """Set the segments that will be taken next, in this order. Scans of others that have begun are discarded."""
+        expected = {segment: None for segment in segments if self._known(segment) is None}  # ordered
         for segment in [begun for begun in self._begun if begun not in expected]:
             self._begun.pop(segment).close()
         self._upcoming = deque(segment for segment in expected if segment not in self._begun)
         self._begin()
 
     def take(self, segment: LogSegment) -> SegmentScan:
-        """The scan of `segment` as it is now."""
+        """The scan of `segment` in its current state."""
         while self._upcoming and self._upcoming[0] is segment:
             self._upcoming.popleft()
         scan = self._known(segment)
@@ -247,7 +246,7 @@ class ScanAhead:
         return found if scan is None else scan
 
     def keep(self, segment: LogSegment, scan: SegmentScan) -> None:
-        """`segment` was recovered by `scan`: the next scan would find the same, up to where it was cut."""
+        """Keep the scan by which `segment` was recovered: another one would be the same, up to the new end of the segment."""
         size = len(scan.offset_entries) + len(scan.time_entries)
         if scan.error is None and scan.valid_size == segment.size and self._kept_bytes + size <= _KEPT_BYTES:
             self._kept[segment.base_offset] = replace(scan, size=scan.valid_size, stop=ScanStop.END)
@@ -266,7 +265,7 @@ class ScanAhead:
             self._begun[segment] = thread
 
     def close(self) -> None:
-        """End the threads; what they read is thrown away. A second call does nothing."""
+        """Stop the threads and discard their results. A second call does nothing."""
         self._upcoming.clear()
         for thread in (*self._begun.values(), *self._idle):
             thread.close()

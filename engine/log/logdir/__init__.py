@@ -1,1 +1,1 @@
-"""Log dirs: what lies in them, their checkpoints and locks, the logs they hold."""
+"""Log dirs: their content, checkpoints and locks, and opening their logs."""

@@ -1,7 +1,7 @@
-"""bootstrap.checkpoint: the records that a new cluster begins its metadata log with. Mirrors BootstrapDirectory.
+"""bootstrap.checkpoint: the first records of a new cluster's metadata log. Mirrors BootstrapDirectory.
 
-`kafka-storage format` writes it; the first controller that finds its metadata log empty takes all records of it. So a topic can
-come into being with an id that it had before, which Kafka has no command for.
+`kafka-storage format` writes it; the first controller whose metadata log is empty uses all its records. So a topic can be
+created with an id that it had before, for which Kafka has no command.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _INT, _NUMBERS = Struct(">i"), Struct(">iii")
 
 
 class NewTopic(NamedTuple):
-    """A topic: of each partition the last leader epoch that its records have. All replicas are on one broker.
+    """A topic, with the last leader epoch in the records of each partition. All replicas are on one broker.
 
-    directory_id  of the log dir there
+    directory_id  of the log dir with the partitions
     """
 
     name: str
@@ -45,11 +45,11 @@ class NewTopic(NamedTuple):
     def records(self) -> Iterator[bytes]:
         """The values of its records: TopicRecord, PartitionRecord, ConfigRecord.
 
-        The broker counts as the last leader: when it comes, the controller elects it again, with the next epoch.
+        The broker is recorded as the last leader: when it starts, the controller elects it again, with the next epoch.
         """
         topic_id = _uuid(self.topic_id)
         yield _TOPIC + encode_compact(self.name.encode()) + topic_id + b"\0"
-        one, none = encode_unsigned_varint(2), encode_unsigned_varint(1)  # arrays: of one element, of none
+        one, none = encode_unsigned_varint(2), encode_unsigned_varint(1)  # array lengths: one element, no element
         replica = one + _INT.pack(self.node_id)
         for partition, epoch in sorted(self.leader_epochs.items()):
             place = _INT.pack(partition) + topic_id + replica + replica + none + none
@@ -63,7 +63,7 @@ def _uuid(text: str) -> bytes:
 
 
 def add_to_bootstrap(files: Files, path: str, topics: Iterable[NewTopic], now: int) -> None:
-    """Put topics after what stands in the file at `path`, before its footer. Raises UnreadableFile where it is damaged."""
+    """Add topics to the file at `path`, before its footer. Raises UnreadableFile if it is damaged."""
     findings: list[Finding] = []
     with files.open(path) as file:
         batches = list(read_batches(file, findings.append))

@@ -1,7 +1,7 @@
-"""What the metadata log on the same disk says of the cluster: topics with their ids, replicas and settings.
+"""The state of the cluster from the metadata log on the same disk: topics with their ids, replicas and settings.
 
-Read as a broker replays it: the latest snapshot, then the log after it up to the first damage. Mirrors
-MetadataLoader, TopicsDelta and ConfigurationsDelta.
+Replayed as in a broker: the latest snapshot, then the log after it up to the first damage. Mirrors MetadataLoader, TopicsDelta
+and ConfigurationsDelta.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 METADATA_DIR = f"{METADATA_TOPIC}-0"
 _BROKER, _TOPIC = 4, 2  # ConfigResource.Type
-_TYPES = frozenset((2, 3, 4, 5, 9, 23, 24, 25))  # those that `_replay` knows; others are not decoded
+_TYPES = frozenset((2, 3, 4, 5, 9, 23, 24, 25))  # record types that `_replay` processes; others are not decoded
 
 
 @dataclass(slots=True)
 class Topic:
-    """A topic: its id, and of each partition the replicas (broker ids) and the ids of the log dirs that hold them."""
+    """A topic: its id, and for each partition the replicas (broker ids) and the ids of the log dirs that contain them."""
 
     name: str
     topic_id: str
@@ -40,11 +40,11 @@ class Topic:
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """The state of the cluster after the last record that could be read.
+    """The state of the cluster after the last readable record.
 
-    topics    by id      named     the same by name            settings  of each topic by name
+    topics    by id      named     by name            settings  of each topic by name
     brokers   dynamic settings by broker id, "" for all of them
-    end_offset  after the last record      findings  damage that ended the reading
+    end_offset  after the last record      findings  damage that stopped the reading
     """
 
     topics: dict[str, Topic] = field(default_factory=dict)
@@ -55,12 +55,12 @@ class ClusterMetadata:
     findings: list[Finding] = field(default_factory=list)
 
     def topic_defaults(self, node_id: int | None) -> dict[str, str]:
-        """Settings of topics without their own, as they were changed while brokers ran (DynamicBrokerConfig)."""
+        """Dynamic broker settings that are defaults for topics (DynamicBrokerConfig)."""
         own = self.brokers.get("" if node_id is None else str(node_id), {})
         return topic_settings({**self.brokers.get("", {}), **own})
 
     def directory_of(self, name: str, partition: int, node_id: int) -> str | None:
-        """Id of the log dir that holds the partition on that broker, None where the metadata do not say."""
+        """Id of the log dir with the partition on that broker; None: not known."""
         topic = self.by_name(name)
         if topic is None or node_id not in topic.replicas.get(partition, ()):
             return None
@@ -69,12 +69,12 @@ class ClusterMetadata:
         return directories[at] if at < len(directories) else None
 
     def by_name(self, name: str) -> Topic | None:
-        """The topic of that name."""
+        """The topic with that name."""
         return self.named.get(name)
 
 
 def read_cluster_metadata(files: ReadOnlyFiles, directory: str) -> ClusterMetadata:
-    """Replay the metadata log in `directory`. Raises UnreadableFile; damage is a finding and ends the log there."""
+    """Replay the metadata log in `directory`. Raises UnreadableFile; damage becomes a finding and ends the replay."""
     metadata = ClusterMetadata()
     replay = _Replay(metadata)
     names = files.list(directory)
@@ -90,13 +90,13 @@ def read_cluster_metadata(files: ReadOnlyFiles, directory: str) -> ClusterMetada
                 replay.apply(record)
                 metadata.end_offset = record.offset + 1
         if metadata.findings:
-            break  # what follows damage is dropped by a broker
+            break  # a broker removes the records after damage
     metadata.end_offset = max(metadata.end_offset, start)
     return metadata
 
 
 def read_bootstrap(files: ReadOnlyFiles, path: str) -> ClusterMetadata:
-    """What a new cluster begins with, by the bootstrap.checkpoint at `path`. Raises UnreadableFile."""
+    """The initial state of a new cluster, from the bootstrap.checkpoint at `path`. Raises UnreadableFile."""
     metadata = ClusterMetadata()
     replay = _Replay(metadata)
     for record in _records(files, path, metadata.findings):
@@ -110,7 +110,7 @@ def _latest_snapshot(names: list[str]) -> tuple[int, str] | None:
     for name in names:
         parsed = parse_file_name(name)
         if parsed is not None and parsed.kind is FileKind.KRAFT_SNAPSHOT and not parsed.suffix and parsed.epoch is not None:
-            assert parsed.base_offset is not None  # both numbers or none
+            assert parsed.base_offset is not None  # it has both numbers or none
             found.append((parsed.base_offset, parsed.epoch, name))
     return None if not found else (max(found)[0], max(found)[2])
 
@@ -123,8 +123,8 @@ def _logs(names: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def _records(files: ReadOnlyFiles, path: str, findings: list[Finding]) -> Iterator[Record]:
-    """The records of data batches up to the first damage."""
-    from engine.record.batch import read_records  # where there is no metadata log, none of it is loaded
+    """Yield the records of data batches up to the first damage."""
+    from engine.record.batch import read_records  # not imported if there is no metadata log
 
     with files.open(path) as file:
         for record in read_records(file, findings.append):
@@ -135,7 +135,7 @@ def _records(files: ReadOnlyFiles, path: str, findings: list[Finding]) -> Iterat
 
 
 class _Replay:
-    """Applies records; those of a metadata transaction when it ends."""
+    """Applies records; those of a metadata transaction are applied at its end."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         from engine.schema.decode import decoder
@@ -145,7 +145,7 @@ class _Replay:
         self._open: list[tuple[str, dict[str, Any]]] | None = None
 
     def apply(self, record: Record) -> None:
-        """Take one record; those of no interest are not decoded."""
+        """Process one record; record types that are not needed are not decoded."""
         value = record.value
         if value is None or len(value) < 2 or value[1] not in _TYPES:
             return
@@ -196,15 +196,15 @@ def _set(settings: dict[str, dict[str, str]], data: dict[str, Any]) -> None:
         of[data["name"]] = data["value"]
 
 
-_UNWRITTEN = 16  # zeros at the end, more than any batch has there
+_UNWRITTEN = 16  # zeros at the end of the file, more than any batch ends with
 
 
 class MetadataProof(NamedTuple):
-    """Where a start would cut.
+    """Where a start would truncate the metadata log.
 
-    is_lossy      records that were acknowledged would go
-    segment, file, position, offset   base offset and name of the segment, byte position in it, offset: of the damage
-    lost_batches  sound batches after it
+    is_lossy      acknowledged records would be removed
+    segment, file, position, offset   of the damage: base offset and name of the segment, byte position in it, offset
+    lost_batches  sound batches after the damage
     """
 
     is_lossy: bool
@@ -217,7 +217,7 @@ class MetadataProof(NamedTuple):
 
 
 def prove_metadata_log(files: ReadOnlyFiles, directory: str) -> MetadataProof:
-    """Walk the whole metadata log in `directory`. Raises UnreadableFile."""
+    """Read the whole metadata log in `directory`. Raises UnreadableFile."""
     logs = sorted(
         (parsed.base_offset, name)
         for name in files.list(directory)
@@ -238,11 +238,11 @@ def prove_metadata_log(files: ReadOnlyFiles, directory: str) -> MetadataProof:
 
 
 def _damage(file: OpenFile, base: int, name: str, *, is_last: bool) -> tuple[MetadataProof | None, int]:
-    """(the first damage in `file`, sound batches after it)."""
+    """(the first damage in `file`, number of sound batches after it)."""
     walk = LogWalk(file)
     offset, lost = base, 0
     damage: MetadataProof | None = None
-    is_unwritten = False  # what stands there may be the rest of a write that a crash left
+    is_unwritten = False  # may the damage be an incomplete write from before a crash?
     goes_on = True
     while goes_on:
         for window in walk:
@@ -267,12 +267,12 @@ def _damage(file: OpenFile, base: int, name: str, *, is_last: bool) -> tuple[Met
 
 
 def _ends_in_zeros(file: OpenFile) -> bool:
-    """Is the end of the file space that was never written, as a power cut leaves it in the last batch?"""
+    """Does the file end with space that was never written, as after a power cut during the last batch?"""
     return not any(file.read(max(0, file.size() - _UNWRITTEN), _UNWRITTEN))
 
 
 def _count_sound(file: OpenFile) -> int:
-    """Batches of `file` whose checksums are right, also after damage."""
+    """Number of batches in `file` with valid checksums, also after damage."""
     walk, count, goes_on = LogWalk(file), 0, True
     while goes_on:
         count += sum(window.batches.table[BatchField.VALID, row] == 1 for window in walk for row in range(window.rows))

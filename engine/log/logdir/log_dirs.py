@@ -1,6 +1,6 @@
-"""Log dirs and the partitions in them: what is there, and what a user means by a path.
+"""Find and list log dirs and partitions from the paths that a user gives, and lock them.
 
-Mirrors the listing in LogManager.loadLogs, without giving up at the first directory that is not Kafka's.
+Mirrors the listing in LogManager.loadLogs, but does not stop at the first foreign directory.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 
 _SHOWN_TOPICS = 10
-_SHOWN = 10  # log dirs that an error names
-_DEPTH = 4  # directories between a path and the log dirs below it
+_SHOWN = 10  # log dirs that an error lists
+_DEPTH = 4  # levels of directories between a path and the log dirs below it
 _LOG_DIR_FILES = frozenset((
     FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.REPLICATION_CHECKPOINT,
     FileKind.LOG_START_CHECKPOINT, FileKind.CLEANER_CHECKPOINT, FileKind.CLEAN_SHUTDOWN, FileKind.LOCK,
@@ -56,7 +56,7 @@ _LOG_DIR_FILES = frozenset((
 
 
 class PartitionPath(NamedTuple):
-    """A partition directory: its path, the log dir around it as the path spells it, and what its name says."""
+    """A partition directory: its path, its log dir (spelled as in the path), and its parsed name."""
 
     path: str
     log_dir: str
@@ -64,7 +64,7 @@ class PartitionPath(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int]:
-        """(topic, partition), as checkpoints name it."""
+        """(topic, partition), the key in checkpoints."""
         return self.name.topic, self.name.partition
 
 
@@ -72,16 +72,16 @@ class PartitionPath(NamedTuple):
 class LogDir:
     """A log dir that was listed.
 
-    is_whole  it was named itself, not one of its partitions
+    is_whole  it was named itself, not only partitions of it
     places    partition directories of every kind: all, or those that were named
     foreign   names of directories that stop a broker
     files     names of plain files
 
-    What becomes of its own files. The clean shutdown marker is removed while any of its logs is worked on, and put back if it
-    stood unless something failed; `recover` of the whole dir leaves it out. The checkpoints of a broker's dir get the lines of
-    logs that were worked on, as what was done (deleted records, a lower end) stands nowhere else; `recover` of partitions
-    leaves them as they are. All else is for a dir that is whole: small files are mended, directories of deleted topics
-    removed, a marker made.
+    How commands change the files of the log dir itself: The clean shutdown marker is removed before a log is changed, and
+    restored afterwards unless something failed; `recover` of the whole dir does not restore it. In a broker's log dir the
+    checkpoints get the lines of the changed logs, because results such as a higher log start offset or a lower end are
+    recorded nowhere else; `recover` of partitions does not change them. Only if the dir was named as a whole, small files are
+    repaired, directories of deleted topics are removed, and a marker is created.
     """
 
     path: str
@@ -91,15 +91,15 @@ class LogDir:
     files: tuple[str, ...]
 
     def partitions(self, *kinds: PartitionKind) -> list[PartitionPath]:
-        """The partition directories of these kinds; of none named: the plain ones."""
+        """The partition directories of these kinds; default: the plain ones."""
         return [place for place in self.places if place.name.kind in (kinds or (PartitionKind.PLAIN,))]
 
 
 def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
-    """What is in the log dir at `path`.
+    """List the log dir at `path`.
 
-    Raises UnreadableFile, also where a name in it cannot be looked at: who passes over a partition must not mark the log dir
-    as clean.
+    Raises UnreadableFile, also if a name in it cannot be inspected: a command that skips a partition must not mark the log
+    dir as clean.
     """
     places: list[PartitionPath] = []
     foreign: list[str] = []
@@ -107,7 +107,7 @@ def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
     for name in sorted(files.list(path), key=directory_order):
         parsed = parse_partition_dir(name)
         info = look(files, f"{path}/{name}")
-        if info is None:  # a running broker has removed it, or it is a link to nowhere
+        if info is None:  # a running broker has removed it, or it is a dangling link
             continue
         if not info.is_directory:
             plain.append(name)
@@ -121,14 +121,14 @@ def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
 
 
 def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
-    """What a user means by `paths`: partition directories, log dirs, directories that hold log dirs.
+    """Find the log dirs and partitions for `paths`: partition directories, log dirs, directories that contain log dirs.
 
-    Each log dir and each partition comes once, however it is spelled; a log dir named both as a whole and by a partition
-    comes whole. Raises UnreadableFile, UsageError for a path where there is none of them.
+    Each log dir and partition is returned once, however it is spelled. A log dir that is named as a whole and through a
+    partition is returned as a whole. Raises UnreadableFile, and UsageError for a path without any of them.
     """
-    found: dict[str, LogDir | None] = {}  # by path, in order; None: some of its partitions were named, see `named`
+    found: dict[str, LogDir | None] = {}  # by path, in order; None: only partitions of it were named, see `named`
     named: dict[str, dict[str, PartitionPath]] = {}
-    spelled: dict[str, str] = {}  # real path → as it was named first
+    spelled: dict[str, str] = {}  # real path → its first spelling
 
     def known(path: str) -> str:
         return spelled.setdefault(files.resolve(path), path)
@@ -137,7 +137,7 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
         if not given:
             raise UsageError(EMPTY_PATH)
         path = given.rstrip("/") or "/"
-        if file_name(path) in (".", ".."):  # which say no name
+        if file_name(path) in (".", ".."):  # not usable as a name
             path = files.resolve(path)
         if is_partition(files, path):
             if known(path) == path:
@@ -158,10 +158,10 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
 def find_replicas(
     files: ReadOnlyFiles, paths: Iterable[str], topics: Sequence[str], partitions: Sequence[int] = ()
 ) -> list[list[str]]:
-    """Directories of the partitions of `topics` in the log dirs that `paths` name, in order; copies of one partition together.
+    """Find the directories of the partitions of `topics` for `paths`, in order. Copies of one partition are adjacent.
 
-    topics      names, or patterns with `*`, `?`, `[…]`        partitions  their numbers; none: all of them
-    Raises UnreadableFile, UsageError as `find_log_dirs` does, and where no partition fits.
+    topics      names, or patterns with `*`, `?`, `[…]`        partitions  numbers; none: all
+    Raises UnreadableFile, UsageError as `find_log_dirs` does, and if no partition matches.
     """
     found: dict[tuple[str, int], list[str]] = {}
     there: set[str] = set()
@@ -181,9 +181,9 @@ def find_replicas(
 
 
 def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:
-    """Raise UsageError where one of `paths` leads to log dirs of several brokers or clusters, or of nobody knows whom.
+    """Raise UsageError if one of `paths` contains log dirs of several brokers or clusters, or of unknown ones.
 
-    Log dirs that were named themselves are taken as they are.
+    Log dirs that were named themselves are not checked.
     """
     for path in paths:
         if is_partition(files, path):
@@ -205,7 +205,7 @@ def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:
 
 
 def is_partition(files: ReadOnlyFiles, path: str) -> bool:
-    """Is `path` a partition directory, by its name and by what it holds?"""
+    """Is `path` a partition directory, according to its name and its content?"""
     if parse_partition_dir(file_name(files.absolute(path))) is None or not files.info(path).is_directory:
         return False
     names = files.list(path)
@@ -214,21 +214,21 @@ def is_partition(files: ReadOnlyFiles, path: str) -> bool:
 
 
 def _around(path: str) -> str:
-    """The directory that holds `path`, spelled as `path` is."""
+    """The directory that contains `path`, spelled as in `path`."""
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
 def _place(files: ReadOnlyFiles, path: str, log_dir: str) -> PartitionPath:
-    """The partition at `path`, which lies in `log_dir`."""
+    """The partition at `path`, in `log_dir`."""
     name = parse_partition_dir(file_name(files.absolute(path)))
-    assert name is not None  # is_partition has seen it
-    if _around(path) != log_dir:  # named through a link, or in another way
+    assert name is not None  # is_partition has checked it
+    if _around(path) != log_dir:  # named through a link, or with another spelling
         path = f"{log_dir.rstrip('/')}/{file_name(path)}"
     return PartitionPath(path, log_dir, name)
 
 
 def _is_directory(files: ReadOnlyFiles, path: str) -> bool:
-    """Is there a directory at `path`? One deleted meanwhile, and a dangling link, are none. Raises UnreadableFile."""
+    """Is there a directory at `path`? False if it was deleted, or for a dangling link. Raises UnreadableFile."""
     info = look(files, path)
     return info is not None and info.is_directory
 
@@ -244,9 +244,9 @@ def _log_dirs_below(files: ReadOnlyFiles, path: str, depth: int) -> list[str]:
 
 
 def _is_log_dir(files: ReadOnlyFiles, path: str, names: list[str]) -> bool:
-    """Does it hold a file that brokers keep in log dirs, or a partition with files in it?
+    """Does it contain a file that brokers keep in log dirs, or a partition with files?
 
-    Raises UnreadableFile if only a partition that may not be read could answer.
+    Raises UnreadableFile if only an unreadable partition could decide.
     """
     for name in names:
         parsed = parse_file_name(name)
@@ -274,26 +274,26 @@ def locked(
     files: Files, log_dirs: Iterable[str], partitions: Iterable[str] = (), *, quarantine: Iterable[str] = (),
     undoes_commits: bool = False,
 ) -> Iterator[None]:
-    """Hold `.lock` of each of the log dirs. Root has the rights of their owner meanwhile, see acting_as.
+    """Lock the `.lock` of each log dir. Meanwhile root acts with the rights of their owner, see acting_as.
 
-    partitions  directories in them that are going to be changed: where one is a symbolic link, the directory that it really
-                lies in is locked as well, which may be the log dir of a running broker
-    quarantine  directories of one that is going to be restored
-    undoes_commits  a commit of Spark's sink that was stopped in one of them may be there: the caller undoes it
-    Raises LogDirLocked if it is held already, UnwritableFile, HalfCommitted, NotAllowed, UsageError for log dirs of several
+    partitions  directories in them that will be changed: if one is a symbolic link, the directory that contains its target is
+                locked too, which may be the log dir of a running broker
+    quarantine  directories of a quarantine that will be restored
+    undoes_commits  the caller undoes an interrupted commit of Spark's sink, so it is allowed
+    Raises LogDirLocked if it is locked already, UnwritableFile, HalfCommitted, NotAllowed, UsageError for log dirs of several
     users.
 
-    The files stay, as Kafka leaves them: who opened one before it was removed would lock a name that nobody else sees.
+    The lock files are not removed, as in Kafka: a process that had one open would lock a deleted file.
     """
     spelled, changed, kept = list(log_dirs), list(partitions), list(quarantine)
     named = list(dict.fromkeys(map(files.resolve, spelled)))
     directories, links = lock_directories(files, spelled, changed), _links(files, changed)
     owner = _owner(files, [*named, *changed])
     user = ROOT if owner is None else owner.user
-    roots = {one for one in directories if owner is None or files.info(one).owner == ROOT}  # nobody else can exchange these
+    roots = {one for one in directories if owner is None or files.info(one).owner == ROOT}  # only root can replace these
     reach = [one for one in (*links, *kept) if files.info(one).owner == user]
     after = [one for one in directories if one not in named]
-    with ExitStack() as stack:  # those held so far must be released
+    with ExitStack() as stack:  # releases the locks after an error
         def hold(log_dir: str) -> None:
             _hold(files, log_dir, stack, is_named=log_dir in named)
             if not undoes_commits:
@@ -310,7 +310,7 @@ def locked(
         if acting_owner() is not None:
             around = [one for one in named if one not in roots or is_brokers_log_dir(files, one)]
             _refuse_faults(files, (*changed, *kept, *around), links)
-        for log_dir in after:  # only now: a link may lead anywhere, and root makes nothing there that its owner could not
+        for log_dir in after:  # last: a link may point anywhere, and root must create nothing that its owner could not
             with acting_as_root():
                 is_there = log_dir in roots and files.exists(f"{log_dir}/{FileKind.LOCK.value}")
             with acting_as_root() if is_there else nullcontext():
@@ -332,9 +332,9 @@ def rights_of_owner(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: I
 
 
 def refuse_other_owner(files: ReadOnlyFiles, directories: Iterable[str]) -> None:
-    """Raise NotAllowed if root is about to work on directories of another user where it cannot take that user's rights.
+    """Raise NotAllowed if root would work on directories of another user and cannot use that user's rights.
 
-    Of a directory that is not there counts the one around it. For processes that do other work as well, such as Spark's.
+    For a directory that does not exist, its parent counts. For processes that do other work too, such as Spark's.
     """
     for directory in directories if is_root() else ():
         path = files.absolute(directory)
@@ -348,13 +348,13 @@ def refuse_other_owner(files: ReadOnlyFiles, directories: Iterable[str]) -> None
 
 
 def lock_directories(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: Iterable[str]) -> list[str]:
-    """The directories whose `.lock` keeps brokers away from partitions: their log dirs, and those where links really lead."""
+    """The directories to lock for `partitions`: their log dirs, and the directories that contain the targets of links."""
     real = [files.resolve(log_dir) for log_dir in log_dirs]
     return list(dict.fromkeys((*real, *(parent_of(target) for target in _links(files, partitions).values()))))
 
 
 def not_permitted(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: Iterable[str]) -> list[UnwritableFile]:
-    """Why this process could not work there: what it may not write to, one error for each log dir or its first partition."""
+    """Errors for directories in which this process cannot write: one for each log dir, or for its first such partition."""
     found: dict[str, UnwritableFile] = {}
     for log_dir in lock_directories(files, log_dirs, partitions):
         lock = f"{log_dir}/{FileKind.LOCK.value}"
@@ -374,7 +374,7 @@ def _refused(path: str) -> UnwritableFile:
 
 
 def _links(files: ReadOnlyFiles, partitions: Iterable[str]) -> dict[str, str]:
-    """Those of the partition directories that are symbolic links, and what they lead to."""
+    """The partition directories that are symbolic links → their targets."""
     together: dict[str, list[str]] = {}
     for partition in partitions:
         together.setdefault(parent_of(files.absolute(partition)), []).append(partition)
@@ -386,12 +386,12 @@ def _links(files: ReadOnlyFiles, partitions: Iterable[str]) -> dict[str, str]:
 
 
 def _hold(files: Files, log_dir: str, stack: ExitStack, *, is_named: bool) -> None:
-    """Lock a directory. One that was not named, and that is not a broker's, may be one where we cannot make a lock."""
+    """Lock a directory. If it was not named and is not a broker's, failing to create a lock there is not an error."""
     path = f"{log_dir}/{FileKind.LOCK.value}"
     try:
         lock = files.lock(path)
     except UnwritableFile as error:
-        with acting_as_root():  # who can look everywhere
+        with acting_as_root():  # to read any directory
             is_there = files.exists(path)
             is_kafkas = is_there or is_brokers_log_dir(files, log_dir)
         fault = ownership_fault(path if is_there else log_dir)
@@ -406,7 +406,7 @@ def _hold(files: Files, log_dir: str, stack: ExitStack, *, is_named: bool) -> No
 
 
 def _owner(files: ReadOnlyFiles, directories: Iterable[str]) -> Owner | None:
-    """The user whose rights root takes to change `directories`; None: root owns all of them. Raises UsageError for several."""
+    """The user whose rights root uses to change `directories`; None: root owns all of them. Raises UsageError for several."""
     if not is_root():
         return None
     owned = {files.info(directory).owner: directory for directory in directories}
@@ -442,7 +442,7 @@ _SUFFIXES = (*(kind.value for kind in KINDS), ".cleaned", ".swap")
 
 
 class FileWithoutOffset(NamedTuple):
-    """One such file. `said`: what the broker says when this is the first such file that it reads."""
+    """A segment file without an offset in its name. `said`: the broker's message, if it is the first one that it reads."""
 
     name: str
     kind: FileKind
@@ -450,7 +450,7 @@ class FileWithoutOffset(NamedTuple):
 
 
 def files_without_offset(files: ReadOnlyFiles, directory: str, names: Iterable[str]) -> Iterator[FileWithoutOffset]:
-    """Those among the `names` in the partition at `directory`, in order."""
+    """Yield such files among the `names` in the partition at `directory`, in order."""
     for name in sorted(name for name in names if name.endswith(_SUFFIXES) and offset_of(name) is None):
         info = look(files, f"{directory}/{name}")
         if info is None or not info.is_file:
@@ -458,6 +458,6 @@ def files_without_offset(files: ReadOnlyFiles, directory: str, names: Iterable[s
         parsed = parse_file_name(name)
         number = name.partition(".")[0]
         said = f'java.lang.NumberFormatException: For input string: "{number}"'
-        if file_name(directory) != METADATA_DIR:  # which is loaded before all others, apart from them
+        if file_name(directory) != METADATA_DIR:  # the metadata log is loaded before all others
             said = f"There was an error in one of the threads during logs loading: {said}"
         yield FileWithoutOffset(name, FileKind.LOG if parsed is None else parsed.kind, said)

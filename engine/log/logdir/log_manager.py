@@ -1,6 +1,6 @@
-"""The logs of one broker in their log dirs: settings, checkpoints, locks apart (see `locking`), loading.
+"""The logs of one broker in their log dirs: settings, checkpoints and loading. For locks see `log_dirs.locked`.
 
-Mirrors LogManager. Threads that a broker keeps running (flush, checkpoint, retention, deletion) are functions here.
+Mirrors LogManager. The tasks of a broker's background threads (flush, checkpoint, retention, deletion) are functions here.
 """
 
 from __future__ import annotations
@@ -57,38 +57,38 @@ _REMOTE_STORAGE, _CLEANUP_POLICY = "remote.storage.enable", "cleanup.policy"
 
 
 class NoLogOfBrokers(KafkalogError):
-    """A directory that looks like a partition and that no broker of today opens: nothing is changed in it."""
+    """A directory that looks like a partition, but that no current broker opens. Nothing was changed in it."""
 
     code = "no-log-of-brokers"
 
 
 class MetadataLogRefused(KafkalogError):
-    """The log of a KRaft cluster's metadata was to be changed in a way that only its controllers may: it was left as it is."""
+    """A change of the cluster's metadata log that only controllers may make. The log was left unchanged."""
 
     code = "metadata-log-refused"
     exit_status = 4
 
 
 def refuse_metadata_log(path: str, topic: str) -> None:
-    """Raise MetadataLogRefused if the partition directory at `path` is that of the cluster's metadata."""
+    """Raise MetadataLogRefused if the partition directory at `path` is the cluster's metadata log."""
     if topic == METADATA_TOPIC:
         what = f"{path}: the cluster's metadata log: after a change a broker may fail to start, or forget partitions"
         raise MetadataLogRefused(what, do="only controllers change it; `kafkalog recover` repairs it", path=path)
 
 
 def refuse_topic_name(path: str, topic: str) -> None:
-    """Raise NoLogOfBrokers if no topic can be called what the partition directory at `path` says."""
+    """Raise NoLogOfBrokers if the name of the partition directory at `path` contains no valid topic name."""
     if not is_topic_name(topic):
         what = f"{path}: not a valid topic name: Kafka allows letters, digits, '.', '_' and '-'"
         raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir", path=path)
 
 
 class Listing(NamedTuple):
-    """What is in the directory of a log.
+    """The content of a log's directory.
 
     plain    names of the plain files, sorted
-    special  names of what is neither a file nor a directory, and of directories that are named as a file of a log, with what
-             they are
+    special  names of what is neither a file nor a directory, and of directories with the name of a log's file; with the kind
+             in words
     """
 
     plain: list[str]
@@ -96,7 +96,7 @@ class Listing(NamedTuple):
 
     @classmethod
     def read(cls, files: ReadOnlyFiles, place: PartitionPath) -> Self:
-        """That of the log at `place`. Raises UnreadableFile."""
+        """List the directory of the log at `place`. Raises UnreadableFile."""
         plain, special = files.plain(place.path), files.special(place.path)
         known = {*plain, *special}
         for name in files.list(place.path):
@@ -112,13 +112,13 @@ class Listing(NamedTuple):
 
     @property
     def lacks_index(self) -> bool:
-        """Has a segment no offset index? Then it is read when the log is opened, and the index is rebuilt."""
+        """Is there a segment without an offset index? Opening the log then reads it and rebuilds the index."""
         names = set(self.plain)
         return any(name.removesuffix(_LOG) + _INDEX not in names for name in self.plain if name.endswith(_LOG))
 
 
 def refuse_what_is_not_ours(files: ReadOnlyFiles, place: PartitionPath, listing: Listing) -> None:
-    """Raise NoLogOfBrokers where no broker of today opens the log at `place`, or where it is no log of plain files."""
+    """Raise NoLogOfBrokers if no current broker opens the log at `place`, or if a file of it is not a plain file."""
     refuse_topic_name(place.path, place.name.topic)
     if are_of_07(listing.plain):
         what = f"{place.path}: a log of Kafka 0.7, whose offsets are byte positions"
@@ -134,26 +134,26 @@ def refuse_what_is_not_ours(files: ReadOnlyFiles, place: PartitionPath, listing:
 
 
 class LogManager:
-    """Opens the logs of `cluster` with what belongs to them.
+    """Opens the logs of `cluster` with their settings and checkpoints.
 
-    files_of  the seam for a log dir, by its path: each may have a quarantine of its own
-    now       ms since the epoch
+    files_of  returns the file system for the path of a log dir: each may have its own quarantine
+    now       ms since 1970
     """
 
     def __init__(self, files_of: Callable[[str], Files], cluster: Cluster, settings: Settings, now: int) -> None:
         self.files_of, self.cluster, self.settings, self.now = files_of, cluster, settings, now
         self._configs: dict[str, LogConfig] = {}
         self._checkpoints: dict[tuple[str, FileKind], Offsets] = {}
-        self.lost_starts: set[str] = set()  # log dirs whose log-start-offset-checkpoint could not be read as a whole
+        self.lost_starts: set[str] = set()  # log dirs whose log-start-offset-checkpoint was damaged
 
     def over(self, files_of: Callable[[str], Files]) -> LogManager:
-        """The same logs through other seams; what is known of settings and checkpoints is shared."""
+        """A manager for the same logs with other file systems. Settings and checkpoints that were read are shared."""
         other = copy(self)
         other.files_of = files_of
         return other
 
     def config(self, topic: str) -> LogConfig:
-        """The settings of a topic: broker's, then those changed while it ran, then the topic's own, then the user's.
+        """The settings of a topic. Later ones override: broker's, dynamic broker settings, the topic's own, the user's.
 
         Raises UsageError for settings that exclude each other.
         """
@@ -170,17 +170,17 @@ class LogManager:
         return self._configs[topic]
 
     def _overrides(self, config: LogConfig) -> dict[str, str]:
-        """The user's settings override `config`: of all topics of a log dir the compacted ones cannot be tiered."""
+        """The user's settings. For several topics: compacted ones cannot be tiered, so that setting is left out for them."""
         given = dict(self.settings.overrides)
         if config.compact and _CLEANUP_POLICY not in given:
             given.pop(_REMOTE_STORAGE, None)
         return given
 
     def _is_known(self, topic: str, setting: str) -> bool:
-        """Does the user or the metadata log say what `topic` has of `setting`? Kafka's defaults alone are no evidence.
+        """Do the user or the metadata log determine `setting` of `topic`? Kafka's default alone is no evidence.
 
-        A topic without its own value has that of its broker; where server.properties is not given, that is Kafka's default as
-        long as nothing on the disk says otherwise.
+        A topic without its own value uses the broker's. If server.properties is not given, that is Kafka's default, unless
+        something on the disk shows another one.
         """
         if setting in dict(self.settings.overrides):
             return True
@@ -191,7 +191,7 @@ class LogManager:
         return is_own or bool(self.settings.server.values) or not self._cleans_by_default(metadata)
 
     def _cleans_by_default(self, metadata: ClusterMetadata) -> bool:
-        """Was the cleaner in a topic that has no cleanup.policy of its own? Then it is that of the brokers."""
+        """Has the cleaner processed a topic without its own cleanup.policy? Then the brokers' default is to compact."""
         return any(
             topic not in INTERNAL_TOPICS and metadata.by_name(topic) is not None
             and _CLEANUP_POLICY not in metadata.settings.get(topic, {})
@@ -199,7 +199,7 @@ class LogManager:
         )
 
     def tiering(self, topic: str) -> Tiering:
-        """Are segments of the topic in remote storage, as far as its settings are available?"""
+        """Are segments of the topic in remote storage, according to the available settings?"""
         server = dict(self.settings.server.values)
         is_off = bool(server) and server.get("remote.log.storage.system.enable", "false").strip().lower() != "true"
         return tiering_of(topic, self.config(topic), is_known=is_off or self._is_known(topic, _REMOTE_STORAGE))
@@ -209,12 +209,12 @@ class LogManager:
         return read_starts(self.files_of(place.log_dir), place.path).are_of_tiered(self.tiering(place.name.topic))
 
     def policy(self, topic: str) -> TopicPolicy:
-        """What is known of the topic."""
+        """What is known of the topic's policy."""
         compacted = self.config(topic).compact if self._is_known(topic, _CLEANUP_POLICY) else None
         return TopicPolicy(compacted, self.tiering(topic))
 
     def offsets(self, log_dir: str, kind: FileKind) -> Offsets:
-        """(topic, partition) → offset from a checkpoint of the log dir; nothing where it is missing or malformed."""
+        """(topic, partition) → offset from a checkpoint of the log dir; empty if it is missing or malformed."""
         key = (log_dir, kind)
         if key not in self._checkpoints:
             files, path = self.files_of(log_dir), f"{log_dir}/{kind.value}"
@@ -223,7 +223,7 @@ class LogManager:
         return self._checkpoints[key]
 
     def refuse_malformed_checkpoints(self, place: PartitionPath) -> None:
-        """Raise LogDamaged if a checkpoint that changes of the log write again is malformed: lines would be lost."""
+        """Raise LogDamaged if a checkpoint that changes of the log rewrite is malformed: lines would be lost."""
         for kind in (FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT):
             files, path = self.files_of(place.log_dir), f"{place.log_dir}/{kind.value}"
             fault = known_offsets(files, path)[1] if files.exists(path) else None
@@ -236,10 +236,10 @@ class LogManager:
         self, place: PartitionPath, report: Report, options: LoadOptions, *, clean_start: bool, files: Files | None = None,
         listing: Listing | None = None,
     ) -> UnifiedLog:
-        """Open the log at `place`; offsets that are None come from the checkpoints of its log dir.
+        """Open the log at `place`; offsets that are None are read from the checkpoints of its log dir.
 
-        options  what it says of the topic (tiering, policy, producers) is replaced by what its settings say
-        listing  of its directory, for a caller who has just read it
+        options  the values that depend on the topic (tiering, policy, producers) are replaced by those of its settings
+        listing  of its directory, if it was just listed
         files    the file system to open it through; None: that of its log dir
 
         The metadata log has no checkpoints, and is always recovered from its beginning. Raises NoLogOfBrokers.
@@ -278,8 +278,8 @@ class LogManager:
     def load_07(
         self, place: PartitionPath, report: Report, *, clean_start: bool, files: Files | None = None
     ) -> ReportedLog07:
-        """Open the log of 0.7 at `place`; `files` as for `load`. Raises Refused07 for one that cannot be opened."""
-        from engine.log.logdir.logs_07 import config_07, open_reported_07  # few have such logs
+        """Open the log of 0.7 at `place`; `files` as in `load`. Raises Refused07 for a log that cannot be opened."""
+        from engine.log.logdir.logs_07 import config_07, open_reported_07  # few log dirs have such logs
 
         config = config_07(self.settings.server, dict(self.settings.overrides), place.name.topic)
         return open_reported_07(
@@ -288,11 +288,11 @@ class LogManager:
         )
 
     def high_watermark(self, place: PartitionPath) -> int | None:
-        """As the broker noted it; None where it did not."""
+        """From the broker's checkpoint; None: it has no line."""
         return self.offsets(place.log_dir, FileKind.REPLICATION_CHECKPOINT).get(place.key)
 
     def checkpoint(self, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:
-        """Write where logs begin, and up to where they are on the disk; other partitions keep what they have.
+        """Write log start offsets and recovery points. The lines of other partitions are kept.
 
         Mirrors checkpointRecoveryOffsetsInDir and checkpointLogStartOffsetsInDir.
         """
@@ -302,9 +302,9 @@ class LogManager:
         self.checkpoint_log_starts(log_dir, offsets_left)
 
     def checkpoint_log_starts(self, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:
-        """Write where logs begin: tiered ones, and those that do so within their first segment, have a line.
+        """Write log start offsets: tiered logs, and logs that begin within their first segment, have a line.
 
-        A line of a log that may be tiered stays.
+        Existing lines of logs that may be tiered are kept.
         """
         starts = dict(self.offsets(log_dir.path, FileKind.LOG_START_CHECKPOINT))
         for place, log in _with_lines(offsets_left):
@@ -315,14 +315,14 @@ class LogManager:
         self._write(log_dir.path, FileKind.LOG_START_CHECKPOINT, starts)
 
     def add_lines(self, log_dir: str, lines: Mapping[FileKind, Offsets]) -> None:
-        """Add lines to checkpoints of a log dir, for partitions that are about to stand there."""
+        """Add lines to checkpoints of a log dir, for partitions that will be moved there."""
         for kind, offsets in lines.items():
             self._write(log_dir, kind, {**self.offsets(log_dir, kind), **offsets})
 
     def forget(self, log_dir: LogDir, keys: Container[tuple[str, int]]) -> None:
-        """Drop the lines of partitions that have no log any more from every checkpoint of `log_dir`.
+        """Remove the lines of partitions whose logs are deleted from every checkpoint of `log_dir`.
 
-        What comes by the same name is another log: the cleaner, and who may read up to where, must not go by the old one's.
+        A later log with the same name is another log: the cleaner and consumers must not use the offsets of the old one.
         Mirrors LogManager.asyncDelete, after which the checkpoints are written without it.
         """
         for kind in CHECKPOINTS:
@@ -332,7 +332,7 @@ class LogManager:
                 self._write(log_dir.path, kind, left)
 
     def _write(self, log_dir: str, kind: FileKind, offsets: dict[tuple[str, int], int]) -> None:
-        """Write a checkpoint, unless it says the same already."""
+        """Write a checkpoint, unless its content is the same."""
         files, path = self.files_of(log_dir), f"{log_dir}/{kind.value}"
         if files.exists(path) and dict(self.offsets(log_dir, kind)) == offsets:
             return
@@ -342,7 +342,7 @@ class LogManager:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOffsets:
-    """How a log was left: what the checkpoints of its log dir say of it."""
+    """The final offsets of a log, for the checkpoints of its log dir."""
 
     first_base_offset: int
     log_start_offset: int
@@ -350,18 +350,18 @@ class CheckpointOffsets:
 
     @property
     def begins_within_a_segment(self) -> bool:
-        """Do its files hold records below its start? Only a checkpoint says so then."""
+        """Do its files have records below its start? Then only a checkpoint has the log start offset."""
         return self.log_start_offset > self.first_base_offset
 
     @classmethod
     def of(cls, log: UnifiedLog) -> CheckpointOffsets:
-        """How `log` stands for the next start: of a batch that was cut no offset is left, neither flushed nor deleted."""
+        """The offsets for the next start. Offsets of a partly truncated batch count neither as flushed nor as deleted."""
         end = log.next_end_offset
         return cls(log.segments.base_offsets[0], min(log.log_start_offset, end), min(log.recovery_point, end))
 
 
 def _with_lines(offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> list[tuple[PartitionPath, CheckpointOffsets]]:
-    """Those with lines in checkpoints. A copy to another log dir has its own in that of the future log: no two share a key."""
+    """Those with lines in checkpoints. A copy to another log dir and its log have the same key, but different log dirs."""
     return [
         (place, log) for place, log in offsets_left.items()
         if place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and place.name.topic != METADATA_TOPIC
@@ -369,16 +369,16 @@ def _with_lines(offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> list
 
 
 def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> dict[PartitionPath, KafkalogError]:
-    """Remove the directories of deleted topics and replicas, and what is in them; those that could not be, and why.
+    """Remove the directories of deleted topics and replicas with their content. Returns those that failed, with the errors.
 
-    A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs, which goes on after a failure, too.
+    A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs, which continues after errors too.
     """
     failed: dict[PartitionPath, KafkalogError] = {}
     deleted = log_dir.partitions(PartitionKind.DELETE)
     special = files.special(log_dir.path) if deleted else {}
     for place in deleted:
         try:
-            if file_name(place.path) in special:  # a link, of which a broker removes nothing else
+            if file_name(place.path) in special:  # a link: a broker removes only the link
                 files.remove(place.path)
                 size = 0
             else:

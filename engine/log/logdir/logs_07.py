@@ -1,7 +1,7 @@
-"""Logs of Kafka 0.7 among the others: which they are, what settings they obey, and their opening with a report.
+"""Logs of Kafka 0.7: their settings, and opening them with a report.
 
-Offsets of 0.7 are byte positions, and beside its files there is nothing: no checkpoint, no index. So the newest file is
-read from its beginning, and cut after its last sound entry; older ones are not looked into.
+Offsets of 0.7 are byte positions, and there are no checkpoints or indexes. So the newest file is read from its beginning and
+truncated after its last sound entry; older files are not read.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 _FOREVER = LONG_MAX
-_MOST_RUNS = 1000  # of sound entries after damage that are looked for
-# today's name of a topic setting → what it is in 0.7
+_MOST_RUNS = 1000  # runs of sound entries after damage to search for
+# name of a topic setting → its name in 0.7
 _TOPIC_SETTINGS = {
     "segment.bytes": "log_file_size", "segment.ms": "roll_ms", "max.message.bytes": "max_message_size",
     "flush.messages": "flush_interval", "retention.ms": "retention_ms", "retention.bytes": "retention_size",
@@ -38,8 +38,8 @@ _TOPIC_SETTINGS = {
 
 
 def config_07(server: ServerConfig, overrides: Mapping[str, str], topic: str) -> Config07:
-    """The configuration of a topic: what server.properties says under 0.7's names, else under later ones; over all, what
-    the user says under the names of topic settings. Raises UsageError for a number that is none.
+    """The configuration of a topic: from server.properties, with 0.7's names or later ones; overridden by the user's topic
+    settings. Raises UsageError for an invalid number.
     """
     config, default = Config07.of(dict(server.values), topic), Config07()
     values = {field: getattr(config, field) for field in Config07.__slots__}
@@ -52,14 +52,14 @@ def config_07(server: ServerConfig, overrides: Mapping[str, str], topic: str) ->
 
 
 def _number(name: str, text: str) -> int:
-    number = int(text)  # it was checked where it was read
+    number = int(text)  # it was checked when it was read
     return _FOREVER if name == "retention.ms" and number < 0 else number
 
 
 class ReportedLog07:
     """An open log of 0.7 as a PartitionLog. Close it, or use it in a `with` statement.
 
-    now  the clock, ms since the epoch: it stands still until someone sets it
+    now  the clock, ms since 1970; it does not advance until it is set
     """
 
     def __init__(self, log: Log07, report: Report, now: int) -> None:
@@ -78,7 +78,7 @@ class ReportedLog07:
 
     @property
     def log_start_offset(self) -> int:
-        """Offset of the first byte that is left."""
+        """Offset of the first byte of the log."""
         return self.log.log_start_offset
 
     @property
@@ -88,19 +88,19 @@ class ReportedLog07:
 
     @property
     def recovery_point(self) -> int:
-        """Everything below it is on the disk."""
+        """All bytes below it are on the disk."""
         return self.log.log_end_offset
 
     def flush(self) -> None:
-        """Wait until everything appended is on the disk. Raises UnwritableFile."""
+        """Wait until all appended bytes are on the disk. Raises UnwritableFile."""
         self.log.flush(self.now)
 
     def close(self) -> None:
-        """Flush and release everything. Raises UnwritableFile."""
+        """Flush and close all files. Raises UnwritableFile."""
         self.log.close()
 
     def note_offsets(self) -> None:
-        """Put the present state of the log into the report."""
+        """Write the current offsets and sizes into the report."""
         self.report.log_start_offset, self.report.log_end_offset = self.log_start_offset, self.log_end_offset
         self.report.segments, self.report.size = len({segment.path for segment in self.log.segments}), self.log.size
 
@@ -108,9 +108,10 @@ class ReportedLog07:
 def open_reported_07(
     files: Files, directory: str, config: Config07, report: Report, *, now: int, clean_start: bool
 ) -> ReportedLog07:
-    """Open the log in `directory`; `report` takes what its recovery truncated, unless after a clean start.
+    """Open the log in `directory`, and recover it unless after a clean start. `report` receives what was truncated.
 
-    Where 0.7.2 throws at an entry and leaves the log shut, it is truncated too. Raises Refused07 for files that do not follow
+    If 0.7.2 would fail at an entry and not open the log, it is truncated too. Raises Refused07 for files with a gap between
+    them, UnreadableFile, UnwritableFile.
     one another, UnreadableFile, UnwritableFile.
     """
     log = open_log_07(files, directory, config, now=now, need_recovery=False)
@@ -126,7 +127,7 @@ def open_reported_07(
 
 
 def _recover(files: Files, log: Log07, report: Report) -> None:
-    """Cut the newest file after its last sound entry. Mirrors FileMessageSet.recover."""
+    """Truncate the newest file after its last sound entry. Mirrors FileMessageSet.recover."""
     newest = log.active
     with files.open(newest.path) as file:
         part, size = valid_size(file), file.size()
@@ -148,7 +149,7 @@ def _recover(files: Files, log: Log07, report: Report) -> None:
 
 
 def _valid_after(file: OpenFile, start: int, end: int, gave_up: Callable[[int], None]) -> int:
-    """Sound entries between `start` and `end`, as far as they can be found; `gave_up` takes where a search ended early."""
+    """Number of sound entries found between `start` and `end`. `gave_up`: called with the byte where a search stopped early."""
     count = 0
     at = find_entry(file, start, end, gave_up=gave_up)
     for _ in range(_MOST_RUNS):
@@ -171,7 +172,7 @@ def refuse_offsets_07(place: PartitionPath, *offsets: int | None) -> None:
 
 
 def retain_07(reported: ReportedLog07) -> None:
-    """Delete what is too old, then what is too much. Mirrors LogManager.cleanupLogs of 0.7.2."""
+    """Delete files that are too old, then files above the size limit. Mirrors LogManager.cleanupLogs of 0.7.2."""
     log, report, now = reported.log, reported.report, reported.now
     before = {segment.path for segment in log.segments}
     gone = [(segment, "last changed more than the retention time ago") for segment in log.delete_expired(now)]
@@ -185,7 +186,7 @@ def retain_07(reported: ReportedLog07) -> None:
 
 
 def explain_retention_07(reported: ReportedLog07) -> None:
-    """Note every segment that is left, the oldest first, and when time lets it go."""
+    """Report every remaining segment, the oldest first, and when retention by time deletes it."""
     log, now = reported.log, reported.now
     for segment in log.segments:
         age = exact_duration(now - segment.modified_ms())

@@ -1,7 +1,7 @@
-"""What was done, under the names of Kafka's own metrics, as a text file for the node exporter's textfile collector.
+"""Write metrics of a run, under the names of Kafka's own metrics, to a file for the node exporter's textfile collector.
 
-The names are those that the JMX exporter makes of kafka.log:type=Log, type=LogManager and type=LogFlushStats; those of
-the cleaner come from engine.log.operations.compact.
+The names are those of the JMX exporter for kafka.log:type=Log, type=LogManager and type=LogFlushStats; those of the cleaner are
+in engine.log.operations.compact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOG = ("kafka_log_log_numlogsegments", "kafka_log_log_logstartoffset", "kafka_l
 
 
 class FlushStats:
-    """How often logs were synced, and how long that took, in seconds (LogFlushStats)."""
+    """Number and duration (seconds) of syncs of logs (LogFlushStats)."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -41,7 +41,7 @@ class FlushStats:
 
 
 class _MeasuredFile(WritableFile):
-    """A log whose syncs are counted."""
+    """A .log whose syncs are counted."""
 
     __slots__ = ("_below", "_stats")
 
@@ -69,21 +69,21 @@ class _MeasuredFile(WritableFile):
 
 
 class MeasuringFiles(Files):
-    """The disk, with logs whose syncs are counted in `stats`."""
+    """The file system, with .log files whose syncs are counted in `stats`."""
 
     def __init__(self, stats: FlushStats) -> None:
         self._stats = stats
 
     def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
-        """As Files does."""
+        """See Files."""
         file = super().open_writable(path, create=create, mode=mode)
         return _MeasuredFile(file, self._stats) if path.endswith(".log") else file
 
 
 def check_textfile(files: Files, path: str) -> None:
-    """Raise what `write_textfile` would in the end: KafkalogError without prometheus-client, UnwritableFile."""
+    """Raise now what `write_textfile` would raise at the end: KafkalogError without prometheus-client, UnwritableFile."""
     _client()
-    info, aside = look(files, path), path + ".tmp"  # as `replace` calls it
+    info, aside = look(files, path), path + ".tmp"  # the name that `replace` uses
     if info is not None and not info.is_file:
         raise UnwritableFile(f"{path}: not a file", do=_ELSEWHERE)
     try:
@@ -94,7 +94,7 @@ def check_textfile(files: Files, path: str) -> None:
 
 
 def _client() -> ModuleType:
-    """The package that writes the format. Raises KafkalogError where it is not installed."""
+    """The package that writes the format. Raises KafkalogError if it is not installed."""
     try:
         import prometheus_client
     except ImportError as error:
@@ -107,9 +107,9 @@ def write_textfile(
     files: Files, path: str, manager: LogManager, reports: Iterable[Report], errors: int, flushes: FlushStats,
     more: Iterable[tuple[str, str, dict[str, str], float]] = (),
 ) -> None:
-    """Write the metrics aside and rename them to `path`: a collector never sees half of them. Raises UnwritableFile.
+    """Write the metrics to a temporary file and rename it to `path`, so that a collector never reads an incomplete file.
 
-    more  what an operation adds: (name, what it is, labels, value)
+    more  of an operation: (name, description, labels, value). Raises UnwritableFile.
     """
     client = _client()
     Gauge, registry = client.Gauge, client.CollectorRegistry()  # noqa: N806  # a class
@@ -146,5 +146,5 @@ def write_textfile(
 
 
 def _offline(manager: LogManager) -> int:
-    """Log dirs that cannot be listed any more."""
+    """Number of log dirs that cannot be listed any more."""
     return sum(not manager.files_of(log_dir.path).exists(log_dir.path) for log_dir in manager.cluster.log_dirs)

@@ -1,8 +1,8 @@
-"""What a broker would make of log dirs when it starts on them, without starting one.
+"""What a broker would do with log dirs at its start, without starting one.
 
-Each `StartProblem` quotes what the broker says; `survey_start` makes findings of them. Seen with Kafka 4.3.1; mirrors
+Each `StartProblem` quotes the broker's message; `survey_start` reports findings. Verified with Kafka 4.3.1. Mirrors
 KafkaRaftServer.initializeLogDirs, LogManager.loadLogs and BrokerMetadataPublisher, in that order. Damage inside logs is not
-looked for here, except in the metadata log, whose loss is the loss of every topic.
+searched here, except in the metadata log, because its loss is the loss of every topic.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KRAFT = 1  # version of meta.properties; brokers with ZooKeeper write 0
 
 
 class Effect(Enum):
-    """What a start leads to."""
+    """The effect of a problem on a start."""
 
     STOPS = "a broker does not start"
     OFFLINE = "a broker takes the log dir offline"
@@ -50,13 +50,13 @@ class Effect(Enum):
 
 
 class StartProblem(NamedTuple):
-    """One thing that a starting broker trips over.
+    """A problem for a starting broker.
 
     name   path below the log dir
-    said   the broker's own words, with … for what only it knows; None where it says nothing
-    what   what is wrong, in ours
+    said   the broker's message, with … for parts that only it knows; None: it logs nothing
+    what   our description
     kind   of the file, None for directories
-    do     what people can do where it is not ours to mend
+    do     what the user can do if kafkalog cannot repair it
     """
 
     effect: Effect
@@ -69,22 +69,22 @@ class StartProblem(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path, spelled as that of the log dir is."""
+        """The path, with the log dir spelled as in `log_dir`."""
         return f"{self.log_dir.rstrip('/')}/{self.name}"
 
     def is_in(self, place: PartitionPath) -> bool:
-        """Is it about a file in the partition at `place`, however that is spelled?"""
+        """Is it about a file in the partition at `place`, whatever the spelling of its path?"""
         return self.log_dir == place.log_dir and self.name.startswith(f"{file_name(place.path)}/")
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What several log dirs say together.
+    """What several log dirs contain together.
 
-    identities  meta.properties by log dir, of those that have a sound one
-    metadata    None where no log dir holds the metadata log, which is the directory `metadata_dir`
-    metadata_place, proof   None where the metadata log was not named, alone or with its log dir
-    is_kraft    False: a broker that kept its metadata in ZooKeeper wrote all of it
+    identities  by log dir: valid meta.properties
+    metadata    None if no log dir contains the metadata log, whose directory is `metadata_dir`
+    metadata_place, proof   None if the metadata log was not named, alone or with its log dir
+    is_kraft    False: all was written by a broker with ZooKeeper
     """
 
     log_dirs: tuple[LogDir, ...]
@@ -97,18 +97,18 @@ class Cluster:
 
     @property
     def node_id(self) -> int | None:
-        """The id of the broker whose log dirs these are."""
+        """The id of the broker of these log dirs."""
         return next((one.node_id for one in self.identities.values() if one.node_id is not None), None)
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster's id: that of the dir with the metadata log, else of the first."""
+        """The cluster's id: from the log dir with the metadata log, else from the first one."""
         first = None if self.metadata_place is None else self.identities.get(self.metadata_place.log_dir)
         return next((one.cluster_id for one in (first, *self.identities.values()) if one is not None), None)
 
 
 def survey(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> Cluster:
-    """Read identities and the metadata log of `log_dirs`. Raises UnreadableFile."""
+    """Read the identities and the metadata log of `log_dirs`. Raises UnreadableFile."""
     identities: dict[str, MetaProperties] = {}
     for log_dir in log_dirs:
         path = f"{log_dir.path}/{FileKind.META_PROPERTIES.value}"
@@ -129,7 +129,7 @@ def survey(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> Cluster:
 
 
 def _are_of_zookeeper(files: ReadOnlyFiles, log_dirs: list[LogDir], identities: dict[str, MetaProperties]) -> bool:
-    """Did a broker with ZooKeeper write log dirs without a metadata log? It starts without meta.properties and topic ids."""
+    """Were log dirs without a metadata log written by a broker with ZooKeeper? It needs no meta.properties or topic ids."""
     if identities:
         return all(identity.version != _KRAFT for identity in identities.values())
     places = [place for log_dir in log_dirs for place in log_dir.places]
@@ -137,14 +137,14 @@ def _are_of_zookeeper(files: ReadOnlyFiles, log_dirs: list[LogDir], identities: 
     of_others += [f"{place.path}/{FileKind.PARTITION_METADATA.value}" for place in places]
     try:
         return bool(places) and not any(map(files.exists, of_others))
-    except UnreadableFile:  # reported with its partition
+    except UnreadableFile:  # it is reported with its partition
         return False
 
 
 def by_broker(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[list[LogDir]]:
-    """The log dirs of each broker. A broker has one metadata log: a dir without one belongs to the broker that it names.
+    """The log dirs of each broker. A broker has one metadata log; a dir without one belongs to the broker that it names.
 
-    A dir that names none of them, or nobody, stays with the first broker: there a start would show that it is wrong.
+    A dir with another broker in it, or none, is grouped with the first broker: a start with it there would show the error.
     """
     anchors = [log_dir for log_dir in log_dirs if files.exists(f"{log_dir.path}/{METADATA_DIR}")]
     if len(anchors) < 2:
@@ -158,33 +158,33 @@ def by_broker(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[list[LogDir]
 
 
 def survey_all(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[Cluster]:
-    """What `log_dirs` say, for each broker; those of which only partitions were named by themselves. Raises UnreadableFile."""
+    """Survey the log dirs of each broker; log dirs of which only partitions were named are separate. Raises UnreadableFile."""
     groups = by_broker(files, [one for one in log_dirs if one.is_whole])
     return [survey(files, group) for group in groups + [[one] for one in log_dirs if not one.is_whole]]
 
 
 def in_same_cluster(files: ReadOnlyFiles, log_dir: str, others: Iterable[str]) -> list[str]:
-    """Those of `others` whose meta.properties name the cluster that those of `log_dir` name. Raises UnreadableFile."""
+    """Those of `others` whose meta.properties have the same cluster.id as that of `log_dir`. Raises UnreadableFile."""
     cluster = cluster_id(files, log_dir)
     return [one for one in others if cluster is not None and cluster_id(files, one) == cluster]
 
 
 def cluster_id(files: ReadOnlyFiles, log_dir: str) -> str | None:
-    """cluster.id in meta.properties; None: nobody says it. Raises UnreadableFile."""
+    """cluster.id in meta.properties; None: it has none. Raises UnreadableFile."""
     path = f"{log_dir}/{FileKind.META_PROPERTIES.value}"
     identity = read_identity(files, path, decode_meta_properties).value if files.exists(path) else None
     return None if identity is None else identity.cluster_id
 
 
 def _owner(files: ReadOnlyFiles, log_dir: LogDir) -> tuple[str | None, int | None] | None:
-    """(cluster.id, node.id) of the broker that meta.properties in `log_dir` names; None: it names none."""
+    """(cluster.id, node.id) in meta.properties of `log_dir`; None: it has none."""
     path = f"{log_dir.path}/{FileKind.META_PROPERTIES.value}"
     identity = read_identity(files, path, decode_meta_properties).value if files.exists(path) else None
     return None if identity is None else (identity.cluster_id, identity.node_id)
 
 
 def find_start_problems(files: ReadOnlyFiles, cluster: Cluster) -> list[StartProblem]:
-    """Everything in the log dirs, or in the partitions that were named, that a starting broker trips over."""
+    """Find all problems of a starting broker in the log dirs, or in the partitions that were named."""
     found: list[StartProblem] = []
     for log_dir in cluster.log_dirs:
         if log_dir.is_whole:
@@ -208,7 +208,7 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
     identity = cluster.identities.get(log_dir.path)
     if not files.exists(path):
         if not cluster.is_kraft:
-            return  # such a broker makes it
+            return  # such a broker creates the file
         said = f"No `meta.properties` found in {log_dir.path} (have you run `kafka-storage.sh` to format the directory?)"
         do = ("copy it from another log dir of this broker and give it a directory.id of its own; or name partitions, not the "
               "log dir")
@@ -242,7 +242,7 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
 
 
 def _same_directory_id(cluster: Cluster, log_dir: LogDir, directory_id: str | None) -> Iterator[StartProblem]:
-    """Another log dir before this one with the same id. Mirrors MetaPropertiesEnsemble.verify."""
+    """Report an earlier log dir with the same directory.id. Mirrors MetaPropertiesEnsemble.verify."""
     first = next(path for path, one in cluster.identities.items() if one.directory_id == directory_id)
     if directory_id is None or first == log_dir.path:
         return
@@ -256,7 +256,7 @@ def _same_directory_id(cluster: Cluster, log_dir: LogDir, directory_id: str | No
 
 
 def _holds(cluster: Cluster, log_dir: str, directory_id: str) -> int:
-    """How many of the partitions in `log_dir` the metadata assign to the log dir with that id."""
+    """Number of partitions in `log_dir` that the metadata log assigns to the directory id."""
     if cluster.metadata is None or cluster.node_id is None:
         return 0
     places = next((one.partitions() for one in cluster.log_dirs if one.path == log_dir), [])
@@ -277,7 +277,7 @@ def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[StartProblem]:
 
 
 def _failed(cluster: Cluster, log_dir: str) -> Effect:
-    """What a broker does when it cannot read a file of `log_dir`: without the metadata log it cannot live."""
+    """The effect of an unreadable file in `log_dir`: a broker cannot run without the metadata log."""
     holds_metadata = cluster.metadata_dir is not None and cluster.metadata_dir.startswith(log_dir + "/")
     return Effect.STOPS if holds_metadata else Effect.OFFLINE
 
@@ -301,7 +301,7 @@ def _checkpoints(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Ite
 
 
 def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> list[StartProblem]:
-    """What is wrong with a partition; nothing, if a running broker has removed it meanwhile."""
+    """The problems of a partition; none if a running broker has removed it."""
     try:
         return list(_partition(files, cluster, place))
     except UnreadableFile as error:
@@ -338,7 +338,7 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> 
         yield StartProblem(Effect.STOPS, place.log_dir, f"{directory}/{one.name}", one.said, "the file name contains no "
                                                                                         "offset", one.kind)
     snapshots = [name for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value) and offset_of(name) is not None]
-    if snapshots:  # names have 20 digits; a broker reads the latest, and others only where that one is corrupt
+    if snapshots:  # names have 20 digits; a broker reads the latest one, and others only if that one is corrupt
         latest = max(snapshots)
         problem = ProducerSnapshot.read(files, f"{place.path}/{latest}").error()
         if problem is not None:
@@ -374,13 +374,13 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, name
 
 
 def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> StartProblem | None:
-    """What becomes of a partition once it has the id that the metadata know of its topic."""
+    """The problem of a partition that will get the topic id which the metadata log has for its name."""
     topic = None if cluster.metadata is None else cluster.metadata.by_name(place.name.topic)
     return None if topic is None else _stray(files, cluster, place, topic.topic_id)
 
 
 def _stray(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, topic_id: str) -> StartProblem | None:
-    """What becomes of a partition whose topic has that id, as far as sound metadata say. Mirrors LogManager.isStrayReplica."""
+    """The problem of a partition whose topic has that id, according to valid metadata. Mirrors LogManager.isStrayReplica."""
     if cluster.metadata is None or cluster.metadata.findings:
         return None
     name, log = f"{file_name(place.path)}/{FileKind.PARTITION_METADATA.value}", f"Log(dir={files.absolute(place.path)}, …)"
@@ -418,7 +418,7 @@ def _duplicates(cluster: Cluster) -> Iterator[StartProblem]:
 
 
 def _which(cluster: Cluster, first: PartitionPath, second: PartitionPath) -> str:
-    """Advice on two directories of one partition: the metadata may know which one is meant."""
+    """Advice on two directories of one partition: the metadata log may know which one is right."""
     node_id = cluster.node_id
     if cluster.metadata is not None and node_id is not None:
         holder = cluster.metadata.directory_of(*first.key, node_id)
@@ -458,10 +458,10 @@ _CODES = {
 
 
 def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None]) -> list[Cluster]:
-    """What the log dirs around `paths` say, for each broker that they belong to. Reports what it trips over when it starts.
+    """Survey the log dirs around `paths`, for each of their brokers, and report problems of a start.
 
-    Log dirs that `paths` name as a whole, or hold, are judged together as a start judges them. Of partitions that are named
-    alone only what stops a broker, or takes their log dir offline, is reported, unless the file is verified anyway.
+    Log dirs that `paths` name as a whole, or contain, are checked together, as at a start. For partitions that are named
+    alone, only problems that stop a broker or take their log dir offline are reported, unless the file is verified anyway.
     Raises UnreadableFile.
     """
     log_dirs: dict[str, LogDir] = {}
@@ -469,9 +469,9 @@ def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[F
         try:
             found = find_log_dirs(files, [path if files.info(path).is_directory else parent_of(files.absolute(path))])
         except (UsageError, UnreadableFile):
-            continue  # no place of Kafka's; who looks for partitions there reports what cannot be read
+            continue  # not a path of Kafka's; the search for partitions there reports what cannot be read
         if not files.info(path).is_directory:
-            found = [one for one in found if not one.is_whole]  # a file of the log dir itself says nothing of the others
+            found = [one for one in found if not one.is_whole]  # a file of the log dir itself is independent of the others
         for one in found:
             known = log_dirs.get(one.path)
             log_dirs[one.path] = one if known is None or not known.is_whole else known
@@ -484,11 +484,12 @@ def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[F
 def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Finding], None]) -> None:
     is_a_brokers = cluster.metadata_dir is not None or any(is_brokers_log_dir(files, one.path) for one in cluster.log_dirs)
     if not is_a_brokers:
-        return  # partitions were copied there
+        return  # a directory to which partitions were copied
     are_whole = all(one.is_whole for one in cluster.log_dirs)
     for problem in find_start_problems(files, cluster):
         if are_whole:
-            is_due = problem.effect is not Effect.WARNS or problem.kind is not FileKind.PRODUCER_SNAPSHOT  # its log has it
+            # verifying the log reports its producer snapshots
+            is_due = problem.effect is not Effect.WARNS or problem.kind is not FileKind.PRODUCER_SNAPSHOT
         else:
             is_due = problem.effect in (Effect.STOPS, Effect.OFFLINE) and problem.kind is not FileKind.LEADER_EPOCH_CHECKPOINT
         if is_due:

@@ -1,4 +1,4 @@
-"""What is known of the topics of partitions: the metadata log of their broker says it, and the user's own settings."""
+"""Settings of the topics of partitions: from the metadata log of their broker, and from the user."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class Topics:
-    """The topics of the partitions in the log dirs of `clusters`. Of partitions elsewhere nothing is known.
+    """The topics of the partitions in the log dirs of `clusters`. Nothing is known of other partitions.
 
-    settings  go over those of the metadata logs
+    settings  override those of the metadata logs
     May be used by several threads.
     """
 
     def __init__(self, files: ReadOnlyFiles, clusters: Iterable[Cluster], settings: Settings) -> None:
         self._files, self._settings = files, settings
         self._clusters = {files.resolve(log_dir.path): cluster for cluster in clusters for log_dir in cluster.log_dirs}
-        self._managers: dict[int, LogManager] = {}  # by the identity of their clusters
+        self._managers: dict[int, LogManager] = {}  # by the id() of their clusters
         self._lock = Lock()
 
     def config(self, directory: str) -> LogConfig:
@@ -39,7 +39,7 @@ class Topics:
         return self._settings.config if manager is None or name is None else manager.config(name.topic)
 
     def policy(self, directory: str) -> TopicPolicy:
-        """What becomes of its old records, as far as it is known."""
+        """What is known of the retention of its old records."""
         manager, name = self._find(directory)
         return TopicPolicy() if manager is None or name is None else manager.policy(name.topic)
 
@@ -53,7 +53,7 @@ class Topics:
         return None if cluster is None else self._manager(cluster), parse_partition_dir(file_name(absolute))
 
     def _manager(self, cluster: Cluster) -> LogManager:
-        """Made when something is asked of it: most partitions are sound, and nothing is."""
+        """Created on first use: nothing is asked about most partitions."""
         from engine.log.logdir.log_manager import LogManager
         from engine.overlay import OverlayFiles
 
@@ -67,13 +67,13 @@ class Topics:
 def remote_log_start(files: ReadOnlyFiles, directory: str, topics: Callable[[], Topics] | None = None) -> int | None:
     """The log start offset of the tiered partition in `directory`, if its first local segment begins later; else None.
 
-    topics  asked only where the files leave it open; None: what the metadata log beside the partition says is read then.
+    topics  called only if the files do not decide; None: then the metadata log beside the partition is read.
     Raises UnreadableFile.
     """
     starts = read_starts(files, directory)
     if not starts.differ:
         return None
-    if topics is None:  # what knows the settings of topics takes a while to load, and is asked by few readers
+    if topics is None:  # the settings of topics are slow to import, and few readers need them
         from engine.config.server import Settings
         from engine.log.logdir.log_dirs import find_log_dirs
         from engine.log.logdir.startup import survey
@@ -85,6 +85,6 @@ def remote_log_start(files: ReadOnlyFiles, directory: str, topics: Callable[[], 
 
 
 def not_read(directory: str, remote: int, first: int) -> Finding:
-    """What to report of records before offset `first` that a reader wanted."""
+    """The finding about records before offset `first` that a reader requested."""
     what = f"offsets {remote} to {first - 1} are in remote storage and were not read"
     return Finding("records-in-remote-storage", Where(directory, None, remote), what)

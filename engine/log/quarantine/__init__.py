@@ -1,1 +1,1 @@
-"""What is cut is kept: a seam that copies aside, its manifest, the way back."""
+"""The quarantine keeps removed bytes: a file system that copies them, the manifest, and restoring."""

@@ -1,4 +1,4 @@
-"""Which quarantines there are, what each of them can undo, how large it is; and deleting those that nobody needs any more."""
+"""Find quarantines, describe what each can undo and its size, and delete those that are no longer needed."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
     from engine.files import Files, ReadOnlyFiles
 
-SINK = "a write of Spark's sink"  # the command whose commit a staging directory keeps
-OBJECTS = "objects.jsonl"  # in a directory with objects of a store: see engine.remote.orphans
+SINK = "a write of Spark's sink"  # the command of a commit, whose files are in a staging directory
+OBJECTS = "objects.jsonl"  # a file in a directory with objects of a store: see engine.remote.orphans
 _OURS = frozenset((MANIFEST, PROGRESS, STORED, LOCK))
 _CHUNK = 1 << 20  # bytes at a time
-_DEPTH = 4  # directories between one that was named and the quarantines in it
+_DEPTH = 4  # levels of directories to search below a named one
 
 
 class State(Enum):
-    """What a quarantine is good for."""
+    """The state of a quarantine."""
 
     WHOLE = "can be undone"
     UNFINISHED = "its command was stopped or is still running: its changes can be undone with --salvage"
@@ -55,11 +55,11 @@ class State(Enum):
 
 
 class Kept(NamedTuple):
-    """Something that `restore` undoes.
+    """An operation that `restore` can undo.
 
-    path        of the quarantine; of a commit of Spark's sink that was stopped the log dir, of one that was not its manifest
-    created_ms  None: unknown
-    size        bytes that its files take on the disk
+    path        of the quarantine; of an interrupted commit of Spark's sink the log dir, of a completed one its manifest
+    created_ms  None: not known
+    size        bytes of its files on the disk
     """
 
     path: str
@@ -76,22 +76,22 @@ class Kept(NamedTuple):
 
 
 class NotPruned(KafkalogError):
-    """A quarantine that is not deleted."""
+    """A quarantine that was not deleted."""
 
     code = "not-pruned"
 
 
 def is_quarantine(files: ReadOnlyFiles, directory: str) -> bool:
-    """Does it hold a manifest?"""
+    """Does the directory contain a manifest?"""
     return files.exists(f"{directory}/{MANIFEST}")
 
 
 def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable[[UnreadableFile], object]) -> list[Kept]:
-    """Quarantines in and below `directories` and beside log dirs among them, and commits of Spark's sink that were stopped.
+    """Find quarantines in and below `directories`, and beside log dirs among them, and interrupted commits of Spark's sink.
 
-    Of a partition, those beside its log dir that hold something of it.
-    In the order of their paths, each once. Links are not followed. missed() is called for each place that cannot be read;
-    raises UnreadableFile where that is one of `directories` itself.
+    For a partition: quarantines beside its log dir that keep something of it.
+    Sorted by path, without duplicates. Links are not followed. missed() is called for each unreadable directory; raises
+    UnreadableFile if it is one of `directories` itself.
     """
     found: dict[str, Kept] = {}
     for directory in directories:
@@ -110,9 +110,9 @@ def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable
 
 
 def when_made(files: ReadOnlyFiles, path: str) -> tuple[int, int]:
-    """When the operation that `path` undoes began (ms), and when its manifest was last written (ns): to be compared only.
+    """When the operation that `path` undoes began (ms), and when its manifest was last written (ns); only for comparisons.
 
-    path  as `Kept` has it. A commit that was stopped is the latest of all. Raises UnreadableFile.
+    path  as in `Kept`. An interrupted commit is later than everything else. Raises UnreadableFile.
     """
     if not is_quarantine(files, path):
         is_complete = file_name(path) == SINK_MANIFEST and files.exists(path)
@@ -126,7 +126,7 @@ def when_made(files: ReadOnlyFiles, path: str) -> tuple[int, int]:
 
 
 def log_dirs_of(files: ReadOnlyFiles, path: str) -> set[str]:
-    """The log dirs in which the operation was done that `path` undoes, resolved as far as they are there."""
+    """The log dirs of the operation that `path` undoes; links of existing ones are resolved."""
     if not files.exists(path):
         return set()
     if not is_quarantine(files, path):
@@ -139,9 +139,9 @@ def log_dirs_of(files: ReadOnlyFiles, path: str) -> set[str]:
 
 
 def made_after(files: ReadOnlyFiles, directory: str) -> list[Kept]:
-    """What was kept in the same log dirs later than the quarantine `directory`, and is not undone: the newest first."""
+    """Later operations in the log dirs of the quarantine `directory` that are not undone, the newest first."""
     def skip(_error: UnreadableFile) -> None:
-        """Leave the place out."""
+        """Ignore an unreadable directory."""
 
     log_dirs, when = log_dirs_of(files, directory), when_made(files, directory)
     around = _directories(files, parent_of(files.resolve(directory)), skip)
@@ -153,9 +153,9 @@ def made_after(files: ReadOnlyFiles, directory: str) -> list[Kept]:
 
 
 def left_unfinished(files: ReadOnlyFiles, log_dir: str, directory: str) -> list[Kept]:
-    """The quarantines beside `log_dir`, and beside `directory`, of commands that were stopped there: the newest first."""
+    """The quarantines of interrupted commands beside `log_dir` and beside `directory`, the newest first."""
     def skip(_error: UnreadableFile) -> None:
-        """Leave the place out."""
+        """Ignore an unreadable directory."""
 
     real = files.resolve(log_dir)
     places = {*_beside(files, real, skip), *_directories(files, parent_of(files.absolute(directory)), skip)}
@@ -165,13 +165,13 @@ def left_unfinished(files: ReadOnlyFiles, log_dir: str, directory: str) -> list[
 
 
 def _beside(files: ReadOnlyFiles, log_dir: str, missed: Callable[[UnreadableFile], object]) -> list[str]:
-    """The directories beside a log dir whose names begin with its own."""
+    """The directories beside a log dir whose names begin with the name of the log dir."""
     prefix = f"{file_name(log_dir)}."
     return [path for path in _directories(files, parent_of(log_dir), missed) if file_name(path).startswith(prefix)]
 
 
 def as_partition(files: ReadOnlyFiles, path: str) -> str | None:
-    """`path` absolute if its name is a partition's, whether it is still there or not; None: it is something else."""
+    """`path` made absolute if its name is a partition's, even if it no longer exists; else None."""
     absolute = files.absolute(path).rstrip("/")
     if parse_partition_dir(file_name(absolute)) is None or is_quarantine(files, absolute):
         return None
@@ -179,7 +179,7 @@ def as_partition(files: ReadOnlyFiles, path: str) -> str | None:
 
 
 def _concerns(files: ReadOnlyFiles, kept: Kept, log_dir: str, partition: str) -> bool:
-    """May what is kept have been taken out of a partition of `log_dir`? A commit concerns the whole log dir."""
+    """May the quarantine keep files of this partition of `log_dir`? A commit concerns the whole log dir."""
     if kept.state in (State.HALF_COMMITTED, State.DAMAGED, State.HEADLESS):
         return True
     if log_dir not in [files.resolve(one) if files.exists(one) else one for one in kept.log_dirs]:
@@ -197,7 +197,7 @@ def _concerns(files: ReadOnlyFiles, kept: Kept, log_dir: str, partition: str) ->
 
 
 def _directories(files: ReadOnlyFiles, directory: str, missed: Callable[[UnreadableFile], object]) -> list[str]:
-    """The directories in it, without links."""
+    """The directories in `directory`, without links."""
     try:
         special = files.special(directory)
         paths = [f"{directory.rstrip('/')}/{name}" for name in files.list(directory) if name not in special]
@@ -219,7 +219,7 @@ def _below(files: ReadOnlyFiles, directory: str, depth: int, missed: Callable[[U
             kept = Kept(directory, SINK, None, (directory,), size, State.HALF_COMMITTED)
         elif (since := undoable_since(files, directory)) is not None:
             kept = Kept(f"{directory}/{SINK_MANIFEST}", SINK, since, (directory,), 0, State.COMMITTED)
-    except UnreadableFile as error:  # of one directory, which hides no other
+    except UnreadableFile as error:  # of one directory; the search continues with the others
         missed(error)
         return
     if kept is not None:
@@ -236,7 +236,7 @@ def _is_headless(files: ReadOnlyFiles, directory: str) -> bool:
 
 
 def describe(files: ReadOnlyFiles, directory: str) -> Kept | None:
-    """The quarantine in `directory`; None: its manifest is none of ours. Raises UnreadableFile."""
+    """Describe the quarantine in `directory`; None: its manifest is not from kafkalog. Raises UnreadableFile."""
     size = _size(files, directory)
     if not is_quarantine(files, directory):
         return Kept(directory, "", None, (), size, State.HEADLESS)
@@ -261,7 +261,7 @@ def describe(files: ReadOnlyFiles, directory: str) -> Kept | None:
 
 
 def _describe_objects(files: ReadOnlyFiles, directory: str) -> Kept | None:
-    """The objects of a store in `directory`; None: the list of them is none of ours. Raises UnreadableFile."""
+    """Describe the objects of a store in `directory`; None: their list is not from kafkalog. Raises UnreadableFile."""
     with files.open(f"{directory}/{OBJECTS}") as file:
         first, _, _ = file.read(0, _CHUNK).partition(b"\n")
     try:
@@ -274,9 +274,9 @@ def _describe_objects(files: ReadOnlyFiles, directory: str) -> Kept | None:
 
 
 def _size(files: ReadOnlyFiles, directory: str) -> int:
-    """Bytes that the plain files in `directory` and below take on the disk, links left out."""
+    """Bytes on the disk of the plain files in and below `directory`, without links."""
     total, directories = 0, [directory]
-    for one in directories:  # which grows meanwhile
+    for one in directories:  # the loop appends to the list
         special = files.special(one)
         for name in files.list(one):
             info = None if name in special else look(files, f"{one}/{name}")
@@ -289,7 +289,7 @@ def _size(files: ReadOnlyFiles, directory: str) -> int:
 
 @contextmanager
 def in_use(files: Files, directory: str) -> Iterator[None]:
-    """Keep others from restoring from the quarantine and from deleting it. Raises LogDirLocked, UnwritableFile."""
+    """Lock the quarantine against restoring and deleting by others. Raises LogDirLocked, UnwritableFile."""
     try:
         lock = files.lock(f"{directory}/{LOCK}")
     except LogDirLocked as error:
@@ -302,22 +302,22 @@ def in_use(files: Files, directory: str) -> Iterator[None]:
 
 
 def can_go(kept: Kept, before_ms: int) -> bool:
-    """Is it a quarantine that was begun before that time, and that nobody needs for what is not put back yet?"""
+    """Was the quarantine begun before that time, and is it complete or undone, so that it may be deleted?"""
     is_needed = kept.state in (State.HALF_RESTORED, State.INCOMPLETE, State.HALF_COMMITTED, State.COMMITTED, State.OBJECTS)
     return kept.created_ms is not None and kept.created_ms < before_ms and not is_needed
 
 
 def prune(files: Files, directory: str, before_ms: int) -> int:
-    """Delete the quarantine in `directory`, absolute and without links, its manifest last → bytes.
+    """Delete the quarantine in `directory`, absolute and without links, its manifest last. Returns the bytes.
 
-    Root does it with the rights of the owner of the quarantine. One that lets anything doubt is left as it is.
-    Raises NotPruned, NotAllowed, LogDirLocked, UnreadableFile, UnwritableFile; after the last two another call goes on.
+    Root acts with the rights of the quarantine's owner. If anything is unclear, the quarantine is left unchanged.
+    Raises NotPruned, NotAllowed, LogDirLocked, UnreadableFile, UnwritableFile; after the last two a new call continues.
     """
     first = describe(files, directory)
     log_dirs = _log_dirs_in_use(files, first) if first is not None and first.state is State.UNFINISHED else []
     owner = owner_of(directory) if is_root() and files.info(directory).owner != ROOT else None
     stored = f"{directory}/{STORED}"
-    with ExitStack() as held:  # from here on others may exchange any of the directories for a link
+    with ExitStack() as held:  # from here on other users may replace any of the directories by a link
         held.enter_context(acting_as(owner, [directory, *log_dirs]))
         held.enter_context(files.held_for_deletion(directory))
         _refuse_foreign(directory, _foreign(files, directory))
@@ -345,9 +345,9 @@ def prune(files: Files, directory: str, before_ms: int) -> int:
 
 
 def _log_dirs_in_use(files: ReadOnlyFiles, kept: Kept) -> list[str]:
-    """The log dirs, as far as they are there, whose lock the command that fills a quarantine would hold.
+    """The existing log dirs that the command which writes a quarantine would have locked.
 
-    Anybody can write a path into a manifest. Raises NotPruned for a directory of another user than the quarantine's.
+    A manifest may contain any path. Raises NotPruned for a directory of another user than the quarantine's owner.
     """
     user = files.info(kept.path).owner
     found = []
@@ -365,9 +365,9 @@ def _log_dirs_in_use(files: ReadOnlyFiles, kept: Kept) -> list[str]:
 
 @contextmanager
 def _not_at_work(files: Files, directory: str, log_dir: str) -> Iterator[None]:
-    """Raise NotPruned where the command that fills a quarantine may still run: it holds the lock of its log dir."""
+    """Raise NotPruned if the command that writes a quarantine may still run: it holds the lock of its log dir."""
     path = f"{log_dir}/{FileKind.LOCK.value}"
-    if not files.exists(path):  # nobody holds it
+    if not files.exists(path):  # no process holds it
         yield
         return
     try:
@@ -382,7 +382,7 @@ def _not_at_work(files: Files, directory: str, log_dir: str) -> Iterator[None]:
 
 
 def _foreign(files: ReadOnlyFiles, directory: str) -> list[str]:
-    """What is in a quarantine that kafkalog does not put there; what it keeps aside."""
+    """Files in a quarantine that kafkalog does not write, including those among the kept files."""
     special = files.special(directory)
     foreign = [f"{name} is {special.get(name, 'not a file name of a quarantine')}" for name in files.list(directory)
                if name in special or name not in _OURS]
@@ -392,7 +392,7 @@ def _foreign(files: ReadOnlyFiles, directory: str) -> list[str]:
 
 
 def _foreign_stored(files: ReadOnlyFiles, stored: str) -> list[str]:
-    """The same of what it keeps."""
+    """Kept files that kafkalog does not write."""
     special, plain = files.special(stored), set(files.plain(stored))
     found: list[str] = []
     for name in files.list(stored):
@@ -406,7 +406,7 @@ def _foreign_stored(files: ReadOnlyFiles, stored: str) -> list[str]:
 
 
 def _refuse_foreign(directory: str, foreign: list[str]) -> None:
-    """Raise NotPruned if there is anything foreign in a quarantine."""
+    """Raise NotPruned if `foreign` is not empty."""
     if foreign:
         more = f"; {len(foreign) - 1} more such files" if len(foreign) > 1 else ""
         what = f"{directory}: not deleted, because it contains files that kafkalog did not write: {foreign[0]}{more}"

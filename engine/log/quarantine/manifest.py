@@ -1,7 +1,7 @@
-"""The manifest of a quarantine: what was about to be done, line by line, and what is needed to undo it.
+"""The manifest of a quarantine: one line for each intended change, with what is needed to undo it.
 
-A line is written before its change is made, so that after a crash at most the last lines describe changes that never
-came. Undoing starts with the last line, and each undoing can be repeated.
+A line is written before its change is made, so that after a crash at most the last lines describe changes that were not made.
+Undoing starts with the last line, and every step can be repeated.
 """
 
 from __future__ import annotations
@@ -24,64 +24,64 @@ if TYPE_CHECKING:
     from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile
 
 MANIFEST = "manifest.jsonl"
-STORED = "files"  # directory in the quarantine: what was taken away
-PROGRESS = "restored"  # file in the quarantine: what was undone, see `restore`; before that nothing but spaces
-LOCK = "lock"  # file in a quarantine: held by who restores from it or deletes it
+STORED = "files"  # directory in the quarantine: the kept files
+PROGRESS = "restored"  # file in the quarantine: steps that were undone, see `restore`; before that only spaces
+LOCK = "lock"  # file in a quarantine: locked while it is restored from or deleted
 STORED_NAME = re.compile(r"[0-9]{6,}-.+", re.DOTALL)  # of a file in STORED
 VERSION = 1
 MAX_MANIFEST_SIZE = 1 << 30  # bytes
-MAX_KEPT_SIZE = INT_MAX  # bytes of a file that is read to keep it: Kafka's have no more; a larger one is renamed, never copied
+MAX_KEPT_SIZE = INT_MAX  # bytes of a file that is copied. Kafka's files are not larger; a larger one is renamed, never copied
 _MAX_HEADER_SIZE = 1 << 20  # bytes of the first line
 _CHUNK = 1 << 20  # bytes at a time
 _BEGIN_OF_LAST = b'{"left": '
 _END_OF_LAST = re.compile(rb'"sha256": "([0-9a-f]{64})"}\n')
-_SHOWN = 40  # characters of a value that makes no sense
-_SPARE = 4096  # bytes that PROGRESS grows by
-_STEP = 2  # bytes that a step takes in it
+_SHOWN = 40  # characters of an invalid value that an error shows
+_SPARE = 4096  # bytes by which PROGRESS grows
+_STEP = 2  # bytes of a step in it
 
 
 class QuarantineDamaged(KafkalogError):
-    """The quarantine itself cannot be trusted: nothing is put back from it."""
+    """The quarantine itself is damaged: nothing is restored from it."""
 
     code = "quarantine-damaged"
 
 
 class Do(Enum):
-    """What was about to be done."""
+    """The kind of an intended change."""
 
-    CREATE = "create"  # a file that was not there
+    CREATE = "create"  # a new file
     GROW = "grow"  # lengthen a file of `size` bytes
-    CUT = "cut"  # change or drop the bytes from `position` to the end, `size` bytes, which are stored
-    RENAME = "rename"  # from `path` to `to`; a file that was there is stored
+    CUT = "cut"  # change or remove the bytes from `position` to the end; these `size` bytes are stored
+    RENAME = "rename"  # from `path` to `to`; a file that is replaced is stored
     REMOVE = "remove"  # a file, which is stored
-    TIME = "time"  # set the time of change, which was `modified_ns`
+    TIME = "time"  # set the modification time, which was `modified_ns`
     MAKE_DIRECTORY = "make-directory"
     REMOVE_DIRECTORY = "remove-directory"
-    REFUSED = "refused"  # entry number `position`, from 0: the operating system did not do it
-    LIST = "list"  # nothing yet: `files` of the directory at `path`, in which something is about to be done
+    REFUSED = "refused"  # the operating system refused entry number `position`, from 0
+    LIST = "list"  # not a change: `files` in the directory at `path`, before the first change there
 
 
-# all other lines must be on the disk first, or a change is never undone
+# all other lines must be synced before the change, or it could not be undone
 UNIMPORTANT = frozenset((Do.TIME, Do.REFUSED, Do.LIST))
 
-_KEPT = frozenset(("size", "stored", "sha256", "modified_ns", "mode"))  # what is said of bytes that are stored
-_FIELDS = {  # what a line has beside `do` and `path`, no less and no more
+_KEPT = frozenset(("size", "stored", "sha256", "modified_ns", "mode"))  # fields that describe stored bytes
+_FIELDS = {  # exact fields of a line, besides `do` and `path`
     Do.CREATE: (frozenset(),), Do.GROW: (frozenset(("size", "modified_ns")),), Do.CUT: (_KEPT | {"position"},),
     Do.RENAME: (frozenset(("to",)), _KEPT | {"to"}), Do.REMOVE: (_KEPT,), Do.TIME: (frozenset(("modified_ns",)),),
     Do.MAKE_DIRECTORY: (frozenset(),), Do.REMOVE_DIRECTORY: (frozenset(),), Do.REFUSED: (frozenset(("position",)),),
     Do.LIST: (frozenset(("files",)),),
 }  # fmt: skip
-_LONGEST_NS = LONG_MAX * 1_000_000_000  # the most seconds that a file system can have
-_BOUNDS = {  # of the fields that are numbers
+_LONGEST_NS = LONG_MAX * 1_000_000_000  # the largest time of a file system
+_BOUNDS = {  # highest values of numeric fields
     "position": (0, LONG_MAX), "size": (0, LONG_MAX), "modified_ns": (-_LONGEST_NS, _LONGEST_NS), "mode": (0, 0o777),
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line. Paths are absolute; `stored` is a name in STORED, `sha256` that of its bytes; sizes in bytes.
+    """A line. Paths are absolute. `stored` is a name in STORED, `sha256` the digest of its bytes. Sizes in bytes.
 
-    A removed file of more than MAX_KEPT_SIZE bytes has an empty `sha256`: nobody read it.
+    A removed file of more than MAX_KEPT_SIZE bytes has an empty `sha256`: it was renamed without being read.
 
     files  of a directory, by name: see Stamp
     """
@@ -102,12 +102,12 @@ class Entry:
 class Manifest:
     """A manifest that was read.
 
-    log_dirs  whose files these are
-    entries   None for those that undo nothing: they were refused, they list a directory, they cannot be read
-    before    by path, the files of the directories in which something was changed
-    left      by path, size, time and mode of the files in these directories, and of what was changed elsewhere, as the command
-              left them; None: the line that says so is missing
-    faults    what is wrong with lines, in order
+    log_dirs  whose files were changed
+    entries   None: undoes nothing, because it was refused, lists a directory, or cannot be parsed
+    before    by path: the files of the directories in which something was changed
+    left      by path: size, time and mode of the files in these directories, and of changed files elsewhere, when the command
+              ended; None: the last line is missing
+    faults    problems of lines, in order
     """
 
     command: str
@@ -120,11 +120,11 @@ class Manifest:
 
 
 class Summary(NamedTuple):
-    """What a list of quarantines needs of a manifest, of which only the first line is decoded.
+    """The summary of a manifest for a list of quarantines. Only the first line is decoded.
 
-    entries      lines between the first one and the one that says how the command left its files
-    is_finished  that one is there
-    is_whole     the lines are those that were written, by their SHA-256
+    entries      number of lines between the first and the last one
+    is_finished  there is a last line, with the state of the files when the command ended
+    is_whole     the lines are unchanged, according to their SHA-256
     """
 
     command: str
@@ -138,7 +138,7 @@ class Summary(NamedTuple):
 class ManifestWriter:
     """Appends lines to a new manifest.
 
-    PROGRESS gets its bytes now: undoing must be able to note its steps on a disk that has no room left.
+    Also allocates the bytes of PROGRESS, so that undoing can record its steps on a full disk.
     """
 
     def __init__(self, files: Files, directory: str, command: str, now: int, log_dirs: tuple[str, ...]) -> None:
@@ -152,17 +152,17 @@ class ManifestWriter:
         self._file.sync()
 
     def append(self, entry: Entry) -> int:
-        """Write a line; it is on the disk afterwards where more than a time is going to change. Returns its number."""
+        """Write a line, and sync it unless only a time will change. Returns its number."""
         fields = {name: value for name, value in asdict(entry).items() if value is not None}
         self._reserve()
         self._line({**fields, "do": entry.do.value})
-        self._count += 1  # the line stands there, whether it can be synced or not
+        self._count += 1  # the line is in the file, even if the sync fails
         if entry.do not in UNIMPORTANT:
             self._file.sync()
         return self._count - 1
 
     def forget(self) -> None:
-        """Drop every entry, and close: who is stopped while the quarantine is removed leaves one that undoes nothing."""
+        """Remove every entry and close. If the removal of the quarantine is interrupted, its rest then undoes nothing."""
         self._position, self._written = self._header
         try:
             self._file.truncate(self._position)
@@ -172,7 +172,7 @@ class ManifestWriter:
             self._file.close()
 
     def close(self, left: dict[str, Stamp] | None) -> None:
-        """Write the last line, if the command came to its end, and close."""
+        """Write the last line, if the command has finished, and close."""
         try:
             if left is not None:
                 self._line({"left": left, "sha256": self._written.hexdigest()})
@@ -181,7 +181,7 @@ class ManifestWriter:
             self._file.close()
 
     def _reserve(self) -> None:
-        """See to it that PROGRESS has room for a step for each entry and the next one, its first and its last line."""
+        """Allocate space in PROGRESS: a step for each entry and the next one, and its first and last line."""
         while (self._count + 3) * _STEP > self._spare:
             with self._files.open_writable(self._progress, create=True) as file:
                 file.write_at(self._spare, b" " * _SPARE)
@@ -192,7 +192,7 @@ class ManifestWriter:
         try:
             self._file.write_at(self._position, data)
         except UnwritableFile:
-            with suppress(UnwritableFile):  # half a line would stand after the next one
+            with suppress(UnwritableFile):  # an incomplete line would precede the next one
                 self._file.truncate(self._position)
             raise
         self._position += len(data)
@@ -200,11 +200,11 @@ class ManifestWriter:
 
 
 def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False) -> Manifest:
-    """The manifest in the quarantine `directory`. Raises UnreadableFile, QuarantineDamaged.
+    """Read the manifest of the quarantine `directory`. Raises UnreadableFile, QuarantineDamaged.
 
-    A last line that was cut off describes a change that was never made, unless more was cut off. It is a fault where the
-    lines before the last one are not those whose SHA-256 that has.
-    salvage  lines that cannot be read are `faults` and not an error
+    An incomplete last line describes a change that was not made, unless more lines are missing. It is a fault if its SHA-256
+    is not that of the lines before it.
+    salvage  lines that cannot be parsed are added to `faults` instead of raising an error
     """
     path = f"{directory}/{MANIFEST}"
     if not files.exists(path) and files.info(directory).is_directory:
@@ -216,7 +216,7 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
         raise UnreadableFile(what, do=do, path=directory)
     lines = files.read(path, MAX_MANIFEST_SIZE).split(b"\n")
     faults = [f"line {len(lines)} is cut off"] if lines[-1] else []
-    lines.pop()  # after the last line end
+    lines.pop()  # the empty rest after the last line end
     if lines and b"\0" in lines[-1]:
         faults = [f"line {len(lines)} is incomplete"]  # a sector of it never reached the disk
         lines.pop()
@@ -251,7 +251,7 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
 
 
 def _refuse_without_header(files: ReadOnlyFiles, directory: str) -> None:
-    """Raise for a quarantine whose manifest has no line; it has its first one before anything is changed.
+    """Raise for a quarantine whose manifest has no line. The first line is written before anything is changed.
 
     Raises UnreadableFile if it keeps nothing, QuarantineDamaged if its manifest was lost. Returns if it is not a quarantine.
     """
@@ -267,7 +267,7 @@ def _refuse_without_header(files: ReadOnlyFiles, directory: str) -> None:
 
 
 def keeps_nothing(files: ReadOnlyFiles, directory: str) -> bool:
-    """Has a quarantine no line of a manifest, and no file?"""
+    """Has the quarantine no line in its manifest, and no kept file?"""
     names, stored, path = set(files.list(directory)), f"{directory}/{STORED}", f"{directory}/{MANIFEST}"
     if not names or names - {MANIFEST, PROGRESS, STORED, LOCK} or (STORED in names and files.list(stored)):
         return False
@@ -278,14 +278,14 @@ def keeps_nothing(files: ReadOnlyFiles, directory: str) -> bool:
 
 
 def kept_names(files: ReadOnlyFiles, directory: str) -> list[str]:
-    """The files that the quarantine `directory` keeps, by their names there; none where it holds anything that is not ours."""
+    """The names of the files that the quarantine `directory` keeps; empty if there are files that kafkalog did not write."""
     stored = f"{directory}/{STORED}"
     names = files.list(stored) if files.exists(stored) and files.info(stored).is_directory else []
     return names if all(map(STORED_NAME.fullmatch, names)) else []
 
 
 def read_summary(files: ReadOnlyFiles, directory: str) -> Summary:
-    """The same in short, in little memory however large the manifest is. Raises UnreadableFile, QuarantineDamaged."""
+    """Read the summary, in little memory for any size of the manifest. Raises UnreadableFile, QuarantineDamaged."""
     path = f"{directory}/{MANIFEST}"
     with files.open(path) as file:
         size = file.size()
@@ -302,9 +302,9 @@ def read_summary(files: ReadOnlyFiles, directory: str) -> Summary:
 
 
 class _Lines(NamedTuple):
-    """The lines of a file that are all there. `last`, `end`: where the last one begins and ends; `sha256`: of those before it.
+    """The complete lines of a file. `last`, `end`: start and end of the last one; `sha256`: of the lines before it.
 
-    has_zeros  a sector of the file never reached the disk
+    has_zeros  a sector of the file was never written to the disk
     """
 
     number: int
@@ -344,7 +344,7 @@ def _sha256(lines: list[bytes]) -> str:
 
 
 def _header(fields: dict[str, Any], path: str) -> tuple[str, int, tuple[str, ...]]:
-    """The command, when it began (ms), its log dirs. Raises QuarantineDamaged."""
+    """The command, when it began (ms), and its log dirs. Raises QuarantineDamaged."""
     command, created_ms, log_dirs = fields.get("command"), fields.get("created_ms"), fields.get("log_dirs")
     if fields.get("quarantine") != VERSION or not isinstance(log_dirs, list):
         raise QuarantineDamaged(f"{path}: not a manifest of version {VERSION}")
@@ -368,7 +368,7 @@ def _stamps(values: object, path: str, number: int) -> dict[str, Stamp]:
 
 
 def _is_number(value: object, name: str) -> bool:
-    """Is it a whole number that a field of that name may have?"""
+    """Is it an integer in the range of the field `name`?"""
     least, most = _BOUNDS[name]
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
@@ -390,7 +390,7 @@ def _object(line: bytes, path: str, number: int) -> dict[str, Any]:
 
 
 def _entry(fields: dict[str, Any], path: str, number: int) -> Entry:
-    """A line with all the fields that its `do` wants, each of its type. Raises QuarantineDamaged."""
+    """Parse a line; it must have exactly the fields of its `do`, with their types. Raises QuarantineDamaged."""
     try:
         do = Do(fields.get("do"))
     except ValueError as error:

@@ -1,6 +1,6 @@
-"""Whose files a quarantine may change: Kafka's in its log dirs, and nobody's but its owner's.
+"""Check which files a quarantine may change: Kafka's files in its log dirs that belong to its owner.
 
-A manifest is a file like any other. Who restores as root must not be led to files that its writer could not have changed.
+A manifest may have been changed by anyone who can write it. Root must not restore files that its writer could not change.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from engine.log.quarantine.manifest import Entry, Manifest
 
 
-FORCED = ".forced"  # ends the name of the quarantine of what stood in the way of restoring another one, with a number or not
+FORCED = ".forced"  # end of the name of a quarantine that `restore --force` writes, perhaps followed by a number
 _OF_FORCED = re.compile(f"(.+){re.escape(FORCED)}(-[0-9]+)?")
 _OUTSIDE = "kafkalog did not write it, or it was changed since: inspect it, and do not restore from it"
-_ANY = "x"  # a file in a directory, whatever it is called
+_ANY = "x"  # stands for any file in a directory
 
 
 class ForeignPath(QuarantineDamaged):
-    """The manifest leads to files that are none of its business: nothing is put back."""
+    """The manifest contains paths that a quarantine must not change: nothing is restored."""
 
     code = "quarantine-foreign-path"
 
 
 def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False) -> Manifest:
-    """As `read_manifest`, of a manifest that changes nothing but Kafka's files in its log dirs.
+    """Read a manifest, as `read_manifest`, and check that it changes only Kafka's files in its log dirs.
 
-    The quarantine must belong to the user of this process, or to root. As root, what would be changed must belong to the owner
-    of the quarantine, or that to root. Raises ForeignPath as well.
+    The quarantine must belong to the user of this process, or to root. For root, all files to be changed must belong to the
+    owner of the quarantine, unless that is root. Raises ForeignPath too.
     """
     manifest = read_manifest(files, directory, salvage=salvage)
     line = f"{directory}/{MANIFEST}"
@@ -53,10 +53,10 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
     restored = _restored(files, directory)
     log_dirs = {files.resolve(_log_dir(files, line, log_dir)) for log_dir in manifest.log_dirs}
     places = log_dirs | restored
-    around = {place for place in places if owners and files.info(place).owner == ROOT}  # of root, with logs of others?
+    around = {place for place in places if owners and files.info(place).owner == ROOT}  # may have partitions of others
     for place in sorted(places - around):
         _check_owner(files, directory, place, place, owners)
-    checked: dict[str, str] = {}  # by directory, where it really is
+    checked: dict[str, str] = {}  # directory → its path without links
     for path in (*_changed(files, manifest), *_looked_at(manifest)):
         if not path.startswith("/") or file_name(path) in ("", ".", ".."):
             raise ForeignPath(f"{line}: {path!r} is not the path of a file", do=_OUTSIDE)
@@ -74,7 +74,7 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
     for path in _changed(files, manifest):
         if checked[parent_of(path)] in log_dirs and not _is_kafkas_name(file_name(path)):
             raise ForeignPath(f"{line}: {path} is not one of Kafka's files", do=_OUTSIDE)
-    for place in sorted(around):  # nothing in it belongs to the owner of the quarantine
+    for place in sorted(around):  # no directory in it belongs to the owner of the quarantine
         _check_owner(files, directory, place, place, owners)
     for entry in manifest.entries:
         link = None if entry is None else _followed(files, entry)
@@ -84,19 +84,19 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
 
 
 def partitions_in(files: ReadOnlyFiles, manifest: Manifest) -> list[str]:
-    """The partition directories that restoring changes, as far as they are there."""
+    """The existing partition directories that restoring changes."""
     parents = dict.fromkeys(parent_of(path) for path in (*_changed(files, manifest), *_looked_at(manifest)))
     return [one for one in parents if parse_partition_dir(file_name(one)) is not None and files.exists(one)]
 
 
 def _restored(files: ReadOnlyFiles, directory: str) -> set[str]:
-    """The quarantine from which was restored while `directory` came into being: its files went, too."""
+    """The quarantine from which files were restored when `directory` was written: its files may have changed too."""
     name = _OF_FORCED.fullmatch(files.absolute(directory))
     return {files.resolve(name[1])} if name is not None and files.exists(f"{name[1]}/{MANIFEST}") else set()
 
 
 def _log_dir(files: ReadOnlyFiles, line: str, log_dir: str) -> str:
-    """`log_dir` if it is one: partitions lie in it, or a broker or command has left its lock there. Raises ForeignPath."""
+    """`log_dir` if it is one: it contains partitions, or the lock of a broker or command. Raises ForeignPath."""
     is_one = log_dir.startswith("/") and files.resolve(log_dir) != "/"
     if is_one and (files.exists(f"{log_dir}/{FileKind.LOCK.value}") or is_log_dir(files, log_dir)):
         return log_dir
@@ -104,7 +104,7 @@ def _log_dir(files: ReadOnlyFiles, line: str, log_dir: str) -> str:
 
 
 def _changed(files: ReadOnlyFiles, manifest: Manifest) -> Iterator[str]:
-    """Every path that restoring changes; of a directory that is renamed, one in it as well."""
+    """Yield every path that restoring changes, and for a renamed directory a path in it."""
     for entry in manifest.entries:
         if entry is not None:
             yield entry.path
@@ -116,13 +116,13 @@ def _changed(files: ReadOnlyFiles, manifest: Manifest) -> Iterator[str]:
 
 
 def _looked_at(manifest: Manifest) -> Iterator[str]:
-    """Every path that restoring compares; of a directory, one in it."""
+    """Yield every path that restoring compares, and for a directory a path in it."""
     yield from (f"{directory}/{_ANY}" for directory in manifest.before)  # new files there may be removed
     yield from manifest.left or ()
 
 
 def _followed(files: ReadOnlyFiles, entry: Entry) -> str | None:
-    """A link that the undoing of `entry` would follow, or move to where it leads elsewhere; None: there is none."""
+    """A link that undoing `entry` would follow, or move to another directory; None: there is none."""
     if entry.do is Do.TIME:
         path = entry.path
     elif entry.to is not None and parent_of(entry.path) != parent_of(entry.to):
@@ -134,20 +134,20 @@ def _followed(files: ReadOnlyFiles, entry: Entry) -> str | None:
 
 
 def _real(files: ReadOnlyFiles, directory: str) -> str:
-    """`directory` with every link followed, as far as it is there."""
+    """`directory` with every link in its existing part resolved."""
     gone: list[str] = []
     while not files.exists(directory):
         gone.append(file_name(directory))
         directory = parent_of(directory)
     if ".." in gone:
-        return "/"  # where that would lead is unknown
+        return "/"  # not known where that leads
     return "/".join((files.resolve(directory).rstrip("/"), *reversed(gone))) or "/"
 
 
 def _is_kafkas_directory(files: ReadOnlyFiles, directory: str, real: str, log_dirs: set[str]) -> bool:
-    """Is `directory`, which really is `real`, one of `log_dirs`, or a partition in one, or inside a partition?
+    """Is `directory`, whose path without links is `real`, one of `log_dirs`, a partition in one, or inside a partition?
 
-    A partition that is a link in a log dir counts if it belongs to the log dir's owner: disks are spread so.
+    A link in a log dir counts as a partition if its target belongs to the log dir's owner: partitions may be on other disks.
     """
     for log_dir in log_dirs:
         if _is_inside(log_dir, real):
@@ -168,13 +168,13 @@ def _is_of_partitions(name: str) -> bool:
 
 
 def _is_kafkas_name(name: str) -> bool:
-    """Of something in a log dir itself: a partition, a checkpoint? What is inside a partition has any name."""
+    """Is it the name of a partition or a checkpoint in a log dir? Files inside a partition may have any name."""
     is_of_the_sink = name.removesuffix(".tmp") == SINK_MANIFEST
     return is_of_the_sink or _is_of_partitions(name) or parse_file_name(name.removesuffix(ASIDE)) is not None
 
 
 def _check_owner(files: ReadOnlyFiles, quarantine: str, path: str, directory: str, owners: set[int]) -> None:
-    """Raise ForeignPath if `directory`, where `path` is to be changed, belongs to another than `owners`, who are not root."""
+    """Raise ForeignPath if `directory`, where `path` would be changed, does not belong to one of `owners` (never root)."""
     if not owners:
         return
     while not files.exists(directory):
@@ -193,9 +193,9 @@ _LATEST = 253_402_300_799  # seconds since 1970: the end of the year 9999, after
 
 
 def quarantine_beside(files: ReadOnlyFiles, log_dir: str, now: int, of: str = "") -> str:
-    """A path where nothing is, for the quarantine of `log_dir`. Raises UnreadableFile.
+    """A free path for the quarantine of `log_dir`. Raises UnreadableFile.
 
-    now  ms since 1970, of any size        of  what of the log dir it is for, such as a partition; "": for all of it
+    now  ms since 1970, any number        of  the part of the log dir that it is for, such as a partition; "": the whole log dir
     """
     when = _utc(now).strftime("%Y%m%dT%H%M%SZ")
     directory = first = f"{files.resolve(log_dir)}.quarantine-{when}" + (f"-{of}" if of else "")
@@ -207,7 +207,7 @@ def quarantine_beside(files: ReadOnlyFiles, log_dir: str, now: int, of: str = ""
 
 
 def time_text(at: int) -> str:
-    """A time in ms since 1970, of any size, for people."""
+    """Format a time in ms since 1970, any number."""
     return _utc(at).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -1,4 +1,4 @@
-"""Putting back what a command kept in a quarantine, byte for byte; files that it made are removed."""
+"""Restore what a command kept in a quarantine, byte for byte, and remove the files that the command created."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 
 def too_large(manifest: Manifest) -> dict[int, int]:
-    """By number, the entries that would give a file more bytes than it had, and how many.
+    """The entries that would make a file larger than it was: number → bytes.
 
-    What it had is known from the listing of its directory, until the command made the file longer.
+    The old size is in the listing of the directory, until the command has made the file longer.
     """
     had = {directory: {name: stamp.size for name, stamp in files.items()} for directory, files in manifest.before.items()}
     found: dict[int, int] = {}
     for number, entry in enumerate(manifest.entries):
         if entry is None:
             continue
-        path = entry.to if entry.do is Do.RENAME and entry.to is not None else entry.path  # whose bytes it is about
+        path = entry.to if entry.do is Do.RENAME and entry.to is not None else entry.path  # the file whose bytes are stored
         size = (entry.size or 0) + (entry.position or 0)
         known = had.get(parent_of(path), {})
-        # a listing may claim anything, too; what was removed is renamed back, and gets no byte that it does not have
+        # the listing may be wrong too; a removed file is renamed back, so it cannot get more bytes than it has
         limit = LONG_MAX if entry.do is Do.REMOVE else MAX_KEPT_SIZE
         if size > min(known.get(file_name(path), limit), limit):
             found[number] = size
         if entry.do is Do.RENAME:
             _rename(had, entry.path, path)
         elif entry.do is not Do.TIME:
-            known.pop(file_name(path), None)  # what is written to it from here on is the command's own
+            known.pop(file_name(path), None)  # later bytes in it are the command's own
     return found
 
 
@@ -58,24 +58,24 @@ def _rename(had: dict[str, dict[str, int]], path: str, to: str) -> None:
 
 
 _CHUNK = 1 << 20  # bytes at a time
-_ASIDE = ".tmp"  # ends the name of a file that is not whole yet
-_NAMED = 10  # files that an error names
+_ASIDE = ".tmp"  # suffix of a file that is not complete yet
+_NAMED = 10  # files that an error lists
 _SALVAGE = "kafkalog restore --salvage {}    # undoes as much as possible and reports the rest"
 _ROOM = "free some disk space, then run it again: kafkalog restore {}    # it continues where it stopped"
 _FORCE = "kafkalog restore --force {}    # restores the old state anyway, and keeps the present files in a new quarantine"
 
 
 class ChangedSince(KafkalogError):
-    """Somebody wrote to the files after the command that is to be undone."""
+    """The files were changed by others after the command that is to be undone."""
 
     code = "changed-since"
 
 
 class Undone(NamedTuple):
-    """A step back.
+    """One step of undoing.
 
-    size   bytes that were put back
-    other  the name that a renamed file had, or which the file has again that had taken its place; None: neither
+    size   bytes that were restored
+    other  the old name of a renamed file, or the name that a replaced file has again; None: neither
     """
 
     what: str
@@ -87,11 +87,11 @@ class Undone(NamedTuple):
 class Restored(NamedTuple):
     """What `restore` did, in order.
 
-    complete_before  there was nothing left to do
-    is_as_before     every file is as before the command, or was when all had been done
-    skipped          what was not put back, and why: the quarantine itself is damaged
-    differences      what is not as it was before the command, in the directories that it changed
-    aside            the quarantine that keeps what stood in the way; None: nothing did
+    complete_before  everything was restored before already
+    is_as_before     every file is as before the command, or was when everything had been restored
+    skipped          changes that were not undone, and why: the quarantine itself is damaged
+    differences      from the state before the command, in the directories that it changed
+    aside            the quarantine that keeps files which were replaced or removed now; None: there were none
     """
 
     manifest: Manifest
@@ -107,15 +107,15 @@ def restore(
     files: Files, directory: str, *, force: bool = False, salvage: bool = False, keep: bool = True, now: int = 0,
     progress: Callable[[int, int], object] | None = None,
 ) -> Restored:
-    """Undo every change that the quarantine `directory` holds, from the last to the first.
+    """Undo every change of the quarantine `directory`, from the last to the first.
 
-    Everything stored is checked first. After a crash, the next call goes on where the last one stopped, unless others wrote
-    since. The quarantine stays. progress(done, all) is called for each step.
+    All stored bytes are checked first. After a crash, the next call continues where the last one stopped, unless others wrote
+    to the files. The quarantine stays. progress(done, all) is called for each step.
 
-    force    over what was changed meanwhile as well, and without the files that came since
-    salvage  undo what can be undone, though the manifest or what is stored is damaged or not complete
-    keep     removed and replaced files are kept in a new quarantine, made at `now` (ms), if more may be lost than what the
-             command made: with `force`, and if the old state is not put back
+    force    also overwrite what was changed since the command, and remove files that were created since
+    salvage  undo as much as possible, although the manifest or stored files are damaged or missing
+    keep     keep removed and replaced files in a new quarantine, created at `now` (ms), if more may be lost than what the
+             command wrote: with `force`, and if the old state is not restored completely
     Raises QuarantineDamaged, ChangedSince before anything is changed; UnreadableFile, UnwritableFile.
     """
     manifest = read_trusted(files, directory, salvage=salvage)
@@ -140,7 +140,7 @@ def restore(
     unproven = _unproven(manifest.entries, {one.path for one in since or ()})
     seam = files
     if keep and (skipped or (force and (before.is_begun or since != []))):
-        with acting_as_root():  # the owner of a log dir may not be allowed to make something beside the quarantine
+        with acting_as_root():  # the owner of a log dir may lack the right to create files beside the quarantine
             seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
             seam.make()
     try:
@@ -158,10 +158,10 @@ def restore(
 
 
 def _complete(files: Files, manifest: Manifest, before: Progress) -> Restored:
-    """There is nothing left to do, but perhaps to say: that it was not possible to do all of it stays true."""
+    """The result if everything was restored before. Changes that were skipped then are still reported."""
     if before.is_as_before:
         return Restored(manifest, [], True, True, [], [])
-    skipped = before.skipped - 1  # the last note is not about a change
+    skipped = before.skipped - 1  # the last note is not a change
     missing = [f"{skipped} changes: the quarantine was damaged, or the file was changed before"] if skipped else []
     left = differences(files, manifest.before)
     return Restored(manifest, [], True, not (missing or manifest.faults or left), [*manifest.faults, *missing], left)
@@ -175,10 +175,10 @@ def _without_room(error: UnwritableFile, directory: str, manifest: Manifest) -> 
 def _changed_since(
     files: Files, directory: str, manifest: Manifest, order: list[int], before: Progress
 ) -> list[Difference] | None:
-    """What others changed since the command ended; None: unknown, because the manifest does not say how it left its files.
+    """What others changed since the command ended; None: not known, because the manifest has no last line.
 
-    Once the work was begun, the files of the entries that were undone, and of the next one, which may be half done, are not as
-    the command left them: of these counts what is younger than the last step.
+    If restoring was begun before, files of undone entries, and of the next one, which may be half done, differ because of
+    that: of these only files that are newer than the last step are returned.
     """
     if manifest.left is None:
         return None
@@ -197,12 +197,12 @@ def _changed_since(
 
 
 def _unproven(entries: tuple[Entry | None, ...], changed: set[str]) -> dict[int, Difference]:
-    """By number, the entries that keep only the end of a file to which others wrote since: of its beginning nothing is known.
+    """Entries that keep only the end of a file that others have changed since: number → difference. Its beginning may differ.
 
-    changed  paths of files that are not as the command left them
+    changed  paths of files that differ from the state in which the command left them
     """
     found: dict[int, Difference] = {}
-    kept_end: dict[str, tuple[int, str, int]] = {}  # by the path that a file has now: its entry, its first path, bytes not kept
+    kept_end: dict[str, tuple[int, str, int]] = {}  # by current path: its entry, its first path, bytes that are not kept
     for number, entry in enumerate(entries):
         if entry is None:
             continue
@@ -211,7 +211,7 @@ def _unproven(entries: tuple[Entry | None, ...], changed: set[str]) -> dict[int,
             case Do.CUT | Do.GROW:
                 kept_end[entry.path] = (number, known[1], (entry.position if entry.do is Do.CUT else entry.size) or 0)
             case Do.RENAME if entry.to is not None:
-                kept_end.pop(entry.to, None)  # it was kept whole
+                kept_end.pop(entry.to, None)  # that file was kept completely
                 for path in [path for path in kept_end if _is_at_or_in(path, entry.path)]:
                     kept_end[entry.to + path[len(entry.path) :]] = kept_end.pop(path)
             case Do.REMOVE | Do.CREATE:
@@ -230,13 +230,13 @@ def _is_at_or_in(path: str, directory: str) -> bool:
 
 
 def _paths(entries: list[Entry | None]) -> set[str]:
-    """The files that `entries` are about, and where each is on its way back."""
+    """The paths of the files of `entries`, before and after each change."""
     paths = {path for entry in entries if entry is not None for path in (entry.path, entry.to) if path is not None}
     return paths | {path + _ASIDE for path in paths}
 
 
 class _Undoing:
-    """One run of undoing. `steps`: what it did; `is_as_before`: in the end every file was as before the command."""
+    """One run of undoing. `steps`: what it did; `is_as_before`: at the end every file was as before the command."""
 
     def __init__(
         self, files: Files, directory: str, manifest: Manifest, before: Progress, unproven: dict[int, Difference],
@@ -249,9 +249,9 @@ class _Undoing:
         self.is_as_before = False
 
     def run(self, entries: list[Entry | None], order: list[int], *, forget_new: bool) -> list[Difference]:
-        """Undo the entries that are left, and note each step → what is not as before.
+        """Undo the remaining entries, and record each step. Returns the differences from the old state.
 
-        entries     None: what is damaged and left out        forget_new  remove the files that came since, too
+        entries     None: damaged and left out        forget_new  also remove files that were created since the command
         """
         files, manifest = self._files, self._manifest
         with files.open_writable(f"{self._directory}/{PROGRESS}", create=True) as file:
@@ -300,10 +300,10 @@ def _changed(directory: str, manifest: Manifest, since: list[Difference]) -> Cha
 
 
 def _refuse_later(files: Files, directory: str, manifest: Manifest) -> None:
-    """Raise ChangedSince if others changed something after a command that did not note how it left its files."""
+    """Raise ChangedSince if others changed something after a command that has not recorded how it left its files."""
     real = files.resolve(directory)
     later = [kept for kept in made_after(files, directory) if not f"{real}-".startswith(f"{kept.path}{FORCED}-")
-             and not f"{kept.path}-".startswith(f"{real}{FORCED}-")]  # those keep what was in the way of restoring this one
+             and not f"{kept.path}-".startswith(f"{real}{FORCED}-")]  # those keep files that `restore --force` replaced
     if later and any(entry is not None for entry in manifest.entries):
         path, command = later[0].path, later[0].command
         what = f"{directory}: {manifest.command} was stopped, and {path} keeps what {command} changed after it"
@@ -311,7 +311,7 @@ def _refuse_later(files: Files, directory: str, manifest: Manifest) -> None:
 
 
 def _aside(files: Files, directory: str) -> str:
-    """A name for the quarantine of what stands in the way."""
+    """A free name for the quarantine of files that are replaced or removed now."""
     name = first = f"{directory}{FORCED}"
     number = 1
     while files.exists(name):
@@ -321,7 +321,7 @@ def _aside(files: Files, directory: str) -> str:
 
 
 def _without_new(files: Files, manifest: Manifest) -> list[Undone]:
-    """Take away the files that came into being since."""
+    """Remove the files that were created since the command."""
     new = [one.path for one in differences(files, manifest.before) if one.is_new]
     for path in new:
         files.remove(path)
@@ -334,7 +334,7 @@ def _stored_faults(
     files: Files, directory: str, entries: list[Entry | None], numbers: list[int], before: Progress,
     larger: dict[int, int],
 ) -> Iterator[tuple[int, str]]:
-    """(number of the entry, what is wrong with the file that it needs), of those with `numbers`, still to be undone."""
+    """Yield (number of the entry, problem of its stored file) for the entries `numbers`, which are to be undone."""
     kept = f"{files.resolve(directory)}/{STORED}"
     taken = _names_taken(entries, numbers)
     for number in sorted(numbers):
@@ -349,7 +349,7 @@ def _stored_faults(
         if not files.exists(path):
             names = _earlier_names(entries[:number], entry.path) if entry.do is Do.REMOVE else []
             if any(files.exists(name) and taken.get(name, -1) < number for name in names):
-                continue  # it was about to be moved there, and never was; or a power cut undid that
+                continue  # the file was never moved to the quarantine, or a power cut has undone that
             if is_half_done and entry.do is Do.RENAME and _is_moved_back(files, entry):
                 continue
             yield number, f"{path}: missing, but the manifest needs it for {entry.path}"
@@ -362,13 +362,13 @@ def _stored_faults(
         elif (size := info.size) != entry.size:
             yield number, f"{path}: {count_of(size, 'byte')} instead of {entry.size}, for {entry.path}"
         elif size > MAX_KEPT_SIZE:
-            continue  # it was renamed, and nobody read it
+            continue  # the file was renamed without being read
         elif _sha256(files, path) != entry.sha256:
             yield number, f"{path}: its SHA-256 is not the manifest's {entry.sha256}, for {entry.path}"
 
 
 def _names_taken(entries: list[Entry | None], numbers: list[int]) -> dict[str, int]:
-    """By path, the last of the entries with `numbers` that gave a new file this name."""
+    """By path: the last of the entries `numbers` that gave a new file this name."""
     taken: dict[str, int] = {}
     for number in sorted(numbers):
         entry = entries[number]
@@ -380,12 +380,12 @@ def _names_taken(entries: list[Entry | None], numbers: list[int]) -> dict[str, i
 
 
 def _is_moved_back(files: Files, entry: Entry) -> bool:
-    """Are both files of a renaming there, that which was renamed and that which it replaced?"""
+    """Do both files of a rename exist, the renamed one and the replaced one?"""
     return files.exists(entry.path) and entry.to is not None and files.exists(entry.to)
 
 
 def _earlier_names(entries: list[Entry | None], path: str) -> list[str]:
-    """`path`, and what it was called before `entries` were done."""
+    """`path`, and its earlier names before `entries` were done."""
     names = [path]
     for entry in reversed(entries):
         if entry is not None and entry.do is Do.RENAME and entry.to == names[-1]:
@@ -404,7 +404,7 @@ def _sha256(files: Files, path: str) -> str:
 
 
 def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
-    """Undo one entry; None where there was nothing to do. Doing it twice in a row changes nothing."""
+    """Undo one entry; None: there was nothing to do. Repeating it changes nothing."""
     path, stored = entry.path, f"{directory}/{STORED}/{entry.stored}"
     parent = parent_of(path)
     match entry.do:
@@ -415,16 +415,16 @@ def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
             files.sync_directory(parent)
             return Undone("removed", path, 0)
         case Do.GROW | Do.TIME if not files.exists(path):
-            return None  # what it was stored in is damaged: the file did not come back
+            return None  # the stored file is damaged, so the file was not restored
         case Do.GROW:
-            assert entry.size is not None  # `read_manifest` sees to it
+            assert entry.size is not None  # checked by `read_manifest`
             with files.open_writable(path) as file:
-                file.truncate(min(entry.size, file.size()))  # never longer: nobody knows those bytes
+                file.truncate(min(entry.size, file.size()))  # never make it longer: the missing bytes are not known
                 file.sync()
             _set_time(files, entry)
             return Undone("shortened", path, 0)
         case Do.CUT:
-            assert entry.position is not None  # `read_manifest` sees to it
+            assert entry.position is not None  # checked by `read_manifest`
             size = _put(files, stored, path, entry, entry.position)
             _set_time(files, entry)
             return Undone("put back", path, size)
@@ -450,16 +450,16 @@ def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
             files.make_directory(path)
             files.sync_directory(parent)
             return Undone("put back", path, 0)
-        case Do.REFUSED | Do.LIST:  # none is left by the reading of the manifest
+        case Do.REFUSED | Do.LIST:  # `read_manifest` returns None for these
             return None
 
 
 def _undo_rename(files: Files, entry: Entry, stored: str) -> Undone | None:
-    assert entry.to is not None  # `read_manifest` sees to it
+    assert entry.to is not None  # checked by `read_manifest`
     if not files.exists(entry.path) and files.exists(entry.to):
         files.rename(entry.to, entry.path)
     parents = [parent for parent in {parent_of(entry.path), parent_of(entry.to)} if files.exists(parent)]
-    for parent in parents:  # before another file takes the name
+    for parent in parents:  # sync before another file gets the name
         files.sync_directory(parent)
     if entry.stored is None:
         return Undone("renamed", entry.path, 0, entry.to)
@@ -476,15 +476,15 @@ def _set_time(files: Files, entry: Entry) -> None:
 
 
 def _put(files: Files, stored: str, path: str, entry: Entry, position: int = 0) -> int:
-    """Write what is stored of `entry` into `path` from `position` on, where the file then ends; returns its size.
+    """Write the stored bytes of `entry` to `path` from `position` on, up to the new end of the file. Returns their size.
 
-    A name that is new by this is on the disk only after a sync of its directory.
+    A new name is on the disk only after a sync of its directory.
     """
     with files.open(stored) as source, files.open_writable(path, create=True, mode=entry.mode) as file:
         size, at = source.size(), 0
         file.truncate(position)
         file.truncate(position + size)
-        while (start := source.next_data(at, size)) < size:  # holes stay holes
+        while (start := source.next_data(at, size)) < size:  # do not write holes
             at = min(size, start + _CHUNK)
             files.copy(source, start, at, file, position + start)
         file.sync()
@@ -492,13 +492,12 @@ def _put(files: Files, stored: str, path: str, entry: Entry, position: int = 0) 
 
 
 def _move(files: Files, stored: str, path: str, entry: Entry) -> None:
-    """Give `stored`, which is kept of `entry`, the name `path`. It has its time before it has its name: who goes on after a
-    stop finds it done.
+    """Rename `stored`, the file that was kept for `entry`, to `path`. Its modification time is set first, so that after a stop
+    a file with the final name is complete.
 
-    A file is copied where a move would leave it with the owner of the quarantine or another mode, or leads to another file
-    system.
+    The file is copied if a rename would leave it with the quarantine's owner or another mode, or would cross file systems.
     """
-    assert entry.modified_ns is not None  # `read_manifest` sees to it
+    assert entry.modified_ns is not None  # checked by `read_manifest`
     kept = files.info(stored)
     try:
         is_ours = kept.owner == files.info(parent_of(path)).owner and kept.mode == entry.mode
@@ -514,7 +513,7 @@ def _move(files: Files, stored: str, path: str, entry: Entry) -> None:
         what = f"{stored}: {kept.size} bytes, too many to copy to {path}, and a rename is not possible"
         raise UnwritableFile(what, do=f"mv {argument(stored)} {argument(path)}    # then run restore again")
     if not is_ours:
-        aside = path + _ASIDE  # the file has its name only when it is whole
+        aside = path + _ASIDE  # renamed when it is complete
         _put(files, stored, aside, entry)
         files.set_modified(aside, entry.modified_ns)
         files.rename(aside, path, replaces=True)

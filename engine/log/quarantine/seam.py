@@ -1,7 +1,7 @@
-"""A seam that keeps what it changes: a repair can be undone byte for byte (see `restore`).
+"""A file system that keeps what it changes, so that a repair can be undone byte for byte (see `restore`).
 
-The engine knows nothing of it. Before the bytes that a file had are cut, overwritten or replaced, they are copied into
-the quarantine; a removed file is moved there. What came into being here is not kept, only noted.
+Other modules use it like any file system. Before old bytes of a file are removed, overwritten or replaced, they are copied to
+the quarantine; a removed file is moved there. New files are not kept, only recorded.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 _CHUNK = 256 * 1024  # bytes copied at a time
 _ZEROS = bytes(_CHUNK)
-_NEEDED = (Do.CUT, Do.TIME, Do.MAKE_DIRECTORY, Do.REMOVE_DIRECTORY)  # whose traces sizes and names do not show
-_FEW = 64 * 1024  # bytes that are compared in the end with what stands in their place
+_NEEDED = (Do.CUT, Do.TIME, Do.MAKE_DIRECTORY, Do.REMOVE_DIRECTORY)  # changes that sizes and names do not show
+_FEW = 64 * 1024  # kept bytes that are compared with the final files
 
 
 class _State:
-    """What became of a file that was opened for writing.
+    """The state of a file that was opened for writing.
 
-    path     where it is now
-    intact   number of bytes at its start that are still the old ones, in place; None until it is changed
-    is_new   nothing of it needs to be kept: it was made here, or is kept already
-    is_kept  it lies in the quarantine: what is still written to it is dropped
+    path     its current path
+    intact   number of old bytes at its start that are unchanged; None until it is changed
+    is_new   nothing of it needs to be kept: the command has created it, or it is kept already
+    is_kept  it is in the quarantine: later writes to it are ignored
     """
 
     __slots__ = ("intact", "is_kept", "is_new", "path")
@@ -48,7 +48,7 @@ class _State:
 
 
 class QuarantinedFile(WritableFile):
-    """A file open for reading and writing, whose old bytes are kept before they change."""
+    """A file open for reading and writing. Its old bytes are kept before they change."""
 
     __slots__ = ("_files", "_state", "below")
 
@@ -57,19 +57,19 @@ class QuarantinedFile(WritableFile):
         self._files, self.below, self._state = files, below, state
 
     def close(self) -> None:
-        """Release the descriptor. A second call does nothing."""
+        """Close the file. A second call does nothing."""
         self.below.close()
 
     def size(self) -> int:
-        """Bytes in the file at this moment."""
+        """The current size in bytes."""
         return self.below.size()
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill `buffer` from byte `position`; returns how many bytes came."""
+        """Fill `buffer` from byte `position`. Returns the number of bytes read."""
         return self.below.read_into(buffer, position)
 
     def next_data(self, position: int, end: int) -> int:
-        """The first byte from `position` on that is not in a hole of the file; `end`: none before it."""
+        """The first byte from `position` on that is not in a hole of the file; `end`: there is none before it."""
         return self.below.next_data(position, end)
 
     def write_at(self, position: int, *parts: Buffer) -> None:
@@ -78,7 +78,7 @@ class QuarantinedFile(WritableFile):
             self.below.write_at(position, *parts)
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes, or lengthen it with zeros. Raises UnwritableFile."""
+        """Truncate the file to `size` bytes, or lengthen it with zeros. Raises UnwritableFile."""
         if size != self.below.size() and self.prepare(size):
             self.below.truncate(size)
 
@@ -87,7 +87,7 @@ class QuarantinedFile(WritableFile):
         self.below.sync()
 
     def prepare(self, position: int) -> bool:
-        """Keep the old bytes from `position` on, which are about to change. False: the change has no object any more."""
+        """Keep the old bytes from `position` on before they change. False: the change must not be made, see `is_kept`."""
         state = self._state
         if not state.is_new and position >= 0:
             self._files.keep(self.below, state, position)
@@ -97,10 +97,10 @@ class QuarantinedFile(WritableFile):
 class QuarantiningFiles(FilesAbove):
     """`below` with a quarantine.
 
-    directory  the quarantine; made, with its manifest, when the first thing changes. Raises UsageError if it exists.
-    log_dirs   whose files are going to be changed: they are locked when it is undone
-    is_rehearsal  `below` is an overlay that is thrown away: what would only be checked on restoring is not read
-    Methods are those of Files. May be used by several threads, if each keeps to partitions of its own.
+    directory  the quarantine; created with its manifest before the first change. Raises UsageError if it exists
+    log_dirs   whose files will be changed: they are locked when the changes are undone
+    is_rehearsal  `below` is an overlay that is discarded: kept bytes need no checksum
+    Methods are those of Files. May be used by several threads that work on different partitions.
     """
 
     def __init__(
@@ -116,28 +116,28 @@ class QuarantiningFiles(FilesAbove):
         self._is_rehearsal = is_rehearsal
         self._lock = RLock()
         self._manifest: ManifestWriter | None = None
-        self._is_begun = False  # may there be a directory?
+        self._is_begun = False  # may the directory exist?
         self._is_placed = False  # is its name on the disk?
         self._states: dict[str, _State] = {}
-        self._listed: dict[str, dict[str, Stamp]] = {}  # by directory, how its files stood
-        self._taken: dict[str, tuple[int, str]] = {}  # (size, SHA-256) of whole files that are kept
+        self._listed: dict[str, dict[str, Stamp]] = {}  # by directory: the state of its files before the first change
+        self._taken: dict[str, tuple[int, str]] = {}  # (size, SHA-256) of files that are kept completely
         self._is_needed = False  # was anything changed that only this quarantine can undo?
-        self._made: list[str] = []  # directories that had other names before, or none
-        self._moved: set[str] = set()  # files whose move into the quarantine may not be on the disk yet
+        self._made: list[str] = []  # directories that are new or were renamed
+        self._moved: set[str] = set()  # files whose move into the quarantine may not be synced yet
         self._stored = 0
         self.stored_size = 0
-        self.is_whole = False  # does the manifest have its last line?
+        self.is_whole = False  # was the last line of the manifest written?
 
     def note_made(self, directory: str) -> None:
-        """Note a directory that the command has made before anything was kept: undoing removes it. Raises UnwritableFile."""
+        """Record a directory that the command created before the first change: undoing removes it. Raises UnwritableFile."""
         place = self._place(directory)
         self._note(Entry(Do.MAKE_DIRECTORY, place))
         self._made.append(place)
 
     def make(self) -> None:
-        """Make the directory now, before anything is changed; if nothing is, `finish` removes it. Raises UnwritableFile.
+        """Create the directory before anything is changed; `finish` removes it if nothing was. Raises UnwritableFile.
 
-        For the owner of a log dir only root may be able to, and not any more once the work has begun.
+        Only root may be able to create it for the owner of a log dir, and only before the work begins.
         """
         self._is_begun = True
         self._is_placed = self._below.make_own_directory(self.directory)
@@ -153,13 +153,13 @@ class QuarantiningFiles(FilesAbove):
         return self._manifest is not None
 
     def finish(self) -> None:
-        """Note how everything was left, so that `restore` can see what others changed later. Nothing may follow.
+        """Record the final state, so that `restore` can detect later changes. Call it last.
 
-        Where every file has again the bytes that it had, as a marker that was away for a while, it gets back its time as
-        well, and the quarantine is removed: it would be empty.
+        If every file has its old bytes again (for example a marker that was removed and restored), the old modification times
+        are set too, and the quarantine is removed.
         """
         if self._manifest is None:
-            if self._is_begun:  # somebody gave up before its first line stood there
+            if self._is_begun:  # the command stopped before its first change
                 remove_tree(self._below, self.directory)
             return
         before: dict[str, Stamp] = {}
@@ -177,7 +177,7 @@ class QuarantiningFiles(FilesAbove):
         self.is_whole = True
 
     def _is_as_before(self, before: dict[str, Stamp], left: dict[str, Stamp]) -> bool:
-        """Has every file the bytes that it had? The stamps are those of all files where something was changed."""
+        """Has every file its old bytes? `before` and `left`: all files of the directories in which something was changed."""
         if self._is_needed or self.stored_size > _FEW or before.keys() != left.keys():
             return False
         if any((left[path].size, left[path].mode) != (stamp.size, stamp.mode) for path, stamp in before.items()):
@@ -191,7 +191,7 @@ class QuarantiningFiles(FilesAbove):
         return True
 
     def _drop(self, modified: dict[str, int]) -> None:
-        """Put times back, and remove the quarantine, first the entries of its manifest: they need what it keeps."""
+        """Restore times and remove the quarantine; first the entries of its manifest, which refer to its files."""
         assert self._manifest is not None
         for path, modified_ns in modified.items():
             self._below.set_modified(path, modified_ns)
@@ -203,10 +203,10 @@ class QuarantiningFiles(FilesAbove):
         remove_tree(self._below, self.directory)
         self.stored_size = 0
 
-    # ---- changing
+    # ---- changes
 
     def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
-        """As Files does; a new file is noted."""
+        """See Files; a new file is recorded."""
         place = self._place(path)
         is_new = create and not self._below.exists(path)
         entry = Entry(Do.CREATE, place) if is_new else None
@@ -220,7 +220,7 @@ class QuarantiningFiles(FilesAbove):
             return QuarantinedFile(self, file, self._states[place])
 
     def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
-        """As Files does; a file that is replaced is kept."""
+        """See Files; a replaced file is kept."""
         place, target = self._place(path), self._place(to)
         if place == target or not self._below.exists(path) or not (replaces or self._is_free(to)):
             self._below.rename(path, to, replaces=replaces)
@@ -261,7 +261,7 @@ class QuarantiningFiles(FilesAbove):
         return not self._below.exists(path) or self._below.info(path).is_directory
 
     def remove(self, path: str) -> None:
-        """As Files does; a file that was there before is moved into the quarantine."""
+        """See Files; an old file is moved into the quarantine."""
         place = self._place(path)
         state = self._states.get(place)
         if self._below.exists(path) and not self._below.info(path).is_directory and (state is None or not state.is_new):
@@ -272,7 +272,7 @@ class QuarantiningFiles(FilesAbove):
             self._states.pop(place, None)
 
     def make_directory(self, path: str) -> None:
-        """As Files does; a new directory is noted."""
+        """See Files; a new directory is recorded."""
         entry = None if self._below.exists(path) else Entry(Do.MAKE_DIRECTORY, self._place(path))
         with self._noted(entry):
             self._below.make_directory(path)
@@ -280,12 +280,12 @@ class QuarantiningFiles(FilesAbove):
             self._made.append(entry.path)
 
     def remove_directory(self, path: str) -> None:
-        """As Files does; it is noted."""
+        """See Files; the removal is recorded."""
         with self._noted(Entry(Do.REMOVE_DIRECTORY, self._place(path)) if self._below.exists(path) else None):
             self._below.remove_directory(path)
 
     def set_modified(self, path: str, modified_ns: int) -> None:
-        """As Files does; the time that it had is noted."""
+        """See Files; the old time is recorded."""
         place = self._place(path)
         state, entry = self._states.get(place), None
         if (state is None or not state.is_new) and self._below.exists(path):
@@ -294,7 +294,7 @@ class QuarantiningFiles(FilesAbove):
             self._below.set_modified(path, modified_ns)
 
     def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
-        """As Files does."""
+        """See Files."""
         if not isinstance(to, QuarantinedFile):
             self._below.copy(file, start, end, to, position)
         elif start < end and to.prepare(position):
@@ -303,7 +303,7 @@ class QuarantiningFiles(FilesAbove):
     # ---- keeping
 
     def keep(self, file: WritableFile, state: _State, position: int) -> None:
-        """Keep the old bytes of `file` from `position` on, or note that it is going to be longer."""
+        """Keep the old bytes of `file` from `position` on, or record that the file will be longer."""
         is_first = state.intact is None
         intact = file.size() if state.intact is None else state.intact
         if position < intact:
@@ -330,8 +330,8 @@ class QuarantiningFiles(FilesAbove):
             if info.links == 1 and self._is_moved(path, stored):
                 with self._lock:
                     self._moved.add(place)
-            else:  # or another name leads to the file, through which it may change
-                aside = stored + ".tmp"  # the copy has its name only when it is whole
+            else:  # on another file system, or a hard link, through which it could change
+                aside = stored + ".tmp"  # renamed when it is complete
                 self._store(path, aside, info)
                 self._below.set_modified(aside, info.modified_ns)
                 self._below.rename(aside, stored)
@@ -342,7 +342,7 @@ class QuarantiningFiles(FilesAbove):
             state.is_new = state.is_kept = True
 
     def _is_moved(self, path: str, stored: str) -> bool:
-        """Give the file at `path` the name `stored`; False: that is on another file system."""
+        """Rename the file at `path` to `stored`. Returns False if that is on another file system."""
         try:
             self._below.rename(path, stored)
         except UnwritableFile as error:
@@ -352,17 +352,17 @@ class QuarantiningFiles(FilesAbove):
         return True
 
     def _sync_moves(self, place: str) -> None:
-        """Before another file takes the name of one that was moved away: wait until that move is on the disk.
+        """Sync the move of a file to the quarantine before another file gets its name.
 
-        After a power cut that undid it, the old file would be taken for the new one, and removed.
+        Otherwise a power cut could undo the move, and the old file would be taken for the new one and removed.
         """
         with self._lock:
             if place in self._moved:
                 self._below.sync_directory(f"{self.directory}/{STORED}")
-                self._moved.clear()  # all of them went there
+                self._moved.clear()  # the sync covers all of them
 
     def _copy(self, path: str, place: str, position: int, info: FileInfo) -> dict[str, Any]:
-        """Copy the bytes of `path` from `position` up to `info.size`; what an entry says of the copy."""
+        """Copy the bytes of `path` from `position` up to `info.size`. Returns the fields of an entry that describe the copy."""
         self._begin()
         name = self._new_name(place)
         digest = self._store(path, f"{self.directory}/{STORED}/{name}", info, position)
@@ -372,9 +372,9 @@ class QuarantiningFiles(FilesAbove):
         return {"size": size, "stored": name, "sha256": digest, "modified_ns": info.modified_ns, "mode": info.mode}
 
     def _store(self, path: str, stored: str, info: FileInfo, start: int = 0) -> str:
-        """Copy the bytes of `path`, whose state is `info`, from `start` on to the new file `stored`, zeros as holes → SHA-256.
+        """Copy the bytes of `path`, whose state is `info`, from `start` on to the new file `stored`. Returns the SHA-256.
 
-        Half a copy is removed: on a full disk its room is needed to note where the command stopped.
+        Zeros become holes. An incomplete copy is removed: a full disk needs the space to record where the command stopped.
         """
         _refuse_too_large(path, info.size - start)
         try:
@@ -399,7 +399,7 @@ class QuarantiningFiles(FilesAbove):
         return digest.hexdigest()
 
     def _new_name(self, place: str) -> str:
-        """A name in the quarantine that shows people where the file was."""
+        """A name in the quarantine that contains the old partition and file name."""
         with self._lock:
             self._stored += 1
             number = self._stored
@@ -408,7 +408,7 @@ class QuarantiningFiles(FilesAbove):
 
     @contextmanager
     def _noted(self, entry: Entry | None) -> Iterator[None]:
-        """Note what is about to be done; and that it was refused, should it be."""
+        """Record an intended change, and if it is refused, record that too."""
         number = None if entry is None else self._note(entry)
         try:
             yield
@@ -434,7 +434,7 @@ class QuarantiningFiles(FilesAbove):
         return info is not None and info.is_directory
 
     def _list(self, manifest: ManifestWriter, directory: str) -> None:
-        """Note how the files in `directory` stand, before the first change there."""
+        """Record the state of the files in `directory` before the first change there."""
         if directory in self._listed or any(f"{directory}/".startswith(f"{made}/") for made in self._made):
             return
         files = list_files(self._below, directory)
@@ -443,7 +443,7 @@ class QuarantiningFiles(FilesAbove):
         self._listed[directory] = files
 
     def _refuse_to_copy_holes(self, directory: str, files: dict[str, Stamp]) -> None:
-        """Raise UnwritableFile where a file of holes could not be renamed into the quarantine, on another file system."""
+        """Raise UnwritableFile if a sparse file is too large to be copied to a quarantine on another file system."""
         large = next((name for name, stamp in files.items() if stamp[0] > MAX_KEPT_SIZE), None)
         if large is None or self._below.space(directory).disk == self._below.space(parent_of(self.directory)).disk:
             return
@@ -465,12 +465,12 @@ class QuarantiningFiles(FilesAbove):
             return self._manifest
 
     def _place(self, path: str) -> str:
-        """`path` absolute, spelled in one way."""
+        """`path` made absolute and normalized."""
         return "/" + "/".join(word for word in self._below.absolute(path).split("/") if word not in ("", "."))
 
 
 def _refuse_too_large(path: str, size: int) -> None:
-    """Raise UnwritableFile for what takes hours to copy, as a file of holes."""
+    """Raise UnwritableFile for a file that would take hours to copy, such as a large sparse file."""
     if size > MAX_KEPT_SIZE:
         what = f"{path}: {size} bytes would have to be copied into the quarantine, more than the limit of {MAX_KEPT_SIZE}"
         do = f"du -h {argument(path)}    # its size on the disk; files of Kafka have less than 2 GiB: move it away"

@@ -1,4 +1,4 @@
-"""How the files of some directories stood, and what of it is different now: names, sizes, times of change, modes."""
+"""The state of the files in directories (name, size, modification time, mode), and the differences between two states."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _GONE = "gone"
 _NEW = "new"
 _WRITTEN = "written to"
-_MODE = "mode "  # begins what is said of a file in which nothing else is different
+_MODE = "mode "  # start of the description if only the mode differs
 
 
 class Stamp(NamedTuple):
-    """How a file stood: see FileInfo."""
+    """The state of a file: see FileInfo."""
 
     size: int
     modified_ns: int
@@ -28,7 +28,7 @@ class Stamp(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A file that is not as it was. `what` says how, one clause; `is_new`: it was not there."""
+    """A file that differs from its old state. `what`: how, in one clause; `is_new`: it did not exist."""
 
     path: str
     what: str
@@ -36,7 +36,7 @@ class Difference(NamedTuple):
 
 
 def list_files(files: ReadOnlyFiles, directory: str) -> dict[str, Stamp]:
-    """By name, the plain files in `directory`; none where there is no such directory. Locks are no part of it."""
+    """The plain files in `directory` by name, without locks; empty if there is no such directory."""
     found: dict[str, Stamp] = {}
     info = look(files, directory)
     if info is None or not info.is_directory:
@@ -57,12 +57,12 @@ def stamp_of(info: FileInfo) -> Stamp:
 
 
 def is_lock(name: str) -> bool:
-    """Is it the name of a lock of a log dir? It is never part of what is kept."""
+    """Is it the name of a log dir's lock? Locks are never kept."""
     return name == FileKind.LOCK.value or name.startswith((JOB_LOCK, TASK_LOCK))
 
 
 def differences(files: ReadOnlyFiles, wanted: Mapping[str, Mapping[str, Stamp]]) -> list[Difference]:
-    """What is different in directories, of which `wanted` says by path how they stood. Raises UnreadableFile."""
+    """Compare directories with the states in `wanted` (path → files). Raises UnreadableFile."""
     found: list[Difference] = []
     for directory, before in wanted.items():
         now = list_files(files, directory)
@@ -76,9 +76,9 @@ def differences(files: ReadOnlyFiles, wanted: Mapping[str, Mapping[str, Stamp]])
 def changed_since(
     files: ReadOnlyFiles, left: Mapping[str, Stamp], directories: Mapping[str, object]
 ) -> list[Difference]:
-    """What is different from how a command left it: of `left`, by path, and what is new in `directories`.
+    """The differences from `left`, the state by path in which a command left its files, and the new files in `directories`.
 
-    Modes are not compared: nothing is lost that way.
+    Modes are not compared, because a changed mode loses nothing.
     """
     wanted: dict[str, dict[str, Stamp]] = {directory: {} for directory in directories if files.exists(directory)}
     single: list[Difference] = []

@@ -1,7 +1,7 @@
-"""In which order the changes of a manifest are undone, and the notes of how many were.
+"""The order in which the changes of a manifest are undone, and the record of completed steps.
 
-Changes of the same file are undone from the last to the first. Apart from that, what needs no room comes before what does:
-on a full disk new files are removed and files renamed before the first byte is copied.
+Changes of the same file are undone from the last to the first. Apart from that, steps that need no disk space come first: on a
+full disk new files are removed and files are renamed before the first byte is copied.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles, WritableFile
     from engine.log.quarantine.manifest import Entry
 
-_MAX_SIZE = 1 << 26  # bytes of the notes
+_MAX_SIZE = 1 << 26  # bytes of the record
 _BEGUN, _DONE, _NOT_DONE = b"+\n", b".\n", b"!\n"
-_NOTHING, _A_NAME, _A_COPY = range(3)  # what undoing an entry asks of the disk
+_NOTHING, _A_NAME, _A_COPY = range(3)  # disk space that undoing an entry needs
 
 
 class Progress(NamedTuple):
-    """How far undoing came.
+    """How many steps are completed.
 
-    is_begun   the first step may be half done, if none is noted
-    steps      number of entries that are undone, in the order of `undo_order`; one more than there are: the work is complete
-    skipped    number of them that could not be undone
-    is_as_before  the last note, when the work is complete: every file was as before the command
+    is_begun   the first step may be half done, if none is recorded
+    steps      number of entries that are undone, in the order of `undo_order`; one more than all: the work is complete
+    skipped    number of steps that could not be done
+    is_as_before  if the work is complete: every file was as before the command
     """
 
     is_begun: bool
@@ -38,7 +38,7 @@ class Progress(NamedTuple):
 
 
 def read_progress(files: ReadOnlyFiles, directory: str) -> Progress:
-    """What is noted in the quarantine `directory`. Raises UnreadableFile."""
+    """Read the record in the quarantine `directory`. Raises UnreadableFile."""
     path = f"{directory}/{PROGRESS}"
     data = files.read(path, _MAX_SIZE) if files.exists(path) else b""
     if not data.startswith(_BEGUN):
@@ -49,7 +49,7 @@ def read_progress(files: ReadOnlyFiles, directory: str) -> Progress:
 
 
 class ProgressNotes:
-    """Notes each step in `file` before the next one begins."""
+    """Records each step in `file` before the next one begins."""
 
     def __init__(self, file: WritableFile, progress: Progress) -> None:
         self._file, self._count = file, progress.steps + 1
@@ -57,7 +57,7 @@ class ProgressNotes:
             self._note(0, _BEGUN)
 
     def done(self, *, is_undone: bool) -> None:
-        """One step more; `is_undone`: with the result that it should have."""
+        """Record the next step. `is_undone`: it had the intended result."""
         self._note(self._count, _DONE if is_undone else _NOT_DONE)
         self._count += 1
 
@@ -67,9 +67,9 @@ class ProgressNotes:
 
 
 def undo_order(entries: Sequence[Entry | None]) -> list[int]:
-    """The numbers of `entries` in the order in which they are undone; it depends on nothing else."""
-    levels: dict[str, int] = {}  # by path, the highest level of the entries about it that were looked at
-    inside: dict[str, int] = {}  # the same by directory, of everything in it
+    """The numbers of `entries` in the order in which they are undone. Depends only on `entries`."""
+    levels: dict[str, int] = {}  # by path: the highest level of its later entries
+    inside: dict[str, int] = {}  # by directory: the highest level of later entries of files in it
     ranks: list[tuple[int, int]] = []
     for number in range(len(entries) - 1, -1, -1):
         entry = entries[number]
@@ -92,12 +92,12 @@ def _need(entry: Entry) -> int:
 
 
 def _level_around(path: str, levels: dict[str, int], inside: dict[str, int]) -> int:
-    """The highest level of what was done later to `path`, in it, or to a directory around it."""
+    """The highest level of later entries of `path`, of files in it, and of directories that contain it."""
     return max(levels.get(path, 0), inside.get(path, 0), *(levels.get(around, 0) for around in _around(path)))
 
 
 def _around(path: str) -> Iterator[str]:
-    """The directories around `path`, from the innermost one."""
+    """Yield the directories that contain `path`, from the innermost one on."""
     while (around := parent_of(path)) != path:
         yield around
         path = around

@@ -1,1 +1,1 @@
-"""Segments: one file of batches with its indexes; their order in a partition; what a swap leaves behind."""
+"""Segments: a file of batches with its indexes, the segments of a partition in order, replacement and deletion."""

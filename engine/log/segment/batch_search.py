@@ -1,4 +1,4 @@
-"""Find batches in a log by their headers alone: by offset, by timestamp, the largest timestamp, the last one.
+"""Find batches in a log from their headers: by offset, by timestamp, the largest timestamp, the last batch.
 
 Mirrors the searches of FileRecords.
 """
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
     Windows = Callable[[OpenFile, int, int], Iterator[Window]]
 
 _WINDOW = 64 << 10
-_BATCHES = 520  # that one kernel call describes
+_BATCHES = 520  # batches that one kernel call describes
 
 
 class BatchHead(NamedTuple):
-    """Where a batch lies in the .log and what its header says. `leader_epoch` is −1 where it has none."""
+    """Position and header of a batch in the .log. `leader_epoch` is −1 if it has none."""
 
     position: int
     size: int
     magic: int
-    base_offset: int  # of a v0/v1 entry: its own offset, which is that of its last inner message
+    base_offset: int  # of a v0/v1 entry: its own offset, which for a compressed set is that of the last inner message
     last_offset: int
     max_timestamp: int
     leader_epoch: int
 
     @property
     def next_offset(self) -> int:
-        """After the batch."""
+        """The offset after the batch."""
         return self.last_offset + 1
 
 
 class TimestampAndOffset(NamedTuple):
-    """A record found by its timestamp. `leader_epoch`: None where the batch has none."""
+    """A record found by its timestamp. `leader_epoch`: None if the batch has none."""
 
     timestamp: int
     offset: int
@@ -63,12 +63,11 @@ class TimestampAndOffset(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """Where the batches of a log end.
+    """The end of the batches in a log. A last batch after which no offset is left is not counted.
 
-    next_offset   after the last of them; None: there is none        position  after its last byte. One that leaves no offset
-                  for what follows is none of them
-    sound_offset  offset up to which everything that was read is sound; `next_offset` if all of it is
-    tail          what stands after `position`
+    next_offset   offset after the last batch; None: there is none        position  byte after it
+    sound_offset  all batches below this offset are sound, as far as they were read; `next_offset` if all are
+    tail          a finding about the bytes after `position`; None: there are none
     """
 
     next_offset: int | None
@@ -78,11 +77,11 @@ class LogEnd(NamedTuple):
 
 
 def find_end(file: OpenFile, position: int, end: int, base_offset: int) -> LogEnd:
-    """Look for the end of a log that somebody may be writing, from the batch at byte `position` on.
+    """Find the end of a log that a broker may be writing, from the batch at byte `position` on.
 
-    What ends where the file does was torn, or is being written. What has a sound batch of this log after it is damage inside
-    of the log, which its readers report. A `position` where no sound batch begins is not believed. The log ends before a last
-    batch that leaves no offset or lies below `base_offset`, where its segment begins.
+    An incomplete batch at the end of the file was torn, or is being written. Damage that has a sound batch of this log after
+    it is inside the log; readers report it. If no sound batch begins at `position`, the whole file is read. A last batch that
+    leaves no offset, or is below `base_offset`, the base offset of the segment, is not part of the log.
     """
     walk = LogWalk(file, position, end, batches=BatchColumns(_BATCHES))
     next_offset: int | None = None
@@ -112,7 +111,7 @@ def find_end(file: OpenFile, position: int, end: int, base_offset: int) -> LogEn
 
 
 def _not_of_it(window: Window, path: str, base_offset: int) -> Finding | None:
-    """What is wrong with the last batch of the window, if the log cannot go on after it."""
+    """A finding about the last batch of the window, if the log cannot continue after it."""
     last = _head(window, window.rows - 1)
     where = Where(path, last.position, last.base_offset)
     if not can_be_followed(last.base_offset, last.last_offset):
@@ -124,7 +123,7 @@ def _not_of_it(window: Window, path: str, base_offset: int) -> Finding | None:
 
 
 def heads(file: OpenFile, position: int, end: int) -> Iterator[BatchHead]:
-    """The headers of the whole batches in bytes [position, end) of a .log, checksums unseen.
+    """Yield the headers of the whole batches in bytes [position, end) of a .log, without verifying checksums.
 
     Raises CorruptRecord at a size that no batch can have, UnreadableFile, FileChangedWhileReading.
     """
@@ -134,7 +133,7 @@ def heads(file: OpenFile, position: int, end: int) -> Iterator[BatchHead]:
 
 
 def end_by_headers(file: OpenFile, position: int, end: int) -> int:
-    """After the last offset of the batches from byte `position` on, at least `end`, as far as their headers can be read."""
+    """The highest offset after the batches from byte `position` on, at least `end`. Reads headers up to damage."""
     try:
         for head in heads(file, position, file.size()):
             end = max(end, head.next_offset)
@@ -144,24 +143,24 @@ def end_by_headers(file: OpenFile, position: int, end: int) -> int:
 
 
 def sound_heads(file: OpenFile) -> Iterator[BatchHead]:
-    """The headers of all batches of a .log, passing over what is hidden by sizes that no batch has."""
+    """Yield the headers of all batches of a .log. Skips bytes after an invalid batch size up to the next batch."""
     for window in sound_windows(file, 0, file.size()):
         for row in range(window.rows):
             yield _head(window, row)
 
 
 def kafkas_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
-    """The whole batches in bytes [position, end), some at a time. Raises as `heads` does."""
+    """Yield the whole batches in bytes [position, end), some at a time. Raises as `heads` does."""
     return _windows(file, position, end, damage=(Stop.BAD_SIZE,))
 
 
 def whole_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
-    """The same where it is known that byte `end` is after a batch: one that goes on after it is damage as well."""
+    """The same if `end` is known to be the end of a batch: a batch that continues after it raises CorruptRecord too."""
     return _windows(file, position, end, damage=(Stop.BAD_SIZE, Stop.TORN))
 
 
 def sound_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
-    """The same without what is hidden by sizes that no batch has: for who looks around, and does not read."""
+    """The same, but damage is skipped: for searches, not for reading."""
     if position >= end:
         return
     walk = _walk(file, position, end)
@@ -171,7 +170,7 @@ def sound_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
 
 
 def _windows(file: OpenFile, position: int, end: int, damage: Container[Stop]) -> Iterator[Window]:
-    """The batches up to where their walk stops. Raises CorruptRecord where that stop is one of `damage`."""
+    """Yield the batches up to the stop of their walk. Raises CorruptRecord if the stop is one of `damage`."""
     if position >= end:
         return
     walk = _walk(file, position, end)
@@ -198,7 +197,7 @@ def _head(window: Window, row: int) -> BatchHead:
 
 
 def _largest(window: Window, field: BatchField) -> int:
-    """Of all batches in the window: where it is too small, none of them needs to be looked at."""
+    """The largest value of a field in the window: if it is too small, no batch of it needs to be checked."""
     return max(window.batches.field(field)[: window.rows])
 
 
@@ -207,7 +206,7 @@ def search_for_offset(
 ) -> BatchHead | None:
     """The batch at or after byte `position` that holds `target_offset`, else the first one above it; None: neither.
 
-    windows  how batches are found, here and below: what is made of damage
+    windows  finds the batches, here and below: decides how damage is handled
     Mirrors FileRecords.searchForOffsetFromPosition.
     """
     before: BatchHead | None = None
@@ -232,9 +231,9 @@ def last_head(file: OpenFile, position: int, end: int) -> BatchHead | None:
 
 
 def first_offset(file: OpenFile, head: BatchHead) -> int:
-    """The offset of a batch's first record, which the header of a compressed set of formats 0 and 1 does not say.
+    """The offset of a batch's first record. The header of a compressed set of formats 0 and 1 does not have it.
 
-    Where it cannot be read, what the header says. Mirrors RecordBatch.baseOffset.
+    If the record cannot be read, the offset in the header. Mirrors RecordBatch.baseOffset.
     """
     if head.magic >= MAGIC_V2:
         return head.base_offset
@@ -243,7 +242,7 @@ def first_offset(file: OpenFile, head: BatchHead) -> int:
 
 
 def first_timestamp(file: OpenFile, head: BatchHead) -> int | None:
-    """Timestamp of the first record that a batch of format 2 ever had, as its header says; None: it does not say."""
+    """Timestamp of the first record that a batch of format 2 was written with, from its header; None: not known."""
     for window in kafkas_windows(file, head.position, head.position + head.size):
         attributes = window.batches.table[BatchField.ATTRIBUTES, 0]
         if head.magic < MAGIC_V2 or attributes & DELETE_HORIZON_FLAG:
@@ -259,7 +258,7 @@ def largest_timestamp_after(
 ) -> TimestampAndOffset:
     """Largest timestamp at or after byte `position` and the last offset of the first batch that has it.
 
-    (NO_TIMESTAMP, −1, None) where no batch has one. Mirrors FileRecords.largestTimestampAfter.
+    (NO_TIMESTAMP, −1, None) if no batch has one. Mirrors FileRecords.largestTimestampAfter.
     """
     found = TimestampAndOffset(NO_TIMESTAMP, -1, None)
     for window in windows(file, position, end):
@@ -290,8 +289,8 @@ def search_for_timestamp(
 
 
 def _first_record(file: OpenFile, head: BatchHead, timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
-    """First record of the batch with at least this timestamp and offset. Records after damage are not seen."""
-    from engine.record.reader import ChunkReader  # it brings all codecs
+    """First record of the batch with at least this timestamp and offset. Records after damage are not found."""
+    from engine.record.reader import ChunkReader  # imports all codecs
 
     reader = ChunkReader(file.path, lambda _finding: None)
     for window in LogWalk(file, head.position, head.position + head.size, window_size=head.size):

@@ -1,6 +1,6 @@
-"""What a segment, or the end of one, holds that is removed or truncated: by its batches, not by its name.
+"""What a removed or truncated segment, or part of one, contains: according to its batches, not its name.
 
-Every report of removed bytes takes its numbers from here.
+Every report of removed bytes uses these numbers.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Extent(NamedTuple):
     """Offsets [first_offset, end_offset) of `size` bytes. None: not known.
 
-    records   of sound batches by their headers; 0 where there are only zeros, or nothing
-    text      what to add to the reason of an event: what else is known
-    is_zeros  is there nothing but zeros?
+    records   of sound batches, from their headers; 0 if there are only zeros, or no bytes
+    text      more facts, to be appended to the reason of an event
+    is_zeros  are all bytes zeros?
     sound     [first, end) of sound batches; None: there is none
     """
 
@@ -36,7 +36,7 @@ class Extent(NamedTuple):
     sound: tuple[int, int] | None = None
 
     def contradicts(self, base: int, end: int) -> bool:
-        """Has a sound batch offsets outside of [base, end)? A compressed set of format 0 or 1 may claim any first offset."""
+        """Does a sound batch have offsets outside of [base, end)? A compressed set of format 0 or 1 may begin anywhere."""
         if self.sound is None:
             return False
         first, after = self.sound
@@ -46,15 +46,15 @@ class Extent(NamedTuple):
         self, report: Report, action: Action, name: str, reason: str, *, severity: Severity = Severity.INFO,
         is_torn: bool = False,
     ) -> None:
-        """Report that the file `name` loses this."""
+        """Report that the file `name` loses these bytes."""
         report.add(action, name, reason + self.text, offsets=(self.first_offset, self.end_offset), records=self.records,
                    size=self.size, severity=severity, is_torn=is_torn)
 
 
 def read_extent(file: OpenFile, position: int, end: int, expected: int | None) -> Extent:
-    """Read bytes [position, end) of a segment, where a batch from offset `expected` on must follow; None: not known.
+    """Read bytes [position, end) of a segment. expected: the offset from which a batch must follow there; None: not known.
 
-    Records of a damaged batch are counted by its header where that makes sense and continues the offsets of a neighbour.
+    Records of a damaged batch are counted from its header if that is plausible and continues the offsets of a neighbour.
     Raises UnreadableFile, FileChangedWhileReading.
     """
     walk, found, goes_on = LogWalk(file, position, end), _Found(expected), True
@@ -80,7 +80,7 @@ _FIELDS = (BatchField.MAGIC, BatchField.BASE_OFFSET, BatchField.LAST_OFFSET, Bat
 
 
 def _header_at(file: OpenFile, position: int, end: int) -> tuple[int, int, int, int]:
-    """Magic, base offset, last offset and record count of the batch of format 2 that begins there and is not whole."""
+    """Magic, base offset, last offset and record count of the incomplete batch of format 2 that begins at `position`."""
     data = file.read(position, min(BATCH_HEADER.size, end - position))
     if len(data) < BATCH_HEADER.size:
         return -1, -1, -1, -1
@@ -89,7 +89,7 @@ def _header_at(file: OpenFile, position: int, end: int) -> tuple[int, int, int, 
 
 
 class _Headers(NamedTuple):
-    """Damaged batches one after the other, whose headers give them the offsets [first, end)."""
+    """Consecutive damaged batches, with the offsets [first, end) in their headers."""
 
     batches: int
     first: int
@@ -97,16 +97,16 @@ class _Headers(NamedTuple):
 
 
 class _Found:
-    """Sums up batches in the order of a file; `expected`: the offset that the first one should have, if it is known."""
+    """Sums up batches in file order; `expected`: the offset of the first one, if it is known."""
 
     def __init__(self, expected: int | None) -> None:
         self._begin = LONG_MAX if expected is None else expected
         self._expected = expected
-        self._is_by_name = True  # is `expected` only what the name says?
-        self._damaged: _Headers | None = None  # the last ones, of which nothing is decided
-        self._begins_sound: bool | None = None  # None: there was no batch
+        self._is_by_name = True  # does `expected` come only from the name of the file?
+        self._damaged: _Headers | None = None  # the last damaged batches, which are not counted yet
+        self._begins_sound: bool | None = None  # None: no batch yet
         self._batches = 0
-        self._records: int | None = 0  # None: a compressed set of format 0 or 1 does not say how many it holds
+        self._records: int | None = 0  # None: the header of a compressed set of format 0 or 1 has no record count
         self._first, self._end = LONG_MAX, -1  # of sound batches
         self._headers = self._by_header = 0
         self._header_end = -1
@@ -117,7 +117,7 @@ class _Found:
         return not self._batches
 
     def add_sound(self, base: int, last: int, records: int | None) -> None:
-        """A sound batch. `records`: None where its header does not say how many."""
+        """Add a sound batch. `records`: None if its header has no record count."""
         self._begins_sound = True if self._begins_sound is None else self._begins_sound
         self._batches += 1
         self._records = None if records is None or self._records is None else self._records + max(0, records)
@@ -129,9 +129,9 @@ class _Found:
         self._expected, self._is_by_name = last + 1, False
 
     def add_damaged(self, magic: int, base: int, last: int, count: int) -> None:
-        """What is not a sound batch, with what its header says.
+        """Add a damaged batch, with the values in its header.
 
-        The cleaner leaves fewer records than offsets: then the header proves nothing.
+        After cleaning, a batch has fewer records than offsets: then the header proves nothing.
         """
         self._begins_sound = bool(self._begins_sound)
         if magic != MAGIC_V2 or base < 0 or count <= 0 or last - base + 1 != count:
@@ -153,7 +153,7 @@ class _Found:
             self._begin, self._header_end = min(self._begin, damaged.first), max(self._header_end, damaged.end)
 
     def extent(self, size: int, gave_up: int | None, *, is_zeros: bool) -> Extent:
-        """The sum of all."""
+        """The extent of all batches that were added."""
         begin, end = min(self._begin, self._first), max(self._end, self._header_end)
         records = self._records if self._batches or is_zeros else None
         text = "; only zeros are truncated" if is_zeros and size else self._text(begin, end) + searched_up_to(gave_up)
@@ -169,5 +169,5 @@ class _Found:
         offsets = f"offset {self._first}" if self._end - 1 == self._first else f"offsets {self._first} to {self._end - 1}"
         if not self._begins_sound:
             return f"{text}; lost with it: {count_of(self._batches, 'sound batch')} ({offsets})"
-        is_said = (begin, end) == (self._first, self._end) or self._records is None  # a set says only where it ends
+        is_said = (begin, end) == (self._first, self._end) or self._records is None  # a set has only its last offset
         return text if is_said else f"{text}; its sound batches hold {offsets}"

@@ -1,4 +1,4 @@
-"""How far a segment reached by the last entries of its indexes: they outlive batches that were lost after its end."""
+"""Evidence of lost batches: index entries for offsets after the end of a segment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _File = TypeVar("_File", OffsetIndex, TimeIndex, TransactionIndex)
 
 
 class Indexed(NamedTuple):
-    """The index at `path` says that its segment reached offset `end` (exclusive); `what`: the sentence, `code`: a finding's."""
+    """Evidence in the index at `path` that its segment reached offset `end` (exclusive). `code`: of a finding."""
 
     code: str
     path: str
@@ -34,7 +34,7 @@ class Indexed(NamedTuple):
 
 
 class SegmentEnd(NamedTuple):
-    """Where a segment ends, in bytes and offsets, and the largest timestamp in it, NO_TIMESTAMP without one."""
+    """The end of a segment, in bytes and offsets, and its largest timestamp, NO_TIMESTAMP without one."""
 
     size: int
     offset: int
@@ -42,7 +42,7 @@ class SegmentEnd(NamedTuple):
 
 
 class SegmentIndexes(NamedTuple):
-    """The indexes of a segment; None: there is no such file, or it is too large to be one."""
+    """The indexes of a segment; None: the file does not exist, or is too large to be an index."""
 
     offsets: OffsetIndex | None
     times: TimeIndex | None
@@ -50,9 +50,9 @@ class SegmentIndexes(NamedTuple):
 
     @classmethod
     def read(cls, files: ReadOnlyFiles, directory: str, base_offset: int, names: Container[str] | None = None) -> Self:
-        """Those of the segment that begins at `base_offset`. Raises UnreadableFile.
+        """Read the indexes of the segment that begins at `base_offset`. Raises UnreadableFile.
 
-        names  of the files in the directory; None: it is asked
+        names  of the files in the directory; None: it is listed
         """
 
         def one(kind: type[_File], name: str) -> _File | None:
@@ -62,7 +62,7 @@ class SegmentIndexes(NamedTuple):
             try:
                 return kind.read(files, path, base_offset)
             except IndexTooLarge:
-                return None  # whoever opens or verifies it says so
+                return None  # opening or verifying the index reports it
 
         return cls(
             one(OffsetIndex, offset_index_file_name(base_offset)),
@@ -72,21 +72,21 @@ class SegmentIndexes(NamedTuple):
 
     @property
     def are_closed_with_batches(self) -> bool:
-        """Does the time index say that the segment had batches when it was closed?"""
+        """Does the time index show that the segment had batches when it was closed?"""
         return _closed(self.times) is not None
 
     @property
     def end(self) -> int:
-        """After the last offset in them, believed or not; −1: they have none."""
+        """The highest offset in the indexes + 1, without checking it; −1: they have no entries."""
         lasts = [index.entry(index.used_entries - 1).offset for index in (_closed(self.offsets), _closed(self.times)) if index]
         if self.aborted is not None and len(self.aborted):
             lasts.append(self.aborted.entry(len(self.aborted) - 1).last_offset)
         return max(lasts, default=-2) + 1
 
     def beyond(self, files: ReadOnlyFiles, log_path: str, end: SegmentEnd) -> list[Indexed]:
-        """What they say of offsets after the `end` of their segment, whose log is at `log_path`. Raises UnreadableFile.
+        """Evidence of offsets after the `end` of the segment, whose log is at `log_path`. Raises UnreadableFile.
 
-        An index with entries that make no sense, or that contradicts the batches before the end, proves nothing.
+        An index with invalid entries, or one that contradicts the batches before the end, is not used.
         """
         found = (
             *_of_offset_index(files, self.offsets, log_path, end.size),
@@ -97,11 +97,12 @@ class SegmentIndexes(NamedTuple):
 
 
 def find_segment_end(files: ReadOnlyFiles, log_path: str, base_offset: int, index: OffsetIndex | None) -> SegmentEnd:
-    """Where the batches of the segment at `log_path` end by their headers, as far as they can be followed.
+    """Find the end of the segment at `log_path` from batch headers, up to damage.
 
     index  its offset index
-    Read from the last entry of the offset index on that leads to its batch. Earlier timestamps are in the time index. If the
-    indexes were not closed, the log is not read: any timestamp may be in it.
+
+    Reads the log from the last entry of the offset index that points to its batch. Earlier timestamps are in the time index.
+    If the indexes were not closed, the log is not read: any timestamp may be in it.
     """
     offset, timestamp = base_offset, NO_TIMESTAMP
     with files.open(log_path) as file:
@@ -139,7 +140,7 @@ def _last_inside(index: OffsetIndex, size: int) -> OffsetPosition | None:
 
 
 def _agrees(file: OpenFile, entry: OffsetPosition, size: int) -> bool:
-    """Does a batch with the entry's offset begin where it points to?"""
+    """Does the batch at the entry's position hold the entry's offset?"""
     if entry.position < 0:
         return False
     try:
@@ -150,7 +151,7 @@ def _agrees(file: OpenFile, entry: OffsetPosition, size: int) -> bool:
 
 
 def _of_time_index(given: TimeIndex | None, end: SegmentEnd) -> Iterator[Indexed]:
-    """An entry is made for a timestamp above all before it: one that a batch has is not of a lost one, whatever its offset."""
+    """An entry has a higher timestamp than all earlier batches. If the log has it, the entry's batch is not lost."""
     index = _closed(given)
     if index is None:
         return
@@ -170,5 +171,5 @@ def _of_transaction_index(index: TransactionIndex | None) -> Iterator[Indexed]:
 
 
 def _closed(index: _Index | None) -> _Index | None:
-    """None: the index has no entries, or was not closed: then entries of truncated batches may be left in it."""
+    """The index; None if it has no entries, or was not closed, because it may then have entries of truncated batches."""
     return index if index is not None and index.used_entries and index.used_entries == index.entries else None

@@ -43,7 +43,7 @@ _SMALLEST_BATCH = LOG_OVERHEAD + MIN_RECORD_SIZE
 
 
 class Appending(NamedTuple):
-    """Batches that go into a log together, as far as their segment asks: bytes, last offset, largest timestamp (ms)."""
+    """Batches that are appended together: bytes, last offset, largest timestamp (ms)."""
 
     size: int
     last_offset: int
@@ -51,7 +51,7 @@ class Appending(NamedTuple):
 
 
 class RollParams(NamedTuple):
-    """What decides whether an append needs a new segment. Sizes in bytes, times in ms. Mirrors RollParams."""
+    """The values that decide whether an append needs a new segment. Sizes in bytes, times in ms. Mirrors RollParams."""
 
     max_segment_ms: int
     max_segment_size: int
@@ -62,16 +62,16 @@ class RollParams(NamedTuple):
 
 
 class LogSegment(SegmentFiles):
-    """The segment that begins at `base_offset` in a partition. Its .log is made at once, its indexes when first used.
+    """The segment that begins at `base_offset` in a partition. Its .log is created at once, its indexes on first use.
 
-    partition            its `now` is the time from which a segment without timestamps waits to be rolled
+    partition            its `now` is the creation time, from which a segment without timestamps ages until it is rolled
     suffix               of all its files: "", ".cleaned", ".swap", ".deleted"
-    file_already_exists  False: a new one, whose .log is allocated in full where the topic says `preallocate`
-    writable             False: nothing is ever made or changed; missing files count as empty
-    has_txn_index        does its .txnindex exist? None: ask the disk
-    roll_jitter_ms       an attribute: how much earlier than segment.ms it rolls
+    file_already_exists  False: a new segment, whose .log is preallocated if the topic has `preallocate`
+    writable             False: nothing is created or changed; missing files count as empty
+    has_txn_index        does its .txnindex exist? None: check the disk
+    roll_jitter_ms       an attribute: it rolls this much earlier than segment.ms
 
-    Raises UnreadableFile, UnwritableFile, SegmentTooLarge. Not for several threads.
+    Raises UnreadableFile, UnwritableFile, SegmentTooLarge. Not for use by several threads.
     """
 
     roll_jitter_ms = 0
@@ -90,14 +90,14 @@ class LogSegment(SegmentFiles):
     # appending
 
     def should_roll(self, params: RollParams) -> bool:
-        """Must a new segment begin before this append?"""
+        """Does this append need a new segment?"""
         appends = [Appending(params.messages_size, params.max_offset_in_messages, params.max_timestamp_in_messages)]
         return not self.count_fitting(appends, params.max_segment_size, params.max_segment_ms, params.now)
 
     def count_fitting(self, appends: Sequence[Appending], max_segment_size: int, max_segment_ms: int, now: int) -> int:
-        """How many of `appends`, done one after the other, need no new segment: the rules of LogSegment.shouldRoll.
+        """Number of `appends`, done one after the other, that need no new segment (LogSegment.shouldRoll).
 
-        Each of them takes an entry of both indexes at most.
+        Each of them adds at most one entry to each index.
         """
         size, based = self.size, self.rolling_based_timestamp
         longest = max_segment_ms - self.roll_jitter_ms
@@ -115,12 +115,12 @@ class LogSegment(SegmentFiles):
     def append(
         self, largest_offset: int, data: Buffer, batches: BatchColumns | None = None, rows: int = 0, first: int = 0
     ) -> None:
-        """Add whole batches at the end, with the index entries that fall on them.
+        """Append whole batches, and add their index entries.
 
-        largest_offset  last offset of the last batch      data  one batch or several, one after the other
-        batches         their headers, if they are known, in the columns first … rows − 1: as `scan_range` fills them
-        Raises SegmentOffsetOverflow before anything is written, UnwritableFile; IndexFull and InvalidOffset after the
-        write, as the broker does: it rolls before indexes are full.
+        largest_offset  last offset of the last batch      data  consecutive batches
+        batches         their headers, if known, in the columns first … rows − 1, as `scan_range` fills them
+        Raises SegmentOffsetOverflow before anything is written, and UnwritableFile. Raises IndexFull and InvalidOffset after
+        the write, as the broker does, which rolls before indexes are full.
         """
         if not len(data):
             return
@@ -140,13 +140,13 @@ class LogSegment(SegmentFiles):
             file.write_at(self.size, data)
         except Exception:
             if not self.config.preallocate:
-                file.truncate(self.size)  # what part of it came to the disk is no batch
+                file.truncate(self.size)  # remove the incomplete write
             raise
         self.size += len(data)
         self._is_dirty = True
 
     def _place(self, batches: BatchColumns, rows: int, position: int, first: int = 0) -> int:
-        """Add the entries for batches first … rows − 1, which lie in the .log from byte `position` on → after them."""
+        """Add the index entries for batches first … rows − 1, the first of them at byte `position`. Returns their end."""
         offset_index, time_index, largest = self.offset_index, self.time_index, self.largest()
         last = time_index.last_entry()
         state = memoryview(array("q", bytes(8 * PLACE_FIELDS)))
@@ -176,9 +176,9 @@ class LogSegment(SegmentFiles):
         return state[Placing.POSITION]
 
     def append_from_file(self, source: OpenFile, start: int, end: int) -> int:
-        """Append the batches of `source` from byte `start` on while they fit after the base offset → bytes taken.
+        """Append the batches of `source` from byte `start` on while they fit after the base offset. Returns the bytes copied.
 
-        They are copied in runs of up to 1 MiB, at least one batch each. Mirrors LogSegment.appendFromFile.
+        Copies up to 1 MiB at a time, at least one batch. Mirrors LogSegment.appendFromFile.
         """
         position = start
         while position < end:
@@ -197,13 +197,13 @@ class LogSegment(SegmentFiles):
     def _waited(self, based: int | None, now: int, message_timestamp: int) -> int:
         return message_timestamp - based if based is not None and based >= 0 else now - self.created
 
-    # repairing
+    # repair
 
     def sanity_check(self, *, time_index_newly_created: bool, has_offset_index: bool | None = None) -> None:
-        """Raises OffsetIndexMissing and CorruptIndex where loading must recover the segment.
+        """Raise OffsetIndexMissing or CorruptIndex if loading must recover the segment.
 
-        has_offset_index  does its .index exist? None: ask the disk
-        A time index that was missing is made, empty.
+        has_offset_index  does its .index exist? None: check the disk
+        A missing time index is created, empty.
         """
         if not (self.files.exists(self.offset_index_path) if has_offset_index is None else has_offset_index):
             raise OffsetIndexMissing(f"{self.offset_index_path}: no offset index beside the log")
@@ -212,19 +212,19 @@ class LogSegment(SegmentFiles):
         self.txn_index.sanity_check()
 
     def refuse_large_indexes(self) -> None:
-        """Raise CorruptIndex where the offset or time index has more bytes than a broker can map. Opens none: that trims it."""
+        """Raise CorruptIndex if offset or time index is larger than a broker can map. Does not open them: that trims them."""
         for path in (self.offset_index_path, self.time_index_path):
             found = look(self.files, path)
             if found is not None and found.size > INT_MAX:
                 raise CorruptIndex(f"{path}: {found.size} bytes, an index has at most {INT_MAX}")
 
     def resize_indexes(self, size: int) -> None:
-        """Make offset and time index files `size` bytes long, rounded down; never shorter than their entries."""
+        """Set the size of the offset and time index files to `size` bytes, rounded down; never below their entries."""
         self.offset_index.resize(size)
         self.time_index.resize(size)
 
     def scan(self) -> SegmentScan:
-        """What recovery would find. Changes nothing, and may run in another thread."""
+        """Read what recovery needs. Changes nothing, and may run in another thread."""
         from engine.log.segment.segment_scan import scan_segment
 
         return scan_segment(
@@ -237,13 +237,13 @@ class LogSegment(SegmentFiles):
         )
 
     def recover(self, producers: RecoveringProducers, leader_epochs: RecoveringEpochs, scan: SegmentScan | None = None) -> int:
-        """Truncate the .log after its last sound batch and rebuild all indexes → bytes removed.
+        """Truncate the .log after its last sound batch and rebuild all indexes. Returns the bytes removed.
 
-        producers      state up to the base offset; what the segment's batches make of it is added
-        leader_epochs  takes epochs above its latest, but for those that other batches contradict and it would forget others for
-        scan           what `scan` returned, if it was done before
-        Raises SegmentOffsetOverflow, InvalidOffset, IndexFull, IndexOffsetOverflow at a batch that the indexes refuse: what
-        came before it is in them, nothing is cut. Mirrors LogSegment.recover.
+        producers      producer state up to the base offset; the segment's batches are added to it
+        leader_epochs  epochs above its latest are added, except doubtful ones (see `take_epochs`)
+        scan           the result of `scan`, if it was called before
+        Raises SegmentOffsetOverflow, InvalidOffset, IndexFull, IndexOffsetOverflow at a batch that the indexes refuse: earlier
+        batches are in the indexes then, and nothing is truncated. Mirrors LogSegment.recover.
         """
         scan = self.scan() if scan is None else scan
         self._time_index = self._open_time_index(rewrite=True)
@@ -268,9 +268,9 @@ class LogSegment(SegmentFiles):
         return cut
 
     def _finish_before_offset_index(self) -> None:
-        """Bring time and transaction index to the disk: below the recovery point an offset index vouches for them.
+        """Sync time and transaction index before the offset index exists: below the recovery point it vouches for them.
 
-        Where there is one already, what stands beside it is believed in any case: the old files or the new ones.
+        If the offset index exists already, the next start uses the other indexes in any case, old files or new ones.
         """
         self.time_index.sync_changes()
         self.txn_index.sync_changes()
@@ -279,15 +279,15 @@ class LogSegment(SegmentFiles):
             self.files.sync_directory(self.directory)
 
     def update_txn_index(self, completed: CompletedTxn, last_stable_offset: int) -> None:
-        """Note a transaction whose marker lies here, if it was aborted."""
+        """Add a transaction whose marker is in this segment, if it was aborted."""
         if completed.is_aborted:
             txn = AbortedTxn(0, completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
             self.txn_index.append(txn)
 
     def truncate_to(self, offset: int, now: int | None = None) -> int:
-        """Cut before the first batch whose last offset is `offset` or larger, and the indexes with it → bytes cut.
+        """Truncate log and indexes before the first batch whose last offset is at least `offset`. Returns the bytes removed.
 
-        now  ms; if the segment is empty afterwards, it waits from then on to be rolled (default: as before)
+        now  ms; if the segment is empty afterwards, its new creation time (default: unchanged)
         Mirrors LogSegment.truncateTo.
         """
         head = self.translate_offset(offset)
@@ -305,7 +305,7 @@ class LogSegment(SegmentFiles):
         return cut
 
     def _read_largest(self) -> TimestampOffset:
-        """The last entry of the time index, or a later timestamp after it. Mirrors readLargestTimestamp."""
+        """The last entry of the time index, or a later batch with a larger timestamp. Mirrors readLargestTimestamp."""
         last = self.time_index.last_entry()
         position = self.offset_index.lookup(last.offset).position
         found = largest_timestamp_after(self.log_file, position, self.size)
@@ -319,10 +319,10 @@ class LogSegment(SegmentFiles):
             self.size = size
         return cut
 
-    # closing
+    # closing the segment
 
     def sync_changes(self) -> None:
-        """Wait until what was changed in log and indexes is on the disk. Raises UnwritableFile."""
+        """Wait until all changes of log and indexes are on the disk. Raises UnwritableFile."""
         if self._is_dirty:
             self._writable_log().sync()
             self._is_dirty = False
@@ -338,7 +338,7 @@ class LogSegment(SegmentFiles):
         self._trim_log()
 
     def close(self) -> None:
-        """Write everything back, add the closing entry of the time index if the largest timestamp is known, and trim.
+        """Write all changes, add the closing entry of the time index if the largest timestamp is known, and trim.
 
         The segment may be used again; its files are then reopened.
         """
@@ -358,11 +358,11 @@ class LogSegment(SegmentFiles):
         try:
             self.time_index.maybe_append(*self.largest(), skip_full_check=True)
         except (IndexFull, InvalidOffset, InvalidTimestamp, IndexOffsetOverflow):
-            return  # as in the broker: an index that is out of order anyway closes without it
+            return  # as in the broker: an index with entries out of order gets no closing entry
 
 
 def _columns(data: Buffer) -> Iterator[tuple[BatchColumns, int]]:
-    """The headers of the batches in `data`, as many at a time as columns take."""
+    """Yield the headers of the batches in `data`, as many at a time as the columns hold."""
     view, at = memoryview(data).toreadonly(), 0
     batches = BatchColumns(min(BATCH_ROWS, 1 + len(view) // _SMALLEST_BATCH))
     while at < len(view):

@@ -1,6 +1,6 @@
-"""The segments of a log by base offset, and places in them; those that wait for their deletion. Mirrors LogSegments.
+"""The segments of a log by base offset, positions in them, and files that wait for deletion. Mirrors LogSegments.
 
-A broker deletes a file that was renamed to `.deleted` after file.delete.delay.ms, we when the log is closed.
+A broker deletes a file that was renamed to `.deleted` after file.delete.delay.ms; kafkalog deletes it when the log is closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ S = TypeVar("S", bound="ReadableSegment")
 
 
 class Segments(Generic[S]):
-    """A map from base offset to segment, sorted. Iteration goes from the oldest to the newest, over a copy."""
+    """A sorted map from base offset to segment. Iterates over a copy, from the oldest to the newest."""
 
     def __init__(self) -> None:
         self._bases: list[int] = []
@@ -39,7 +39,7 @@ class Segments(Generic[S]):
         return base_offset in self._segments
 
     def add(self, segment: S) -> S | None:
-        """Add `segment`; returns the one of the same base offset that it takes the place of."""
+        """Add `segment`. Returns the one with the same base offset that it replaces."""
         before = self._segments.get(segment.base_offset)
         if before is None:
             insort(self._bases, segment.base_offset)
@@ -47,12 +47,12 @@ class Segments(Generic[S]):
         return before
 
     def remove(self, base_offset: int) -> None:
-        """Forget the segment that begins at `base_offset`, if there is one. Its files stay."""
+        """Remove the segment that begins at `base_offset`, if there is one. Its files stay."""
         if self._segments.pop(base_offset, None) is not None:
             del self._bases[bisect_left(self._bases, base_offset)]
 
     def clear(self) -> None:
-        """Forget all segments. Their files stay."""
+        """Remove all segments. Their files stay."""
         self._bases.clear()
         self._segments.clear()
 
@@ -62,13 +62,13 @@ class Segments(Generic[S]):
             segment.close()
 
     def close_handlers(self) -> None:
-        """Let go of all files without changing them further."""
+        """Close all files without changing them."""
         for segment in self:
             segment.close_handlers()
 
     @property
     def base_offsets(self) -> list[int]:
-        """Of all segments, ascending."""
+        """The base offsets of all segments, ascending."""
         return list(self._bases)
 
     def get(self, base_offset: int) -> S | None:
@@ -76,7 +76,7 @@ class Segments(Generic[S]):
         return self._segments.get(base_offset)
 
     def values(self, first: int | None = None, end: int | None = None) -> list[S]:
-        """From the segment that contains offset `first` (or the one after it) to the last that begins below `end`."""
+        """The segments from the one that contains offset `first` (or the next one) to the last that begins below `end`."""
         low, high = 0, len(self._bases)
         if first is not None:
             if end is not None and end < first:
@@ -110,7 +110,7 @@ class Segments(Generic[S]):
         return [self._segments[base] for base in self._bases[bisect_right(self._bases, base_offset) :]]
 
     def place_of(self, offset: int) -> LogOffsetMetadata | None:
-        """The first batch that ends at or after `offset`: its base offset and place; None: there is none."""
+        """Base offset and position of the first batch that ends at or after `offset`; None: there is none."""
         segment = self.floor_segment(offset)
         while segment is not None:
             head = segment.translate_offset(offset)
@@ -121,12 +121,12 @@ class Segments(Generic[S]):
 
     @property
     def last_segment(self) -> S | None:
-        """The newest one."""
+        """The newest segment."""
         return self._at(len(self._bases) - 1)
 
     @property
     def active_segment(self) -> S:
-        """The one that takes appends. There must be a segment."""
+        """The segment that receives appends. There must be one."""
         return self._segments[self._bases[-1]]
 
     @property
@@ -143,7 +143,7 @@ class LogSegments(Segments["LogSegment"]):
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset and where its batch lies: base offset of the segment, byte position; None where nobody looked."""
+    """An offset and the position of its batch: base offset of the segment, byte; None if they were not determined."""
 
     message_offset: int
     segment_base_offset: int | None = None
@@ -151,25 +151,25 @@ class LogOffsetMetadata(NamedTuple):
 
     @property
     def is_offset_only(self) -> bool:
-        """Is the place unknown?"""
+        """Is the position not determined?"""
         return self.segment_base_offset is None
 
 
 class DeferredDeletion:
-    """Segments and single files that carry `.deleted` and wait for their removal."""
+    """Segments and files that were renamed to `.deleted` and will be removed."""
 
     def __init__(self, files: Files, directory: str, report: Report) -> None:
         self._files, self._directory, self._report = files, directory, report
         self._segments: list[LogSegment] = []
-        self._waiting: set[LogSegment] = set()  # the same: a log of very many is asked for each
+        self._waiting: set[LogSegment] = set()  # the same segments, for a fast lookup
         self._paths: list[str] = []
 
     def mark_segments(self, segments: Iterable[LogSegment], *, newest_first: bool = False) -> None:
-        """Rename all files of `segments` to `.deleted` and remember them. Mirrors LocalLog.deleteSegmentFiles.
+        """Rename all files of `segments` to `.deleted` and store them. Mirrors LocalLog.deleteSegmentFiles.
 
-        A deletion is synced before the next segment is deleted: after a power cut the log must not have a hole. From the
-        oldest on where the log begins later from now on, `newest_first` where it ends earlier.
-        Where one of the same name waits already, the later one, made since the log was opened, is removed at once.
+        Each deletion is synced before the next one: after a power cut the log must not have a hole. The oldest segment is
+        first if the log start offset moves; `newest_first` if the log is truncated.
+        If a segment with the same name waits already, the later one, created since the log was opened, is removed at once.
         """
         marked = [segment for segment in segments if segment not in self._waiting]
         names = {segment.base_offset for segment in self._segments}
@@ -183,15 +183,15 @@ class DeferredDeletion:
         self._waiting.update(marked)
 
     def is_deleted_at_once(self, segment: LogSegment) -> bool:
-        """Would marking `segment` remove it, as one of the same name waits already?"""
+        """Would marking `segment` remove it at once, because one with the same name waits already?"""
         return segment.suffix != DELETED and any(one.base_offset == segment.base_offset for one in self._segments)
 
     def add_path(self, path: str) -> None:
-        """Remember a file that carries `.deleted` already."""
+        """Add a file that has the suffix `.deleted` already."""
         self._paths.append(path)
 
     def run(self, *, keep: bool) -> None:
-        """Remove what waits, or with `keep` only let go of it. Afterwards nothing waits."""
+        """Remove the waiting files, or with `keep` only close them. Afterwards nothing waits."""
         if keep:
             for path in (*(segment.log_path for segment in self._segments), *self._paths):
                 self._report.add(Action.MARKED, file_name(path), "kept for later use")
@@ -207,7 +207,7 @@ class DeferredDeletion:
             self._files.sync_directory(self._directory)
 
     def release(self) -> None:
-        """Let go of what waits: it stays as it is."""
+        """Close the waiting files, and keep them on the disk."""
         for segment in self._segments:
             segment.close_handlers()
         self._forget()

@@ -1,4 +1,4 @@
-"""The fields of a producer's batch that producer state is made of, without the batch itself."""
+"""The fields of a producer's batch that the producer state needs."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class TxnMarker(NamedTuple):
 
     control_type: ControlType  # ABORT or COMMIT
     coordinator_epoch: int
-    timestamp: int  # of that record, ms
+    timestamp: int  # of the record, ms
 
 
 class ProducerRow(NamedTuple):
     """A batch with a producer id.
 
-    Rows come in file order, with one freedom: of a run of data batches of one producer with the same epoch and
-    transactional flag, the first comes in its place; of the others only the last comes, later, but before any other batch
-    of that producer and before the end. Applied one by one, they make the same snapshots as all batches do.
+    Rows are in file order, with one exception. Consecutive data batches of one producer with the same epoch and transactional
+    flag may be reduced to the first one, in its place, and the last one, which may come later, but before any other batch
+    of that producer and before the end. Applied one by one, the rows give the same snapshots as all batches.
     """
 
     producer_id: int
@@ -41,11 +41,11 @@ class ProducerRow(NamedTuple):
     max_timestamp: int
     is_transactional: bool
     is_control: bool
-    marker: TxnMarker | None  # of a control batch; None where it is empty, or no end of a transaction
+    marker: TxnMarker | None  # of a control batch; None if it is empty, or does not end a transaction
 
 
 class ReportedRows(Table):
-    """Rows as kernels report them, see kernels.walk.ProducerField, a number at a time."""
+    """Rows as kernels return them, see kernels.walk.ProducerField, a limited number at a time."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class ReportedRows(Table):
         super().__init__(PRODUCER_FIELDS, capacity)
 
     def note_marker(self, row: int, marker: TxnMarker | None) -> None:
-        """Let `row`, a control batch, have this marker."""
+        """Set the marker of `row`, a control batch."""
         if marker is not None:
             table = self.table
             table[ProducerField.KIND, row] |= Kind.HAS_MARKER
@@ -63,7 +63,7 @@ class ReportedRows(Table):
 
 
 class RowChunk:
-    """Some rows, compact; `fields` are runs of `count` integers each, see kernels.walk.ProducerField. There is one at least."""
+    """At least one row, compact. `fields` has `count` integers for each field of kernels.walk.ProducerField."""
 
     __slots__ = ("_fields", "count")
 
@@ -72,7 +72,7 @@ class RowChunk:
 
     @classmethod
     def reported(cls, rows: ReportedRows, count: int) -> RowChunk:
-        """The first `count` of `rows`, which are going to be overwritten."""
+        """A copy of the first `count` of `rows`, which will be overwritten."""
         fields = array("q")
         for field in range(PRODUCER_FIELDS):
             fields.frombytes(rows.field(field)[:count].cast("B"))
@@ -86,11 +86,11 @@ class RowChunk:
 
     @property
     def table(self) -> memoryview:
-        """The fields as kernels take them: table[ProducerField, row]."""
+        """The fields as kernels expect them: table[ProducerField, row]."""
         return memoryview(self._fields).cast("B").cast("q", (PRODUCER_FIELDS, self.count))
 
     def row(self, column: int) -> ProducerRow:
-        """One of them."""
+        """One row."""
         producer_id, producer_epoch, base_sequence, base_offset, last_offset, max_timestamp, kind, *end = (
             self._fields[column :: self.count]
         )
@@ -115,19 +115,19 @@ def _fields_of(row: ProducerRow) -> tuple[int, ...]:
 
 
 class CompletedTxn(Protocol):
-    """A transaction that its marker ended."""
+    """A transaction that has ended."""
 
     @property
     def producer_id(self) -> int:
-        """Whose it was."""
+        """The producer of the transaction."""
 
     @property
     def first_offset(self) -> int:
-        """Of its data."""
+        """First offset of its data."""
 
     @property
     def last_offset(self) -> int:
-        """Of its marker."""
+        """Offset of its marker."""
 
     @property
     def is_aborted(self) -> bool:
@@ -135,29 +135,29 @@ class CompletedTxn(Protocol):
 
 
 class RecoveringProducers(Protocol):
-    """What recovery needs of the producer state (ProducerStateManager)."""
+    """The producer state as recovery uses it (ProducerStateManager)."""
 
     def update_recovered(self, chunks: Iterable[RowChunk], on_aborted: Callable[[memoryview], object]) -> None:
-        """Apply rows; `on_aborted` takes entries of the transaction index, in its own bytes."""
+        """Add rows. `on_aborted` is called with entries of the transaction index, as bytes of that file."""
 
     def update_map_end_offset(self, last_offset: int) -> None:
-        """The state reaches up to this offset."""
+        """Set the offset up to which the state includes all batches."""
 
 
 class RecoveringEpochs(Protocol):
-    """What recovery needs of the epoch cache (LeaderEpochFileCache)."""
+    """The epoch cache as recovery uses it (LeaderEpochFileCache)."""
 
-    refuses_doubtful: bool  # no epoch comes from batches that others contradict
+    refuses_doubtful: bool  # do not use epochs of batches that other batches contradict
 
     @property
     def latest_epoch(self) -> int | None:
-        """The newest epoch, None without one."""
+        """The newest epoch; None: there is none."""
 
     def knows_from(self, offset: int) -> bool:
         """Does an epoch begin at or after `offset`?"""
 
     def assign(self, epoch: int, start_offset: int) -> object:
-        """Note that `epoch` begins at `start_offset`."""
+        """Add `epoch`, which begins at `start_offset`."""
 
 
 def unreadable_marker(window: Window, row: int, path: str, error: ControlRecordInvalid) -> Finding:

@@ -1,6 +1,6 @@
-"""A segment of a log as readers see it: places by offset and by time, slices of bytes. Mirrors what LogSegment only looks up.
+"""A segment of a log for reading: positions by offset and by time, slices of bytes. Mirrors the read methods of LogSegment.
 
-Nothing here changes a file. LogSegment adds what does; a view beside a broker has no more than this.
+Nothing here changes a file. LogSegment adds the methods that do.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 class FetchSlice(NamedTuple):
-    """Bytes [position, position + size) of the .log, from the batch that begins with `base_offset` on.
+    """Bytes [position, position + size) of the .log, from the batch with `base_offset` on.
 
-    first_entry_incomplete  the first batch has more bytes than were asked for
+    first_entry_incomplete  the first batch is larger than the requested size
     """
 
     base_offset: int
@@ -50,14 +50,14 @@ class FetchSlice(NamedTuple):
 
 
 class ReadableSegment:
-    """The segment that begins at `base_offset` in `directory`; its files are opened when they are used (LazyIndex).
+    """The segment that begins at `base_offset` in `directory`; its files are opened on first use (LazyIndex).
 
-    size    bytes of batches in the .log, as far as readers go
+    size    bytes of batches in the .log that readers may read
     suffix  of all its files: "", ".cleaned", ".swap", ".deleted"
-    has_txn_index  does its .txnindex exist? None: ask the disk
-    Raises UnreadableFile, SegmentTooLarge. Not for several threads.
+    has_txn_index  does its .txnindex exist? None: check the disk
+    Raises UnreadableFile, SegmentTooLarge. Not for use by several threads.
 
-    _by_offset, _by_time  what searches make of damage
+    _by_offset, _by_time  functions that find batches for searches; they decide how damage is handled
     """
 
     _by_offset: Windows = staticmethod(kafkas_windows)
@@ -78,7 +78,7 @@ class ReadableSegment:
         self.txn_index = self._open_txn_index(exists=has_txn_index)
         self._largest: TimestampOffset | None = None  # None: not read yet
         self._rolling_based_timestamp: int | None = None
-        self.next_offset: int | None = None  # after its last record, where that is known beforehand
+        self.next_offset: int | None = None  # offset after its last record, if it is known without reading
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(base_offset={self.base_offset}, size={self.size}, suffix={self.suffix!r})"
@@ -90,55 +90,55 @@ class ReadableSegment:
 
     @property
     def log_path(self) -> str:
-        """Where the .log is."""
+        """The path of the .log."""
         return self._path(log_file_name(self.base_offset, self.suffix))
 
     @property
     def offset_index_path(self) -> str:
-        """Where the .index is, or would be."""
+        """The path of the .index, which may not exist."""
         return self._path(offset_index_file_name(self.base_offset, self.suffix))
 
     @property
     def time_index_path(self) -> str:
-        """Where the .timeindex is, or would be."""
+        """The path of the .timeindex, which may not exist."""
         return self._path(time_index_file_name(self.base_offset, self.suffix))
 
     @property
     def txn_index_path(self) -> str:
-        """Where the .txnindex is, or would be."""
+        """The path of the .txnindex, which may not exist."""
         return self._path(transaction_index_file_name(self.base_offset, self.suffix))
 
     @property
     def paths(self) -> tuple[str, str, str, str]:
-        """Where log, offset, time and transaction index are, or would be."""
+        """The paths of log, offset, time and transaction index, which may not exist."""
         return self.log_path, self.offset_index_path, self.time_index_path, self.txn_index_path
 
     @property
     def log_file(self) -> OpenFile:
-        """The .log, open for reading; opened when it is first used."""
+        """The .log, opened for reading on first use."""
         if self._file is None:
             self._file = self.files.open(self.log_path)
         return self._file
 
     def _size_on_disk(self) -> int | None:
-        """Bytes of the .log; None: it is not there. Raises SegmentTooLarge."""
+        """Bytes of the .log; None: it does not exist. Raises SegmentTooLarge."""
         found = look(self.files, self.log_path)
         if found is not None:
             refuse_too_large(self.files, self.log_path, found.size)
         return None if found is None else found.size
 
     def release_log(self) -> None:
-        """Close the .log; it is reopened when it is needed, so that reading many segments needs few descriptors."""
+        """Close the .log; it is reopened on the next use, so that reading many segments needs few file descriptors."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def close_handlers(self) -> None:
-        """Close all files. They are reopened if the segment is used again."""
+        """Close all files. They are reopened on the next use."""
         self.release_log()
 
     def close(self) -> None:
-        """As `close_handlers`: there is nothing to write back."""
+        """Same as `close_handlers`: there are no changes to write."""
         self.close_handlers()
 
     # indexes
@@ -154,21 +154,21 @@ class ReadableSegment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The .index; opened when it is first used."""
+        """The .index, opened on first use."""
         if self._offset_index is None:
             self._offset_index = self._open_offset_index()
         return self._offset_index
 
     @property
     def time_index(self) -> TimeIndex:
-        """The .timeindex; opened when it is first used."""
+        """The .timeindex, opened on first use."""
         if self._time_index is None:
             self._time_index = self._open_time_index()
         return self._time_index
 
     @property
     def last_modified(self) -> int:
-        """When the .log was changed last, ms."""
+        """Modification time of the .log, ms."""
         return self.files.info(self.log_path).modified_ms
 
     # reading
@@ -178,7 +178,7 @@ class ReadableSegment:
         return 0 <= offset - self.base_offset <= INT_MAX
 
     def position_before(self, offset: int) -> int:
-        """Byte of a batch at or before the one that holds `offset`: as the offset index has it where that leads to the batch
+        """Position of a batch at or before the one that holds `offset`: from the offset index, if its entry points to the batch
         that it names, else 0.
         """
         entry = self.offset_index.lookup(offset)
@@ -194,7 +194,7 @@ class ReadableSegment:
         return first is not None and self.base_offset <= first.base_offset <= entry.offset
 
     def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
-        """The batch that holds `offset`, else the first one above it; None: neither is here.
+        """The batch that holds `offset`, else the first one above it; None: the segment has neither.
 
         Mirrors LogSegment.translateOffset.
         """
@@ -207,11 +207,11 @@ class ReadableSegment:
     def read(
         self, start_offset: int, max_size: int, max_position: int | None, *, min_one_message: bool = False
     ) -> FetchSlice | None:
-        """Where to read from `start_offset` on, at most `max_size` bytes and not after byte `max_position`.
+        """The slice for a read from `start_offset` on, at most `max_size` bytes, up to byte `max_position`.
 
         max_position     None: nothing may be read yet, but the start position is returned
-        min_one_message  the first batch is read in full whatever `max_size` says
-        Returns None where nothing at or above `start_offset` is here. Mirrors LogSegment.read.
+        min_one_message  include the first batch completely, even if it is larger than `max_size`
+        Returns None if the segment has no batch at or above `start_offset`. Mirrors LogSegment.read.
         """
         head = self.translate_offset(start_offset)
         if head is None:
@@ -234,7 +234,7 @@ class ReadableSegment:
         return search_for_timestamp(self.log_file, timestamp, position, starting_offset, self.size, self._by_time)
 
     def read_next_offset(self) -> int:
-        """After the last batch; the base offset without one. Read from the last index entry on. Raises CorruptRecord."""
+        """The offset after the last batch, read from the last index entry on; else the base offset. Raises CorruptRecord."""
         head = self.translate_offset(self.offset_index.last_offset)
         last = None if head is None else last_head(self.log_file, head.position, self.size)
         if last is not None and not can_be_followed(last.base_offset, last.last_offset):
@@ -242,7 +242,7 @@ class ReadableSegment:
         return self.base_offset if last is None else last.next_offset
 
     def last_indexed(self) -> int:
-        """The last offset in its indexes, whose entries are believed; −1: they have none. A closed time index stays closed."""
+        """The last offset in the indexes, not checked; −1: they have no entries. Does not open a closed time index."""
         times = self._time_index
         if times is None:
             times = TimeIndex.read(self.files, self.time_index_path, self.base_offset)
@@ -251,14 +251,14 @@ class ReadableSegment:
         return max(last, self.txn_index.entry(len(self.txn_index) - 1).last_offset) if len(self.txn_index) else last
 
     def extent(self, position: int = 0, expected: int | None = None) -> Extent:
-        """What the .log holds from byte `position` on, where a batch from offset `expected` on (default: the base) must follow.
+        """The extent of the .log from byte `position` on. expected: offset from which a batch must follow (default: the base).
 
         Reads all of it.
         """
         return read_extent(self.log_file, position, self.size, self.base_offset if expected is None else expected)
 
     def begins_within_name(self, end: int) -> bool:
-        """Does the first batch, if there is one, begin at the base offset or after it, and before offset `end`?"""
+        """Is the first batch, if there is one, at or above the base offset and below offset `end`?"""
         if not self.size:
             return True
         with self.files.open(self.log_path) as file:
@@ -269,18 +269,18 @@ class ReadableSegment:
         return head is not None and self.base_offset <= head.base_offset < end
 
     def ends_within_name(self, end: int) -> bool:
-        """Does the last batch, as the index finds it, end at or below offset `end`?"""
+        """Does the last batch, found through the index, end at or below offset `end`?"""
         is_in_use = self._file is not None
         try:
             return self.read_next_offset() <= end
         except CorruptRecord:
             return False
         finally:
-            if not is_in_use:  # it is asked of many segments
+            if not is_in_use:  # this is called for many segments
                 self.release_log()
 
     def end_below(self, offset: int) -> int:
-        """After the last batch that ends below `offset`: where the log ends for the next start once it is truncated there."""
+        """The end of the last batch that ends at or below `offset`: the log end at the next start after a truncation there."""
         cut = self.translate_offset(offset)
         position = self.offset_index.lookup(offset - 1).position if offset > self.base_offset else 0
         last = last_head(self.log_file, position, self.size if cut is None else cut.position)
@@ -288,19 +288,19 @@ class ReadableSegment:
 
     @property
     def aborted_are_unknown(self) -> bool:
-        """Is the transaction index not to be trusted? Opening a log for writing rebuilds missing ones."""
+        """Can the transaction index not be used? False here: opening a log for writing rebuilds missing ones."""
         return False
 
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
-        """The aborted transactions that a reader of these offsets must know, as far as this segment knows."""
+        """The aborted transactions in this segment that a reader of these offsets needs."""
         return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
 
-    # times
+    # timestamps
 
     def largest(self) -> TimestampOffset:
         """Largest timestamp so far and the last offset of the first batch that has it (readMaxTimestampAndOffsetSoFar).
 
-        As long as nothing was appended or recovered, what the last entry of the time index says.
+        Until something is appended or recovered, this is the last entry of the time index.
         """
         if self._largest is None:
             self._largest = self.time_index.last_entry()
@@ -308,13 +308,13 @@ class ReadableSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """Of the records, ms; where none has one, when the .log was changed last."""
+        """Largest timestamp of the records, ms; if no record has one, the modification time of the .log."""
         timestamp = self.largest().timestamp
         return timestamp if timestamp >= 0 else self.last_modified
 
     @property
     def largest_record_timestamp(self) -> int | None:
-        """Of the records, ms; None where none has one."""
+        """Largest timestamp of the records, ms; None: no record has one."""
         timestamp = self.largest().timestamp
         return timestamp if timestamp >= 0 else None
 
@@ -325,12 +325,12 @@ class ReadableSegment:
             is_in_use = self._file is not None
             first = next(iter(heads(self.log_file, 0, self.size)), None)
             self._rolling_based_timestamp = None if first is None else first.max_timestamp
-            if not is_in_use:  # it is asked of all segments of a log at once
+            if not is_in_use:  # this is called for all segments of a log
                 self.release_log()
         return self._rolling_based_timestamp
 
     @property
     def first_batch_timestamp(self) -> int:
-        """As `rolling_based_timestamp`, 2^63 − 1 where there is none (getFirstBatchTimestamp)."""
+        """Same as `rolling_based_timestamp`, but 2^63 − 1 if there is none (getFirstBatchTimestamp)."""
         timestamp = self.rolling_based_timestamp
         return timestamp if timestamp is not None and timestamp >= 0 else LONG_MAX

@@ -1,7 +1,7 @@
-"""Walk a .log as recovery does, window by window, in bounded memory. Changes nothing.
+"""Read a .log as recovery does, window by window, in bounded memory. Changes nothing.
 
-The loop itself is `engine.kernels.recovery`; here are the reading, the checksums that libraries compute, transaction
-markers that need a closer look, and batches larger than a window.
+The loop is in `engine.kernels.recovery`. This module does what the kernel cannot: read the file, compute checksums with
+libraries, parse transaction markers, and process batches larger than a window.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ if TYPE_CHECKING:
 _MAGIC_AT, _CHECKED_FROM = BATCH_HEADER.positions["magic"], BATCH_HEADER.positions["attributes"]
 WINDOW_SIZE = 1 << 20
 LARGEST_WINDOW = 4 << 20  # a larger batch is checked in pieces
-_MARKER_BYTES = 1 << 20  # that a compressed control batch may inflate to
-_ROWS = 1032  # producers, and epochs, that one kernel call reports
-_ENTRIES = 512  # index entries that one kernel call makes
+_MARKER_BYTES = 1 << 20  # highest decompressed size of a control batch
+_ROWS = 1032  # producers, and epochs, that one kernel call returns
+_ENTRIES = 512  # index entries that one kernel call creates
 _TABLES = (memoryview(make_tables(CASTAGNOLI)), memoryview(make_tables(IEEE)))
 _SMALLEST_WINDOW = BATCH_HEADER.size
 
 
 class ScanStop(Enum):
-    """Why a walk went no further."""
+    """Why a walk stopped."""
 
     END = "end"  # every byte belongs to a sound batch
-    TORN = "torn"  # what is left is too short for a batch, or the last batch goes on after the end
+    TORN = "torn"  # the rest is too short for a batch, or the last batch is incomplete
     BAD_SIZE = "bad-size"  # a size field that no batch can have
-    INVALID = "invalid"  # a batch below its header's size, or with a wrong checksum
-    NO_OFFSET_LEFT = "no-offset-left"  # a batch after whose last offset there is none: see kernels.recovery
-    BAD_MARKER = "bad-marker"  # a transaction marker that cannot be read; it is kept, what follows is not
-    REFUSED = "refused"  # an index would not take the entry of a batch: see `refusal`
+    INVALID = "invalid"  # a batch smaller than its header, or with a wrong checksum
+    NO_OFFSET_LEFT = "no-offset-left"  # after the batch's last offset there is no other: see kernels.recovery
+    BAD_MARKER = "bad-marker"  # a transaction marker that cannot be parsed; it is kept, later batches are not
+    REFUSED = "refused"  # the index refuses an entry for a batch: see `refusal`
 
 
 class RecoveryWalk:
-    """The sound batches of `file` from its start to byte `end`. Run it once, by iterating over `chunks`.
+    """The sound batches of `file` from its start to byte `end`. Iterate over `chunks` once to run it.
 
-    offset_entries, time_entries   what the indexes should hold, in the files' own bytes
-    epochs    runs of batches of one leader epoch
+    offset_entries, time_entries   entries for new indexes, in the format of the files
+    epochs    runs of batches with the same leader epoch
     stop, refused_offset   why the walk ended, and the last offset of the batch that was refused
     """
 
@@ -97,7 +97,7 @@ class RecoveryWalk:
         self._is_over = False
 
     def chunks(self) -> Iterator[RowChunk]:
-        """Walk, and report the producers found. Raises UnreadableFile, FileChangedWhileReading."""
+        """Read the file and yield the producers' batches. Raises UnreadableFile, FileChangedWhileReading."""
         buffer = bytearray(max(_SMALLEST_WINDOW, min(WINDOW_SIZE, self._end)))
         while not self._is_over:
             position = self.state[Placing.POSITION]
@@ -123,13 +123,13 @@ class RecoveryWalk:
         self.stop, self._is_over = stop, True
 
     def _next_size(self, data: memoryview) -> int:
-        """Whole size of the batch at the beginning of `data`; beyond the file where too little of it is left."""
+        """Total size of the batch at the start of `data`; more than the file has if the size field is not in it."""
         if len(data) <= HEADER_SIZE_UP_TO_MAGIC:
             return self._end + 1
         return max(_size_at(data, 0), len(data) + 1)
 
     def _window(self, data: memoryview) -> Iterator[RowChunk]:
-        """Walk over the whole batches of `data`."""
+        """Process the whole batches of `data`."""
         at, flags = 0, 0
         while not self._is_over:
             at, status = self._step(data, at, len(data), flags)
@@ -152,7 +152,7 @@ class RecoveryWalk:
                 self._refuse(data, at, status)
 
     def _step(self, data: memoryview, at: int, end: int, flags: int) -> tuple[int, int]:
-        """One call of the kernel; index entries and epochs are taken, rows are not."""
+        """Call the kernel once and collect index entries and epochs, but not the rows."""
         state = self.state
         at, status = recover_batches(
             data, at, end, flags,
@@ -184,14 +184,14 @@ class RecoveryWalk:
             self._stop_at(ScanStop.REFUSED)
 
     def _is_sound(self, data: memoryview, at: int) -> bool:
-        """Is the checksum of the whole batch at `at` right?"""
+        """Is the checksum of the batch at `at` correct?"""
         end = at + _size_at(data, at)
         if MAGIC_V2 <= data[at + _MAGIC_AT] < 128:
             return crc32c(data[at + _CHECKED_FROM : end]) == BATCH_HEADER.field("crc", data, at)
         return zlib.crc32(data[at + _MAGIC_AT : end]) == LEGACY_V0.field("crc", data, at)
 
     def _look_at_marker(self, data: memoryview, at: int) -> int:
-        """Take the control batch at `at` → where the next one begins."""
+        """Process the control batch at `at`. Returns the position of the next batch."""
         end = at + _size_at(data, at)
         rows = scan_range(data, at, end, self._marker_batch)
         try:
@@ -210,7 +210,7 @@ class RecoveryWalk:
         return at
 
     def _note_marker(self, marker: TxnMarker | None, *, is_bad: bool) -> None:
-        """Complete the row that the kernel reported last; a bad marker has none."""
+        """Complete the last row of the kernel; the row of a bad marker is removed."""
         last = self.state[Walk.REPORTED_AT] - 1
         if is_bad:
             self.state[Walk.REPORTED_AT] = last
@@ -218,7 +218,7 @@ class RecoveryWalk:
             self._rows.note_marker(last, marker)
 
     def _large(self, position: int, size: int) -> Iterator[RowChunk]:
-        """Walk over one batch of `size` bytes, more than a window may have, with its header alone."""
+        """Process one batch of `size` bytes, more than a window: its checksum in pieces, then only its header."""
         head = memoryview(self._file.read_exactly(position, BATCH_HEADER.size))
         is_legacy = not MAGIC_V2 <= head[_MAGIC_AT] < 128
         crc = 0
@@ -235,7 +235,7 @@ class RecoveryWalk:
             if status == Walked.SLOTS_FULL:
                 while flush_producers(self._slots, self.state, self._rows.table) == Walked.NO_ROOM:
                     yield from self._take_rows()
-            elif status == Walked.MARKER:  # no marker has as many bytes
+            elif status == Walked.MARKER:  # a valid marker is never that large
                 _, status = self._step(head, 0, len(head), Flag.CHECKED | Flag.HEAD_ONLY | Flag.LOOKED_AT)
                 if status == Walked.END:
                     self._note_marker(None, is_bad=True)
@@ -246,7 +246,7 @@ class RecoveryWalk:
 
 
 def _size_at(data: memoryview, at: int) -> int:
-    """Whole size of the batch at `at`, as its header says."""
+    """Total size of the batch at `at`, from its header."""
     return BATCH_HEADER.field("batch_length", data, at) + LOG_OVERHEAD
 
 
@@ -259,10 +259,10 @@ def _last_offset(data: memoryview, at: int) -> int:
 
 
 def read_marker(window: Window, row: int, records: RecordColumns) -> TxnMarker | None:
-    """What the control batch in column `row` says; None: it is empty, or its record ends no transaction.
+    """Parse the control batch in column `row`. None: it is empty, or its record does not end a transaction.
 
-    records  columns to use, overwritten
-    Raises ControlRecordInvalid where the record or its batch cannot be read (InvalidRecordException).
+    records  columns to use; they are overwritten
+    Raises ControlRecordInvalid if the record or its batch cannot be parsed (InvalidRecordException).
     """
     table, data = window.batches.table, window.data
     if table[BatchField.COUNT, row] == 0:

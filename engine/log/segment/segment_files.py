@@ -1,4 +1,4 @@
-"""The files of a segment that changes: the .log is made at once, the indexes when they are used. Mirrors LazyIndex."""
+"""The files of a segment that changes: the .log is created at once, the indexes on first use. Mirrors LazyIndex."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Partition(NamedTuple):
-    """A partition whose files change: where it is, its topic's settings, and the clock, ms since 1970."""
+    """A partition whose files change: file system, directory, settings of its topic, and the clock, ms since 1970."""
 
     files: Files
     directory: str
@@ -27,9 +27,9 @@ class Partition(NamedTuple):
 
 
 class SegmentFiles(ReadableSegment):
-    """Life of the files of the segment that begins at `base_offset`: see LogSegment for the arguments.
+    """Opens, renames and removes the files of the segment that begins at `base_offset`. See LogSegment for the arguments.
 
-    size  bytes of batches in the .log; a .log that is allocated in full has more
+    size  bytes of batches in the .log; a preallocated .log is larger
     """
 
     files: Files
@@ -42,10 +42,10 @@ class SegmentFiles(ReadableSegment):
         self.writable = writable
         super().__init__(partition.files, partition.directory, base_offset, suffix, has_txn_index=has_txn_index)
         self.size = self._make_log(file_already_exists=file_already_exists)
-        self._is_dirty = False  # is there anything in the .log that was not synced?
+        self._is_dirty = False  # has the .log changes that are not synced?
 
     def _make_log(self, *, file_already_exists: bool) -> int:
-        """Make the .log if there is none → bytes of batches in it."""
+        """Create the .log if it does not exist. Returns the bytes of batches in it."""
         size = self._size_on_disk()
         preallocated = self.config.preallocate and not file_already_exists
         if self.writable and (preallocated or size is None):
@@ -70,14 +70,14 @@ class SegmentFiles(ReadableSegment):
 
     @property
     def is_replaced(self) -> bool:
-        """Did new files take the places of indexes? Their names are on the disk with the next sync of the directory."""
+        """Were indexes replaced by new files? Their names are on the disk after the next sync of the directory."""
         return any(index is not None and index.is_replaced for index in (self._offset_index, self._time_index, self.txn_index))
 
     def _open_txn_index(self, *, exists: bool | None = None) -> TransactionIndex:
         return TransactionIndex.open(self.files, self.txn_index_path, self.base_offset, writable=self.writable, exists=exists)
 
     def set_last_modified(self, modified_ms: int) -> None:
-        """Set the file times of log, offset and time index, as far as they exist."""
+        """Set the modification time of log, offset index and time index, if they exist."""
         for path in self.paths[:3]:
             if self.files.exists(path):
                 self.files.set_modified(path, modified_ms * 1_000_000)
@@ -91,15 +91,15 @@ class SegmentFiles(ReadableSegment):
         self.txn_index.flush()
 
     def _trim_log(self) -> None:
-        """Cut what was allocated after the last batch."""
+        """Remove preallocated bytes after the last batch."""
         if self.config.preallocate and self.files.info(self.log_path).size > self.size:
             self._writable_log().truncate(self.size)
             self._is_dirty = True
 
     def close_handlers(self) -> None:
-        """Let go of the .log. What was appended to indexes is written back, nothing is trimmed.
+        """Close the .log. Entries that were appended to indexes are written; nothing is trimmed.
 
-        A rewrite that did not finish leaves the old file.
+        An index rewrite that did not finish leaves the old file.
         """
         for index in (self._offset_index, self._time_index, self.txn_index):
             if index is not None and not index.is_rewritten:
@@ -107,14 +107,14 @@ class SegmentFiles(ReadableSegment):
         self.release_log()
 
     def change_file_suffixes(self, old: str, new: str) -> None:
-        """Rename log, offset, time and transaction index, as far as they exist, in this order."""
+        """Rename log, offset, time and transaction index, if they exist, in this order."""
         if self.suffix != old:
             raise ValueError(f"the segment's files end with {self.suffix!r}, not {old!r}")
         before = self.paths
         self.suffix = new
         after = self.paths
         self.release_log()
-        is_deleted = new == DELETED  # a file that has that name already was deleted before
+        is_deleted = new == DELETED  # replaces an older file that was marked for deletion
         self.files.rename(before[0], after[0], replaces=is_deleted)
         for index, path, to in zip((self._offset_index, self._time_index), before[1:3], after[1:3], strict=True):
             if index is not None:
@@ -124,7 +124,7 @@ class SegmentFiles(ReadableSegment):
         self.txn_index.rename_to(after[3])
 
     def delete_if_exists(self) -> None:
-        """Remove log, offset, time and transaction index. What is missing is no error."""
+        """Remove log, offset, time and transaction index, if they exist."""
         self.release_log()
         for path in self.paths[:3]:
             self.files.remove(path)

@@ -1,6 +1,6 @@
-"""What recovery finds in a segment, and why the indexes may refuse it. Mirrors the reading half of LogSegment.recover.
+"""What recovery reads in a segment, and why the indexes may refuse a batch. Mirrors the reading part of LogSegment.recover.
 
-Nothing is changed here, so segments can be scanned side by side and applied in turn (LogSegment.recover).
+Nothing is changed here, so segments can be scanned in parallel; LogSegment.recover then applies the results in order.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["Disorder", "Producers", "ScanStop", "SegmentScan", "read_marker", "refusal", "scan_segment"]
 
 _UNKNOWN = TimestampOffset(NO_TIMESTAMP, -1)
-_MOST_ROWS = 1 << 15  # producer rows that a scan keeps: 2.5 MiB; several scans may run side by side
+_MOST_ROWS = 1 << 15  # producer rows that a scan keeps in memory: 2.5 MiB; several scans may run in parallel
 
 
 class Producers:
-    """The producer rows of a scan, to iterate over as often as need be; `chunks`: many at a time.
+    """The producer rows of a scan. They can be iterated repeatedly; `chunks` returns many at a time.
 
-    A scan that met very many reads the segment once more for each iteration instead of keeping them: memory is bounded.
+    A scan with very many rows does not keep them: each iteration reads the segment again, so memory is bounded.
     """
 
     def __init__(self, again: Callable[[], Iterator[RowChunk]]) -> None:
@@ -40,7 +40,7 @@ class Producers:
         self._count = 0
 
     def keep(self, chunk: RowChunk) -> None:
-        """Take rows as they are met."""
+        """Store rows while the segment is read."""
         self._count += chunk.count
         if self._count > _MOST_ROWS:
             self._chunks = None
@@ -61,9 +61,9 @@ def _nothing() -> Iterator[RowChunk]:
 
 
 class Disorder(NamedTuple):
-    """The first batch, at byte `position`, whose base offset `offset` is below `expected`, and how many such there are.
+    """The first batch whose base offset is below `expected`: its byte `position` and `offset`; and the number of such batches.
 
-    No checksum covers base offsets. Recovery only sees what an index refuses, and keeps the rest, as Kafka does.
+    No checksum covers base offsets. Recovery, like Kafka, keeps such batches unless an index refuses them.
     """
 
     position: int
@@ -73,9 +73,9 @@ class Disorder(NamedTuple):
 
 
 class UnknownMagic(NamedTuple):
-    """The first batch, at byte `position`, whose magic no Kafka knows, and how many such there are.
+    """The first batch with an unknown magic, at byte `position`, and the number of such batches.
 
-    No checksum covers the magic. Recovery takes what is above 2 for 2 and keeps it, as Kafka does; consumers end there.
+    No checksum covers the magic. Recovery, like Kafka, treats a magic above 2 as 2 and keeps the batch; consumers stop there.
     """
 
     position: int
@@ -86,35 +86,35 @@ class UnknownMagic(NamedTuple):
 
 @dataclass(slots=True)
 class SegmentScan:
-    """What recovery finds in a segment. Offsets are absolute, positions and sizes bytes of the .log."""
+    """What recovery reads in a segment. Offsets are absolute, positions and sizes bytes of the .log."""
 
     size: int  # of the file
     valid_size: int = 0  # bytes of sound batches, from the start
     batches: int = 0
-    records: int = 0  # of batches of format 2, as their headers count them; a v0/v1 entry counts as one
-    next_offset: int | None = None  # after the last sound batch; None: there is none
-    map_end_offset: int | None = None  # the same for the last batch of format 2
+    records: int = 0  # from the headers of batches of format 2; a v0/v1 entry counts as one
+    next_offset: int | None = None  # offset after the last sound batch; None: there is none
+    map_end_offset: int | None = None  # offset after the last batch of format 2
     offset_entries: bytearray = field(default_factory=bytearray)
     time_entries: bytearray = field(default_factory=bytearray)
     largest: TimestampOffset = _UNKNOWN
-    epochs: EpochRuns = field(default_factory=EpochRuns)  # not finished: what follows the segment may have a say
-    # what snapshots are made of, in order: see kernels.recovery.recover_batches
+    epochs: EpochRuns = field(default_factory=EpochRuns)  # not finished: batches of the next segment decide too
+    # rows for producer snapshots, in order: see kernels.recovery.recover_batches
     producers: Producers = field(default_factory=lambda: Producers(_nothing))
     stop: ScanStop = ScanStop.END
-    holes: int = 0  # batches after a gap, or with fewer records than offsets, as the cleaner leaves them
+    holes: int = 0  # batches after a gap, or with fewer records than offsets, as after cleaning
     disorder: Disorder | None = None
     unknown_magic: UnknownMagic | None = None
-    error: KafkalogError | None = None  # what LogSegment.recover raises, after what came before it
+    error: KafkalogError | None = None  # LogSegment.recover applies the batches before it, then raises it
 
     def end_offset(self, base_offset: int) -> int:
-        """After the last sound batch of the segment that begins at `base_offset`."""
+        """The offset after the last sound batch of the segment that begins at `base_offset`."""
         return base_offset if self.next_offset is None else self.next_offset
 
 
 def scan_segment(
     files: ReadOnlyFiles, path: str, base_offset: int, *, index_interval: int, max_index_size: int, size: int | None = None
 ) -> SegmentScan:
-    """Read the .log at `path`, up to `size` bytes (default: all), as LogSegment.recover reads it. Changes nothing.
+    """Read the .log at `path`, up to `size` bytes (default: all), as LogSegment.recover does. Changes nothing.
 
     Raises UnreadableFile, FileChangedWhileReading.
     """
@@ -151,7 +151,7 @@ def scan_segment(
 
 
 def refusal(status: int, path: str, state: memoryview, last_offset: int) -> KafkalogError:
-    """The error for a batch that `place_entries` refused with `status`; `last_offset` is that of the batch."""
+    """The error for a batch, with its last offset, that `place_entries` refused with `status`."""
     placed = Placed(status)
     if placed is Placed.OVERFLOW:
         return SegmentOffsetOverflow(path, state[Placing.BASE_OFFSET], last_offset)

@@ -1,4 +1,4 @@
-"""The sound batches of a .log, as runs of neighbours: where they are, and which offsets they hold. Changes nothing."""
+"""The sound batches of a .log, in runs of neighbours, with positions and offsets. Changes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Batch(NamedTuple):
     """A sound batch at bytes [start, end) of a .log, with its offsets, the end exclusive.
 
     record_count  records by its header, −1 for formats 0 and 1
-    restored_from the base offset that the file has, where that is wrong by one bit and `first_offset` is what it was
+    restored_from the base offset in the file, if one wrong bit of it was corrected; `first_offset` is the corrected one
     """
 
     start: int
@@ -37,15 +37,15 @@ class Batch(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int, int]:
-        """Equal for copies of one batch."""
+        """Equal for copies of the same batch."""
         return self.first_offset, self.end_offset, self.crc
 
 
 class Run(NamedTuple):
-    """Bytes [start, end) of a .log: sound batches one after the other, whose offsets ascend, the end exclusive.
+    """Consecutive sound batches in bytes [start, end) of a .log, whose offsets ascend, the end exclusive.
 
-    records        by the headers of its batches, one for each entry of formats 0 and 1
-    restored_from  see Batch; such a run has a single batch
+    records        from the headers of its batches; one for each entry of formats 0 and 1
+    restored_from  see Batch; then the run has a single batch
     """
 
     start: int
@@ -57,15 +57,15 @@ class Run(NamedTuple):
 
 
 def sound_batches(file: OpenFile, gave_up: Callable[[int], object]) -> Iterator[Batch]:
-    """Those of `checked_batches` whose base offset can be one."""
+    """The `checked_batches` with a base offset that is not negative."""
     return (batch for batch in checked_batches(file, gave_up) if batch.first_offset >= 0)
 
 
 def checked_batches(file: OpenFile, gave_up: Callable[[int], object]) -> Iterator[Batch]:
-    """Every batch with a right checksum and a known magic that leaves an offset for the next batch, in file order.
+    """Every batch with a valid checksum and a known magic that leaves an offset for the next batch, in file order.
 
-    No checksum covers base offsets: that of a batch may be negative, where its sign is wrong.
-    gave_up  takes the byte from which on nothing was read, where the search after damage used up its work limit
+    No checksum covers base offsets: one may be negative, if its sign bit is wrong.
+    gave_up  called with a byte position if the search after damage reached its work limit: nothing after it was read
     """
     walk, damaged = LogWalk(file), None
     while True:
@@ -85,7 +85,7 @@ def checked_batches(file: OpenFile, gave_up: Callable[[int], object]) -> Iterato
 
 
 def _hidden(file: OpenFile, start: int, end: int, gave_up: Callable[[int], object]) -> Iterator[Batch]:
-    """The sound batches in bytes [start, end), which damaged ones claim: a wrong size may end where a batch begins."""
+    """Sound batches in bytes [start, end) that a damaged batch claims, because its size is wrong."""
     walk = LogWalk(file, start, end)
     found: int | None = start
     while found is not None:
@@ -96,13 +96,13 @@ def _hidden(file: OpenFile, start: int, end: int, gave_up: Callable[[int], objec
 
 
 def _batches(walk: LogWalk) -> Iterator[tuple[bool, Batch]]:
-    """(is it sound?, batch)"""
+    """Yield (is it sound?, batch)."""
     for window in walk:
         table = window.batches.table
         for row in range(window.rows):
             base, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
             start = window.base + table[BatchField.POSITION, row]
-            is_known = 0 <= table[BatchField.MAGIC, row] <= MAGIC_V2  # no checksum covers it, and consumers end there
+            is_known = 0 <= table[BatchField.MAGIC, row] <= MAGIC_V2  # no checksum covers it, and consumers stop there
             is_sound = table[BatchField.VALID, row] == 1 and is_known and base <= last < LONG_MAX and (base < 0) == (last < 0)
             yield is_sound, Batch(
                 start, start + table[BatchField.SIZE, row], base, last + 1, table[BatchField.CRC, row],
@@ -115,19 +115,21 @@ def with_offsets_restored(
     batches: Iterator[Batch], base_offset: int, following: int | None, is_held: Callable[[Batch], bool] = lambda _: False,
     claimed: Collection[int] = (), is_copy: Callable[[Batch], bool] = lambda _: False,
 ) -> Iterator[Batch]:
-    """`batches` of one file, where a base offset with one wrong bit is replaced by the right one. Other negative ones go.
+    """Yield `batches` of one file, with corrected base offsets where one bit was wrong. Drops other negative base offsets.
 
-    base_offset  of the segment         following  of the next one, or where the log is known to end; None: that is not known
+    base_offset  of the segment         following  of the next segment, or the known end of the log; None: not known
     is_held      does another batch of the file hold the same offsets?
-    claimed      where files beside it say that the log ended, if `following` is the highest of these
-    is_copy      does the same batch stand in another file?
+    claimed      ends of the log according to other files, if `following` is the highest of them
+    is_copy      is the same batch in another file?
 
-    No checksum covers base offsets. One is taken for wrong if it does not fit between its neighbours, and replaced if of all
-    that differ in one bit only one fits there. Names of files do not prove where a log begins and ends: beside them a batch
-    must have exactly the offsets between its neighbours, or begin the file and get the offset of its name. Where its offset
-    is one of this segment, it may have been moved, unless exactly its offsets are missing where it stands. And the neighbour
-    may be the wrong one, if one bit puts that right: beside exactly missing offsets, the last one only if it then ends where
-    one of `claimed` says so; or follows at once, and none of them says that the log ends with it as it is.
+    No checksum covers base offsets. A base offset is wrong if it does not fit between its neighbours. It is corrected if
+    exactly one of the 64 offsets that differ in one bit fits there. Further conditions:
+    - Names of files do not prove where a log begins and ends. Next to a file's beginning or end, a batch must fill exactly the
+      offsets between its neighbours, or be the first of the file and get the offset of its name.
+    - If its offset belongs to this segment, the batch may have been moved: then too it must fill exactly the missing offsets.
+    - If changing one bit of a neighbour makes both fit, the neighbour may be the wrong one, and nothing is corrected. If
+      exactly the missing offsets fit, this does not apply to a neighbour that is the last batch, unless it would then end at
+      one of `claimed`; or follow at once, and none of `claimed` is its end as it is.
     """
     earlier: Batch | None = None
     before: Batch | None = None
@@ -139,7 +141,7 @@ def with_offsets_restored(
         near = one_bit_off(batch, end_offset, limit) if batch.start == end else []
         first = near[0] if len(near) == 1 and (batch.first_offset < 0 or limit is not None) else None
         if first is not None and (is_held(restored(batch, first)) or is_copy(batch)):
-            first = None  # not where it was: it is in another place
+            first = None  # the batch belongs in another place
         elif first is not None and batch.first_offset >= 0:
             size = batch.end_offset - batch.first_offset
             is_exact = limit == end_offset + size and batch.record_count == size
@@ -169,8 +171,8 @@ def with_offsets_restored(
 
 
 def one_bit_off(batch: Batch, start: int, limit: int | None) -> list[int]:
-    """The base offsets that differ in one bit from that of `batch` and with which it lies in offsets [start, limit); none if it
-    lies there as it is. `limit` None: there is none.
+    """The base offsets that differ from that of `batch` in one bit and with which it fits in offsets [start, limit). Empty if
+    it fits as it is. `limit` None: no limit.
     """
     highest = (LONG_MAX if limit is None else limit) - (batch.end_offset - batch.first_offset)
     if start <= batch.first_offset <= highest:
@@ -190,7 +192,7 @@ def restored(batch: Batch, first: int) -> Batch:
 
 
 def as_runs(batches: Iterator[Batch]) -> Iterator[Run]:
-    """The runs that `batches`, in file order, are made of; one whose offset was restored is a run of its own."""
+    """Combine `batches`, in file order, to runs. A batch whose offset was corrected is a run of its own."""
     run: Run | None = None
     for batch in batches:
         records = max(1, batch.record_count)

@@ -1,8 +1,8 @@
-"""Segments put in the place of others, and the split of one whose offsets do not fit its index (KAFKA-6264).
+"""Replace segments by others, and split a segment whose offsets do not fit its indexes (KAFKA-6264).
 
-Crash-safe by names: new segments are written as `.cleaned`, become `.swap` when they are whole, the old ones become
-`.deleted`, and only then the new ones get their final names. `loader` finishes what was interrupted.
-Mirrors LocalLog.replaceSegments and LocalLog.splitOverflowedSegment, but that aborted transactions stay known.
+Safe against crashes: new segments are written as `.cleaned`. When all are complete they become `.swap`, then the old ones
+become `.deleted`, then the new ones get their final names. `loader` completes an interrupted replacement.
+Mirrors LocalLog.replaceSegments and LocalLog.splitOverflowedSegment, but keeps the entries of aborted transactions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SEGMENT_FILES = (log_file_name, offset_index_file_name, time_index_file_name, tr
 
 
 class Replacing(NamedTuple):
-    """All that a replacement of segments needs to know of the log."""
+    """The parts of a log that a replacement of segments needs."""
 
     partition: Partition
     segments: LogSegments
@@ -43,9 +43,9 @@ class Replacing(NamedTuple):
 
 
 def new_cleaned_segment(log: Replacing, base_offset: int, of: str | None = None) -> LogSegment:
-    """An empty segment whose files end in `.cleaned`; what was left there before is removed.
+    """Create an empty segment whose files end in `.cleaned`; existing files with these names are removed.
 
-    of  the .log whose mode its .log gets; None: that of the segment with its name, if there is one
+    of  the .log whose mode the new one gets; None: the mode of the segment with its name, if there is one
     """
     for name in SEGMENT_FILES:
         log.partition.files.remove(f"{log.partition.directory}/{name(base_offset, CLEANED)}")
@@ -56,15 +56,15 @@ def new_cleaned_segment(log: Replacing, base_offset: int, of: str | None = None)
 
 
 def replace_segments(log: Replacing, new: list[LogSegment], old: list[LogSegment]) -> list[LogSegment]:
-    """Put `new` (files `.cleaned`, closed or synced) in the place of `old`; returns the old ones without a successor.
+    """Replace `old` by `new` (files `.cleaned`, closed or synced). Returns the old ones without a successor of the same name.
 
-    The log is whole after a crash at any point: with a `.cleaned` of a lower offset the `.swap` files are discarded,
-    without one they replace whatever they cover.
+    The log is complete after a crash at any point: if a `.cleaned` with a lower offset exists, the loader discards the
+    `.swap` files, otherwise they replace the segments with the same offsets.
     """
     ascending = sorted(new, key=lambda segment: segment.base_offset)
     for segment in reversed(ascending):
         segment.change_file_suffixes(CLEANED, SWAP)
-        # `.swap` of a lower offset would discard a higher `.cleaned`
+        # otherwise, after a crash, a `.swap` with a lower offset could exist beside a `.cleaned` with a higher one
         log.partition.files.sync_directory(log.partition.directory)
     bases = {segment.base_offset for segment in ascending}
     leaving = sorted(old, key=lambda segment: segment.base_offset)
@@ -80,11 +80,11 @@ def replace_segments(log: Replacing, new: list[LogSegment], old: list[LogSegment
 
 
 def split_overflowed_segment(log: Replacing, segment: LogSegment) -> tuple[list[LogSegment], list[LogSegment]]:
-    """Split `segment` into pieces whose offsets fit 31 bits after their bases; (those deleted, the new ones).
+    """Split `segment` into pieces whose offsets fit 31 bits after their base offsets. Returns (deleted ones, new ones).
 
-    Each piece begins at the base offset of its first batch, the first piece too. Bytes at the end that are no whole
-    batch are left out. Raises SplitFailed, with nothing changed, where a broker refuses to split (the last batch does not lie
-    above the offsets that fit), and where the pieces would not follow one another or take the name of another segment.
+    Each piece, the first one too, begins at the base offset of its first batch. Bytes at the end that are not a whole batch
+    are left out. Raises SplitFailed, with nothing changed, if a broker refuses to split (the last batch is not above the
+    offsets that fit), or if the pieces would not be in order or would have the name of another segment.
     """
     size = _end_of_batches(segment)
     pieces: list[LogSegment] = []
@@ -96,7 +96,7 @@ def split_overflowed_segment(log: Replacing, segment: LogSegment) -> tuple[list[
             end = pieces[-1].read_next_offset()
             segment.extent(position, end).note(log.report, Action.TRUNCATED, log_file_name(segment.base_offset),
                                                _why_left_out(segment, position), severity=Severity.ERROR)
-        for txn in segment.txn_index:  # Kafka loses them: its cleaner then takes what was aborted for the last value of its key
+        for txn in segment.txn_index:  # Kafka loses them: its cleaner would then use aborted records as last values of keys
             _holder(pieces, txn.last_offset).txn_index.append(txn)
         for piece in pieces:
             piece.on_become_inactive_segment()
@@ -114,7 +114,7 @@ def split_overflowed_segment(log: Replacing, segment: LogSegment) -> tuple[list[
 
 
 def _holder(pieces: list[LogSegment], offset: int) -> LogSegment:
-    """The piece that holds the offset."""
+    """The piece that contains the offset."""
     return next((piece for piece in reversed(pieces) if piece.base_offset <= offset), pieces[0])
 
 
@@ -131,7 +131,7 @@ def _why_left_out(segment: LogSegment, position: int) -> str:
 def _end_of_batches(segment: LogSegment) -> int:
     """Byte position after the last whole batch that leaves an offset for the next one.
 
-    Raises SplitFailed unless its offset is too large for the segment's indexes, as LogSegment.hasOverflow asks.
+    Raises SplitFailed unless its offset is too large for the segment's indexes (LogSegment.hasOverflow).
     """
     last: BatchHead | None = None
     try:
@@ -140,7 +140,7 @@ def _end_of_batches(segment: LogSegment) -> int:
                 break
             last = head
     except CorruptRecord:
-        pass  # up to there it is sound
+        pass  # the batches before the damage are sound
     if last is None or last.last_offset < segment.base_offset or segment.can_convert_to_relative_offset(last.last_offset):
         what = "Split operation is only permitted for segments with overflow"
         raise SplitFailed(f"{what}, and {segment.log_path} has batches whose offsets do not fit it before its end")
@@ -148,7 +148,7 @@ def _end_of_batches(segment: LogSegment) -> int:
 
 
 def _split_off(log: Replacing, segment: LogSegment, position: int, end: int, pieces: list[LogSegment]) -> int:
-    """Copy what fits one piece, from byte `position` on, and add it to `pieces`; returns the bytes taken."""
+    """Copy batches from byte `position` on to a new piece while they fit, and add it to `pieces`. Returns the bytes copied."""
     base_offset = first_offset(segment.log_file, next(heads(segment.log_file, position, end)))
     name = log_file_name(base_offset)
     if base_offset < segment.base_offset or (pieces and base_offset <= pieces[-1].base_offset):

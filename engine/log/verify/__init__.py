@@ -1,1 +1,1 @@
-"""Every file of a partition against its log, read-only; rebuilding what is broken."""
+"""Check every file of a partition against its log, read-only; rebuild damaged files beside a sound log."""

@@ -1,8 +1,8 @@
-"""Offset and time index of a segment against its batches, entry by entry, while the log is walked once.
+"""Check offset and time index of a segment against its batches, entry by entry, in one walk over the log.
 
-What a broker of today writes: an offset index entry is the last offset of a batch and the byte where the batch begins; a
-time index entry is the largest timestamp so far and the last offset of the first batch that has it. Older brokers wrote
-other offsets, by which every lookup gives the same result; those are distinguished from damage and reported as such.
+Current brokers write: in the offset index the last offset of a batch and the byte where the batch begins; in the time index the
+largest timestamp so far and the last offset of the first batch that has it. Older brokers wrote other offsets, with which every
+lookup has the same result; these are reported as such, not as damage.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
     Report = Callable[[Finding], None]
 
-_FIRST_OFFSETS = 1000  # entries that name the first offset of their batch that are remembered one by one
-_DOUBTFUL = 256  # entries that one kernel call describes
+_FIRST_OFFSETS = 1000  # entries with the first offset of their batch that are stored one by one
+_DOUBTFUL = 256  # entries that one kernel call returns
 
 
 class _Check:
-    """What both checks share: the entries in the order in which the log is walked, and the kernel's state."""
+    """Common part of both checks: the entries in the order of the walk, and the kernel's state."""
 
     def __init__(self, index: OffsetIndex | TimeIndex, report: Report) -> None:
         self.findings = FileFindings(index.path, report)
         self._index = index
         self._size = index.entry_size
-        self._order: list[int] | None = None  # numbers of the entries, where they had to be sorted
+        self._order: list[int] | None = None  # numbers of the entries, if they had to be sorted
         self._entries = index.used
         self._state = memoryview(array("q", [0] * CHECK_FIELDS))
         self._state[Check.BEFORE] = LONG_MIN
@@ -49,21 +49,21 @@ class _Check:
 
     @property
     def count(self) -> int:
-        """Entries that are checked."""
+        """Number of entries to check."""
         return self._index.used_entries
 
     def _sort(self, key: Callable[[int], int]) -> None:
-        """Put the entries in order of `key`, which they must have for one walk."""
+        """Sort the entries by `key`: one walk over the log needs them in this order."""
         self._order = sorted(range(self.count), key=key)
         size, used = self._size, self._entries
         self._entries = memoryview(b"".join(used[at * size : (at + 1) * size] for at in self._order))
 
     def _number(self, place: int) -> int:
-        """Number in the file of the entry at `place` of the walk."""
+        """The number in the file of the entry at `place` in the order of the walk."""
         return place if self._order is None else self._order[place]
 
     def _left(self) -> range:
-        """Places of the entries that the walk did not come to."""
+        """The places of the entries that the walk did not reach."""
         return range(self._state[Check.NEXT], self.count)
 
     def _drain(self) -> None:
@@ -73,11 +73,11 @@ class _Check:
         self._state[Check.PENDING] = -1
 
     def feed(self, window: Window) -> None:
-        """Compare with the batches of the window."""
+        """Compare the entries with the batches of the window."""
         raise NotImplementedError
 
     def _judge(self, doubt: list[int]) -> None:
-        """Report what one doubtful entry is worth."""
+        """Report one doubtful entry, as harmless or not."""
         raise NotImplementedError
 
 
@@ -87,14 +87,14 @@ class OffsetCheck(_Check):
     def __init__(self, index: OffsetIndex, report: Report) -> None:
         super().__init__(index, report)
         self.index = index
-        self._first_offsets: list[tuple[int, str]] = []  # entries that name one, and what to say if that is wrong
+        self._first_offsets: list[tuple[int, str]] = []  # entries with a first offset, and the finding if that is wrong
         self._first_count = self._append_count = 0
         disordered = _report_sanity(index, report)
         if disordered:
             self._sort(lambda number: index.entry(number).position)
 
     def feed(self, window: Window) -> None:
-        """Compare with the batches of the window."""
+        """Compare the entries with the batches of the window."""
         row, status = 0, Status.FULL
         while status == Status.FULL:
             row, self._used, status = kernel.check_offset_entries(
@@ -105,7 +105,7 @@ class OffsetCheck(_Check):
                 self._drain()
 
     def finish(self, end: int) -> None:
-        """The last whole batch of the log ends at byte `end`."""
+        """End the check; the last whole batch of the log ends at byte `end`."""
         self._drain()
         for place in self._left():
             number = self._number(place)
@@ -113,7 +113,7 @@ class OffsetCheck(_Check):
             what = (f"entry {number} points to byte {position}, but the last batch ends at byte {end}: not harmless, after a "
                     "clean start a broker ")
             self.findings.add("index-beyond-log", what + "trusts it", number * self._size, offset)
-        if self._state[Check.DECIDED] >= 0:  # a broker that writes last offsets wrote the others too
+        if self._state[Check.DECIDED] >= 0:  # the broker wrote last offsets, so the other entries must have them too
             for number, what in self._first_offsets:
                 self.findings.add("index-offset-mismatch", what, number * self._size, self.index.entry(number).offset)
         elif self._first_count:
@@ -165,11 +165,11 @@ class TimeCheck(_Check):
 
     @property
     def largest_timestamp(self) -> int:
-        """Largest timestamp of the batches so far."""
+        """The largest timestamp of the batches so far."""
         return self._state[Check.LARGEST]
 
     def feed(self, window: Window) -> None:
-        """Compare with the batches of the window."""
+        """Compare the entries with the batches of the window."""
         row, status = 0, Status.FULL
         while status == Status.FULL:
             row, self._used, status = kernel.check_time_entries(
@@ -180,7 +180,7 @@ class TimeCheck(_Check):
                 self._drain()
 
     def finish(self, is_closed: bool) -> None:
-        """`is_closed`: no broker has the segment open for writing, nor had when it died."""
+        """End the check. `is_closed`: no broker has the segment open for writing, or was killed while it had."""
         self._drain()
         for place in self._left():
             number = self._number(place)
@@ -226,7 +226,7 @@ class TimeCheck(_Check):
 
 
 def _report_sanity(index: OffsetIndex | TimeIndex, report: Report) -> bool:
-    """Report what is wrong with the file itself, the zero tail apart → are its entries out of order?"""
+    """Report damage of the file itself, except the zeros at its end. Returns whether its entries are out of order."""
     disordered = False
     for finding in index.sanity():
         if finding.code != "index-zero-tail":

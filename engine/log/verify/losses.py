@@ -1,7 +1,7 @@
-"""Losses that the disk proves: what the files beside the batches of a log say of how far it reached, and where it began.
+"""Losses that the disk proves: evidence in other files about where a log began and ended.
 
-`verify` and `recover` ask here, before anything of the log is read or changed. What the batches prove themselves,
-gaps, is in `continuity`.
+`verify` and `recover` read it before anything of the log is read or changed. Evidence in the batches themselves, which is gaps,
+is in `continuity`.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _CHECKPOINTS = {
 }
 _DELETED = f"{FileKind.LOG.value}.deleted"
 _LOG, _EPOCHS, _SNAPSHOT = FileKind.LOG.value, FileKind.LEADER_EPOCH_CHECKPOINT.value, FileKind.PRODUCER_SNAPSHOT.value
-_LOOKED_AT = 1 << 20  # bytes of a segment
+_LOOKED_AT = 1 << 20  # bytes of a segment that are searched for producers
 _INDEXES = (FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value, FileKind.TRANSACTION_INDEX.value)
-COMPARED = frozenset(("index-beyond-log", "timeindex-offset-not-found", "txnindex-mismatch"))  # codes of entries one by one
+COMPARED = frozenset(("index-beyond-log", "timeindex-offset-not-found", "txnindex-mismatch"))  # codes about single entries
 _WITH_LINES = (PartitionKind.PLAIN, PartitionKind.FUTURE)
 
 
 class Claim(NamedTuple):
-    """The file at `path` says that the log reached offset `end` (exclusive); `what` is the sentence, `code` of its finding.
+    """Evidence in the file at `path` that the log reached offset `end` (exclusive). `what`: in words, `code`: of its finding.
 
-    records_end  after the last record that it knows, where that may be less
+    records_end  offset after the last record that the file knows, if that may be lower
     """
 
     code: str
@@ -67,13 +67,13 @@ class Claim(NamedTuple):
     records_end: int | None = None
 
     def finding(self, log_end: int) -> Finding:
-        """That the log ends at `log_end`, which is before."""
+        """The finding that the log ends at `log_end`, which is lower."""
         what = f"{self.what}; the log ends before {log_end}: offsets {log_end} to {self.end - 1} are missing"
         return Finding(self.code, Where(self.path, None, self.end), what)
 
 
 class Missing(NamedTuple):
-    """Offsets [first, end) that the log does not hold, and the finding about them."""
+    """Offsets [first, end) that are missing in the log, and the finding about them."""
 
     first: int
     end: int
@@ -81,16 +81,16 @@ class Missing(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What the files beside a log say of it.
+    """What other files say about a log.
 
     directory   of the partition
-    claims      how far the log reached
+    claims      about the end of the log
     log_start   the line of log-start-offset-checkpoint; None: there is none
-    epochs      of leader-epoch-checkpoint, as far as it can be relied on
-    deleted     offsets [first, end) of segments whose deletion has begun
-    lacks_snapshots  segments before the last have batches of producers after the log start, and there is no producer
-                     snapshot: brokers write one whenever a segment is full
-    lacks_epochs     the first batch has a leader epoch, and leader-epoch-checkpoint none; or a broker's log dir lacks the file
+    epochs      of leader-epoch-checkpoint, without unreliable ones
+    deleted     offsets [first, end) of segments that are marked for deletion
+    lacks_snapshots  segments before the last have batches of producers after the log start, but there is no producer snapshot:
+                     brokers write one whenever a segment is full
+    lacks_epochs     the first batch has a leader epoch, but leader-epoch-checkpoint has none; or a broker's log dir lacks it
     """
 
     directory: str
@@ -104,19 +104,19 @@ class Evidence(NamedTuple):
     def beyond(self, end: int) -> list[Claim]:
         """The claims that the log reached offsets after `end`, where it ends.
 
-        A snapshot alone, whose producers wrote nothing there, proves nothing: who truncates a log at an offset within a batch
-        leaves a snapshot of that offset, and the log ends before the batch.
+        A snapshot alone proves nothing if its producers have no records there: after a truncation to an offset within a batch
+        there is a snapshot of that offset, and the log ends before the batch.
         """
         claims = [claim for claim in self.claims if claim.end > end]
         has_records = any(claim.records_end is None or claim.records_end > end for claim in claims)
         return claims if has_records or len(claims) > 1 else []
 
     def before(self, base_offset: int, policy: Policy) -> Missing | None:
-        """What was lost before the first segment, which begins at `base_offset`.
+        """Records that were lost before the first segment, which begins at `base_offset`.
 
-        Leader epochs are truncated when the log start offset moves, so the first one remembers where the log began; a line of
-        log-start-offset-checkpoint does, too, and may be older than the last deletion. With remote storage a log begins
-        before its first local segment: then these offsets are not missing but not checked.
+        When the log start offset is raised, lower leader epochs are removed, so the first epoch shows where the log began.
+        A line of log-start-offset-checkpoint shows it too, but may be older than the last deletion. With remote storage a log
+        begins before its first local segment: then these offsets are not missing, but they were not checked.
         """
         epoch = self.epochs[0] if self.epochs else None
         starts = Starts(self.log_start, base_offset, None if epoch is None else epoch.start_offset)
@@ -143,9 +143,9 @@ class Evidence(NamedTuple):
         return Missing(first, end, Finding(code, where, what))
 
     def _left_by_deleted(self, first: int, end: int, policy: Policy) -> tuple[int, int]:
-        """What of offsets [first, end) before the log no segment holds whose deletion has begun: from the first to the last.
+        """The part of offsets [first, end), before the log, that is not in segments marked for deletion: first to last offset.
 
-        The last offsets of a compacted segment may have been removed before.
+        The cleaner may have removed the last offsets of a segment of a compacted topic.
         """
         deleted = sorted(self.deleted)
         if deleted and deleted[0][0] < end and policy().compacted:
@@ -160,11 +160,11 @@ class Evidence(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """What a caller knows who has opened the log, while nothing on the disk was changed.
+    """What is known from opening the log, if nothing on the disk was changed by that.
 
-    end     of the log: evidence that it reached offsets up to there is not read
-    epochs  that leader-epoch-checkpoint holds, if they were read and believed; None: they were not
-    last_indexed  the last offset in the indexes of the last segment, if these were read and believed; None: they were not
+    end     of the log: evidence for lower offsets is not read
+    epochs  in leader-epoch-checkpoint, if they were read and are reliable; else None
+    last_indexed  the last offset in the indexes of the last segment, if they were read and are reliable; else None
     """
 
     end: int
@@ -176,17 +176,17 @@ def read_evidence(
     files: ReadOnlyFiles, directory: str, line: Line | None = None, *, of_end_only: bool = False,
     names: Sequence[str] | None = None, opened: Opened | None = None,
 ) -> Evidence:
-    """What the files in the partition `directory` and the checkpoints of its log dir say. Raises UnreadableFile.
+    """Read evidence in the files of the partition `directory` and the checkpoints of its log dir. Raises UnreadableFile.
 
-    line  gives the line of the partition in a checkpoint of its log dir; default: it is read
-    of_end_only  only how far the log reached is asked: small files are read, and no batches before the last segment's end
-    names        of the plain files in the directory, sorted, for a caller who has just listed them
-    Files that cannot be believed say nothing; they have findings of their own.
+    line  returns the line of the partition in a checkpoint of its log dir; default: the file is read
+    of_end_only  only the end of the log: reads small files, and no batches before the end of the last segment
+    names        of the plain files in the directory, sorted, if they were listed just before
+    Unreliable files are not used; they have findings of their own.
     """
     directory = directory.rstrip("/") or "/"
     partition = partition_of(files.absolute(f"{directory}/x"))
     if partition is not None and partition.kind is PartitionKind.DELETE:
-        return Evidence(directory, (), None, (), ())  # all of it is deleted
+        return Evidence(directory, (), None, (), ())  # all segments are deleted
     claims: list[Claim] = []
     deleted: list[tuple[int, int]] = []
     names = files.plain(directory) if names is None else names
@@ -208,7 +208,7 @@ def read_evidence(
                              f"epoch {entry.epoch} began at offset {entry.start_offset}") for entry in epochs]
         elif not of_end_only and name.endswith(_DELETED) and (base_offset := offset_of(name)) is not None:
             deleted.append((base_offset, _end_of(files, f"{directory}/{name}", base_offset)))
-    tail = names[bisect_left(names, logs[-1][:20]) :] if logs else names  # with the files of the last segment
+    tail = names[bisect_left(names, logs[-1][:20]) :] if logs else names  # from the files of the last segment on
     if opened.last_indexed is not None and opened.last_indexed < opened.end:
         tail = ()
     indexed = {offset_of_brokers(name, name[20:]) for name in tail if name.endswith(_INDEXES)}
@@ -234,31 +234,31 @@ def _lacks_epochs(
         is_missing = is_brokers_log_dir(files, _log_dir_of(files.absolute(directory)))
     filled = [name for name in logs if files.info(f"{directory}/{name}").size] if is_missing else []
     if not filled or _end_of(files, f"{directory}/{filled[-1]}", int(filled[-1][:20])) <= log_start:
-        return False  # no epoch begins below the log start
+        return False  # no epoch begins below the log start offset
     with files.open(f"{directory}/{filled[0]}") as file:
         return first_leader_epochs(file)[0] >= 0
 
 
 def _trusted(files: ReadOnlyFiles, path: str) -> Sequence[EpochEntry]:
-    """The epochs in a leader-epoch-checkpoint; none where it cannot be believed."""
+    """The epochs in a leader-epoch-checkpoint; empty if it is not reliable."""
     checkpoint = read_leader_epochs(files, path)
     return () if checkpoint.findings else checkpoint.entries
 
 
 def _end_of(files: ReadOnlyFiles, path: str, base_offset: int) -> int:
-    """After the last offset of the batches at `path`, as far as their headers can be read."""
+    """The offset after the last batch of the log at `path`, from headers, up to damage."""
     with files.open(path) as file:
         return end_by_headers(file, 0, base_offset)
 
 
 def _records_end(files: ReadOnlyFiles, path: str) -> int | None:
-    """After the last record of a producer in a snapshot; None where it cannot be believed."""
+    """The offset after the last record of a producer in a snapshot; None: the snapshot is not reliable."""
     snapshot = ProducerSnapshot.read(files, path)
     return None if snapshot.sanity() else 1 + max((entry.last_offset for entry in snapshot), default=-1)
 
 
 def _has_producers(files: ReadOnlyFiles, path: str) -> bool:
-    """Does one of the first batches of a log come from a producer with an id?"""
+    """Is one of the first batches of a log from a producer with an id?"""
     with files.open(path) as file:
         window = next(iter(LogWalk(file, 0, min(file.size(), _LOOKED_AT))), None)
         return window is not None and any(window.batches.table[BatchField.PRODUCER_ID, row] >= 0 for row in range(window.rows))
@@ -267,10 +267,10 @@ def _has_producers(files: ReadOnlyFiles, path: str) -> bool:
 def _of_indexes(
     files: ReadOnlyFiles, directory: str, base_offset: int, names: Sequence[str], log_end: int
 ) -> Iterator[Claim]:
-    """What the indexes of the last segment say. Those before it show what they lack by gaps, and when they are recovered.
+    """Claims of the last segment's indexes. Losses in earlier segments are found as gaps, and when they are recovered.
 
-    If its .log is missing they count if the time index has an entry, which a broker adds when it closes a segment with batches:
-    other files of that name are leftovers, which a broker removes when it rolls.
+    If its .log is missing, they count if the time index has an entry, which a broker adds when it closes a segment with
+    batches. Otherwise they are leftover files, which a broker removes when it rolls.
     """
     indexes = SegmentIndexes.read(files, directory, base_offset, names)
     if indexes.end <= log_end:
@@ -290,12 +290,12 @@ def _of_indexes(
 def _of_checkpoints(
     files: ReadOnlyFiles, directory: str, partition: PartitionDir | None, given: Line | None
 ) -> tuple[int | None, list[Claim]]:
-    """The line of log-start-offset-checkpoint, and what the other checkpoints of the log dir say."""
+    """The line of log-start-offset-checkpoint, and the claims of the log dir's other checkpoints."""
     log_dir = _log_dir_of(directory)
     if partition is None or partition.kind not in _WITH_LINES or partition.topic == METADATA_TOPIC:
         return None, []
     if partition.kind is PartitionKind.FUTURE and files.exists(f"{log_dir}/{partition.topic}-{partition.partition}"):
-        return None, []  # the lines are about that one
+        return None, []  # the lines belong to the other directory
     line = partial(_line, files, log_dir, (partition.topic, partition.partition)) if given is None else given
     claims: list[Claim] = []
     for kind, what in _CHECKPOINTS.items():

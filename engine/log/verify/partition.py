@@ -1,7 +1,7 @@
-"""Every file of a partition against its logs: indexes, producer snapshots, leader epochs; left-overs. Nothing is written.
+"""Check every file of a partition against its logs: indexes, producer snapshots, leader epochs; leftovers. Writes nothing.
 
-The logs are read once, from the first segment to the last; the other files are read before the log they belong to,
-producer snapshots in pieces and the others whole, so that a running broker cannot make them run ahead of it.
+The logs are read once, from the first segment to the last. The other files are read before the log that they describe, so that
+a running broker cannot add entries that the log as read does not have. Producer snapshots are read in pieces, the others whole.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ if TYPE_CHECKING:
 MAX_BASE_OFFSET = 2**63 - 2**32  # kernels add 32-bit numbers to it
 _LOGS = (FileKind.LOG.value, FileKind.LOG_07.value)
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
-_MOST_RANGES = 10  # of lost offsets that a finding names
+_MOST_RANGES = 10  # ranges of lost offsets that a finding lists
 _LOG, _TXN_INDEX = FileKind.LOG.value, FileKind.TRANSACTION_INDEX.value
 
 
 @dataclass
 class Verification:
-    """What was compared, and the worst that was found: None where all is as a broker writes it."""
+    """What was checked, and the worst severity that was found; None: no problem."""
 
     path: str
     segments: int = 0
@@ -79,39 +79,39 @@ class Verification:
     producer_snapshots: int = 0
     leader_epochs: int = 0
     worst: Severity | None = None
-    is_log_damaged: bool = False  # are there errors in a log itself?
-    is_broken: bool = False  # is anything wrong, other than offsets that are missing?
-    is_partly_remote: bool = False  # are older records in remote storage, or may they be? These were not checked
+    is_log_damaged: bool = False  # is there an error in a log itself?
+    is_broken: bool = False  # is there a problem other than missing offsets?
+    is_partly_remote: bool = False  # are older records in remote storage, or may they be? Those were not checked
 
 
 def verify_partition(
     files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool] = lambda: True,
     policy: Policy = nothing_known,
 ) -> Verification:
-    """Compare all files of the partition in `directory` → what was compared. `report` takes what is wrong.
+    """Check all files of the partition in `directory`. Returns what was checked; `report` is called with findings.
 
-    policy asked for what is known of its topic: whether gaps can be the cleaner's, and its first records in remote storage
-    go_on  is asked now and then; False: stop in the middle, what was found so far was reported
-    Files with `.deleted`, `.cleaned`, `.swap` and the like are no part of the log; of the last two it is reported what a start
-    does with them. Memory: one window,
-    one index of each sort, the producers. Findings are as many as `flood` lets through. Raises UnreadableFile, and
-    FileChangedWhileReading.
+    policy returns what is known of its topic: whether the cleaner may have made gaps, and whether remote storage is used
+    go_on  called repeatedly; False stops the check. The findings so far were reported
+
+    Files with `.deleted`, `.cleaned`, `.swap` and similar suffixes are not part of the log. For `.cleaned` and `.swap` files
+    the effect of a start is reported. Memory: one window, one index of each kind, the producers. The number of findings is
+    limited by FindingLimiter. Raises UnreadableFile, and FileChangedWhileReading.
     """
     return _Partition(files, directory, report, go_on, policy).run()
 
 
 class _Judged:
-    """Takes findings: notes what they mean for the result, and hands on what a dam lets through.
+    """Receives findings: updates the result and passes them through a FindingLimiter.
 
-    The checks hold this and not the verification, which holds them: in a circle their columns would stay until the garbage
-    collector comes, of one partition after the other.
+    The checks refer to this object, not to `_Partition`, which refers to them: a cycle would keep the columns of one
+    partition after the other in memory until the garbage collector runs.
     """
 
     def __init__(self, result: Verification, report: Report) -> None:
         self._result, self._dam = result, FindingLimiter(report)
 
     def __call__(self, finding: Finding) -> None:
-        """Take one finding."""
+        """Process one finding."""
         result = self._result
         order = (None, Severity.INFO, Severity.WARNING, Severity.ERROR)
         result.worst = max(result.worst, finding.severity, key=order.index)
@@ -137,8 +137,8 @@ class _Partition:
         self.result = Verification(directory)
         self._report = _Judged(self.result, report)
         self._paths: dict[tuple[FileKind, int | None], str] = {}
-        self._links: set[FileKind] = set()  # indexes of the segment that are links which lead nowhere
-        self._unread_indexes: set[FileKind] = set()  # those that were there a moment ago, or are too large
+        self._links: set[FileKind] = set()  # indexes of the segment that are links to a target that does not exist
+        self._unread_indexes: set[FileKind] = set()  # indexes that were deleted in between, or are too large
         self._columns = BatchColumns()
         self._partition = partition_of(files.absolute(self._prefix + "x"))
         self._log_dir = parent_of(files.absolute(self._prefix.rstrip("/")))
@@ -163,7 +163,7 @@ class _Partition:
         return self.result
 
     def _finish(self) -> None:
-        """What is known when all logs were read."""
+        """Finish the checks after all logs were read."""
         for (kind, _), path in sorted(self._paths.items(), key=lambda item: item[1]):
             if kind is FileKind.LOG_07:
                 self._log_07(path)
@@ -173,10 +173,10 @@ class _Partition:
         self._check_start()
 
     def _compare_evidence(self, evidence: Evidence, bases: list[int]) -> None:
-        """What the files beside the batches prove to be missing."""
+        """Report losses that other files prove."""
         end = self._continuity.log_end
         if end is None and any(name.endswith(_LOGS) for name in self._files.list(self._prefix)):
-            return  # of Kafka 0.7, or with names that no broker gives
+            return  # a log of Kafka 0.7, or files with names that no broker uses
         for claim in evidence.beyond(end or 0):
             if claim.code not in COMPARED:
                 self._report(claim.finding(end or 0))
@@ -188,13 +188,13 @@ class _Partition:
             self._report(before.finding)
 
     def _check_leftovers(self) -> None:
-        """What a start does with files of an interrupted compaction or split. Few partitions have one."""
+        """Report the effect of a start on files of an interrupted compaction or split. Few partitions have such files."""
         if any(name.endswith((CLEANED, DELETED, SWAP)) for name in self._files.list(self._prefix)):
 
             check_leftovers(self._files, self._prefix, self._policy, self._report, self._start_offset or 0)
 
     def _log_07(self, path: str) -> None:
-        """A log of Kafka 0.7: there is nothing beside it, so only its own checksums can be compared."""
+        """Check a log of Kafka 0.7. It has no other files, so only its checksums are verified."""
         with self._files.open(path) as file:
             part = valid_size(file)
             self.result.segments += 1
@@ -202,10 +202,10 @@ class _Partition:
         if part.problem is not None:
             self._report(Finding(part.problem.code, Where(path, part.size), part.problem.what))
 
-    # ---- what is there
+    # ---- files
 
     def _list(self) -> list[int]:
-        """Note the paths of all files → base offsets of the logs, growing."""
+        """Collect the paths of all files. Returns the base offsets of the logs, ascending."""
         bases: list[int] = []
         for name in self._files.list(self._prefix):
             parsed = parse_file_name(name)
@@ -232,7 +232,7 @@ class _Partition:
         return sorted(bases)
 
     def _epoch_check(self) -> EpochCheck:
-        """The checker of leader epochs. A checkpoint that a broker refuses is no evidence."""
+        """The check of leader epochs. A checkpoint that a broker refuses is not used."""
         path = self._paths.get((FileKind.LEADER_EPOCH_CHECKPOINT, None))
         entries: list[EpochEntry] | None = []
         if path is not None:
@@ -245,9 +245,9 @@ class _Partition:
                           self._report)
 
     def _log_start_offset(self) -> int | None:
-        """What the log dir's checkpoint says, 0 where it does not name the partition; None: there is no checkpoint.
+        """The line of the log dir's checkpoint; 0: it has none for the partition; None: there is no checkpoint.
 
-        What is wrong with it is not this partition's.
+        A damaged checkpoint is not reported here, because it belongs to the log dir.
         """
         path = f"{self._log_dir.rstrip('/')}/{FileKind.LOG_START_CHECKPOINT.value}"
         if self._partition is None or not self._files.exists(path):
@@ -256,7 +256,7 @@ class _Partition:
         return known.get((self._partition.topic, self._partition.partition), 0)
 
     def _check_start(self) -> None:
-        """A log that ends below its start is deleted by the broker that opens it."""
+        """Report a log that ends below its start, because the broker that opens it deletes it."""
         start, end = self._start_offset, self._continuity.log_end
         if start is not None and end is not None and end < start and self.result.bytes:
             path = f"{self._log_dir.rstrip('/')}/{FileKind.LOG_START_CHECKPOINT.value}"
@@ -278,10 +278,10 @@ class _Partition:
                 found.append((offset, snapshot))
         return found
 
-    # ---- a segment
+    # ---- one segment
 
     def _segment(self, base: int, *, is_last: bool) -> bool:
-        """Compare the segment that begins at `base` → go on?"""
+        """Check the segment that begins at `base`. Returns False if `go_on` stopped the check."""
         self._links.clear()
         self._unread_indexes.clear()
         offsets, times, aborted = (self._index(kind, base) for kind in _INDEXES)
@@ -329,7 +329,7 @@ class _Partition:
         return True
 
     def _vanished(self, path: str) -> None:
-        """The log at `path`, which the directory lists, is not there."""
+        """Report the log at `path` as missing although the directory lists it."""
         if file_name(path) in self._files.list(self._prefix):
             what = "a symbolic link to a target that does not exist: the segment is missing"
             self._report(Finding("path-unreadable", Where(path), what))
@@ -345,7 +345,7 @@ class _Partition:
         self.result.aborted_transactions += aborted_transactions
 
     def _index(self, kind: FileKind, base: int) -> OffsetIndex | TimeIndex | TransactionIndex | None:
-        """The index of that kind; None where there is none, or it cannot be read."""
+        """The index of that kind; None: there is none, or it cannot be read."""
         path = self._paths.get((kind, base))
         if path is None:
             return None
@@ -370,7 +370,7 @@ class _Partition:
             return None
 
     def _missing(self, log_path: str, kind: FileKind, what: str, *, matters: bool) -> None:
-        """Report a missing index, if that `matters`, and a link to a target that does not exist always, but once."""
+        """Report a missing index if that `matters`. A link to a target that does not exist is always reported, once."""
         path = log_path.removesuffix(FileKind.LOG.value) + kind.value
         if kind in self._links:
             self._report(Finding("index-missing", Where(path), f"a symbolic link to a target that does not exist; {what}"))
@@ -378,7 +378,7 @@ class _Partition:
             self._report(Finding("index-missing", Where(path), what))
 
     def _zero_tail(self, index: OffsetIndex | TimeIndex, *, is_last: bool) -> None:
-        """Unused space is harmless where a broker looks at it: in the last segment, after a crash or in a running one."""
+        """Report unused space, except where a broker expects it: in the last segment, while it runs or after a crash."""
         tail = index.zero_tail()
         if not tail:
             return
@@ -389,20 +389,20 @@ class _Partition:
         why = "the log dir is marked as cleanly stopped" if is_last else "this is not the last segment"
         self._report(Finding("index-untrimmed", tail[0].where, f"{tail[0].what}, but {why}: not harmless"))
 
-    # ---- the log itself
+    # ---- the log
 
     def _check_batches(self, window: Window, path: str) -> None:
-        """Findings for magics and checksums: nothing else in a header is needed to be sound here."""
+        """Report unknown magics and wrong checksums. All other header fields are valid here."""
         self.result.batches += window.rows
         for _, finding in unsound_batches(path, window, codecs=False):
             self._report(finding)
 
     def _end_of_log(self, walk: LogWalk, file: OpenFile, *, is_last: bool) -> None:
-        """What follows the last batch."""
+        """Report what follows the last batch."""
         larger = too_large(file.path, file.size())
         if larger is not None:
             self._report(larger)
-            if walk.stop is Stop.TORN:  # perhaps only because the walk ended before the file
+            if walk.stop is Stop.TORN:  # the walk may have ended before the end of the file
                 return
         finding = unsound_end(file, file.path, walk.stop, walk.position, walk.end)
         if finding is not None and walk.stop is Stop.BAD_SIZE and finding.code != "zero-tail":
@@ -414,7 +414,7 @@ class _Partition:
             self._report(finding)
 
     def _fate_of_zeros(self, *, is_last: bool) -> str:
-        """What a broker that starts does with zeros at the end of a segment."""
+        """What a starting broker does with zeros at the end of a segment."""
         if not is_last:
             return "a broker that starts does not check them"
         if self._is_clean():
@@ -422,12 +422,12 @@ class _Partition:
         return "a broker truncates them when it starts"
 
     def _is_clean(self) -> bool:
-        """Does the log dir say that it was shut down cleanly?"""
+        """Is the log dir marked as cleanly stopped?"""
         return self._files.exists(f"{self._log_dir.rstrip('/')}/{FileKind.CLEAN_SHUTDOWN.value}")
 
 
 def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report: Report, log_start_offset: int = 0) -> None:
-    """Report `.cleaned` and `.swap` files in the partition `directory`, and `.log.deleted` that the log needs.
+    """Report `.cleaned` and `.swap` files in the partition `directory`, and `.log.deleted` files that the log needs.
 
     Raises UnreadableFile.
     """

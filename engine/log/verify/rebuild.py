@@ -1,7 +1,7 @@
-"""Rebuild what verification found broken beside a sound log: indexes, producer snapshots, leader epochs.
+"""Rebuild files that verification found damaged beside a sound log: indexes, producer snapshots, leader epochs.
 
-Rebuilt files are what a broker would write: indexes as LogSegment.recover leaves them, snapshots from the batches before
-their offset. The log itself is never touched; where it is damaged, recovery has to decide first.
+The rebuilt files are those that a broker would write: indexes as from LogSegment.recover, snapshots from the batches before
+their offset. The log itself is never changed; if it is damaged, it must be recovered first.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
     from engine.findings import Finding
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
-# findings: indexes are made of what is there, epochs of those that no others contradict
+# findings despite which files are rebuilt: indexes from the existing batches, epochs from those that no others contradict
 _NO_OBSTACLES = (*LOSSES, "log-missing", "name-invalid", "epoch-order", "swap-loses-records", "leftover-only-copy")
 
 
 class _KnownEpochs:
-    """Takes no epochs: the checkpoint is not what is rebuilt with a segment."""
+    """Stands in for the epoch cache and ignores all epochs: rebuilding a segment does not change the checkpoint."""
 
     latest_epoch = INT_MAX
     refuses_doubtful = True
 
     def knows_from(self, _offset: int) -> bool:
-        """It knows all of them."""
+        """True: no epoch is new."""
         return True
 
     def assign(self, _epoch: int, _start_offset: int) -> None:
-        """Nothing to note."""
+        """Ignore the epoch."""
 
 
 class Rebuilder:
     """Rebuilds files of the partition in `directory`.
 
-    findings  what `verify_partition` reported of it       now  ms, the clock by which producers expire
+    findings  of `verify_partition` about it       now  ms, the clock by which producers expire
     tiering   are older segments in remote storage?
-    Raises LogDamaged where the log must be recovered first, SegmentTooLarge where nobody can.
+    Raises LogDamaged if the log must be recovered first, SegmentTooLarge if a log is larger than Kafka opens.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Rebuilder:
     ) -> None:
         self._tiering = tiering
         self._files, self._directory, self._config, self._now = files, directory.rstrip("/") or "/", config, now
-        self._bases: set[int] = set()  # of segments whose indexes are rebuilt
+        self._bases: set[int] = set()  # base offsets of segments whose indexes are rebuilt
         self._snapshots: set[int] = set()
         self._epochs = False
-        self._carried: tuple[ProducerStateManager, OverlayFiles] | None = None  # what `_state_at` returned last
+        self._carried: tuple[ProducerStateManager, OverlayFiles] | None = None  # the last result of `_state_at`
         self._sort_out(findings)
         of_disk = SnapshotFiles.of_directory(files, self._directory)
         self._sound = [offset for offset in of_disk if offset not in self._snapshots]
@@ -90,7 +90,7 @@ class Rebuilder:
                 self._epochs = True
 
     def _open_segments(self) -> LogSegments:
-        """All segments; only those that are rebuilt may change anything."""
+        """All segments. Only those whose indexes are rebuilt are writable."""
         segments, partition = LogSegments(), Partition(self._files, self._directory, self._config, self._now)
         try:
             for name in self._files.plain(self._directory):
@@ -104,13 +104,13 @@ class Rebuilder:
         return segments
 
     def run(self) -> list[str]:
-        """Rebuild what is broken → names of the files written. Raises UnwritableFile, and what recovery raises.
+        """Rebuild the damaged files. Returns their names. Raises UnwritableFile and the errors of recovery.
 
-        Lets go of all files, also where it fails.
+        Closes all files, also after an error.
         """
         try:
             if not len(self.segments):
-                return []  # there is no batch to rebuild anything from
+                return []  # without a batch nothing can be rebuilt
             done = [name for base in sorted(self._bases) for name in self._segment(base)]
             done += [self._snapshot(offset) for offset in sorted(self._snapshots)]
             if self._epochs:
@@ -122,33 +122,33 @@ class Rebuilder:
         return done
 
     def _segment(self, base: int) -> list[str]:
-        """All indexes of one segment, from the first segment on, so that those before it can be relied on."""
+        """Rebuild all indexes of one segment. Call it in the order of the segments: earlier indexes must be valid."""
         segment = self.segments.get(base)
         if segment is None:
             return []
         state, _ = self._state_at(base)
         for path in segment.paths[1:]:
             if not self._files.exists(path):
-                self._files.remove(path)  # a link to a target that does not exist is not written through
+                self._files.remove(path)  # a link to a target that does not exist is replaced by a file
         segment.recover(state, _KnownEpochs())
         segment.close()
         after = self.segments.higher_segment(base)
         if after is None:
             self._carried = None
-        else:  # all batches before it are taken in
+        else:  # the state now includes all batches before `after`
             state.update_map_end_offset(after.base_offset)
         return [file_name(path) for path in segment.paths[1:] if self._files.exists(path)]
 
     def _state_at(self, offset: int) -> tuple[ProducerStateManager, OverlayFiles]:
-        """The producers as the batches before `offset` leave them, and the files that this wrote, on no disk.
+        """The producer state after the batches before `offset`, and the files that it wrote, in memory only.
 
-        Those of the last call go on from where they stand, unless a sound snapshot is nearer to `offset`.
+        Continues from the result of the last call, unless a valid snapshot is nearer to `offset`.
         """
         if self._carried is None or not self._leads_to(self._carried[0], offset):
             self._carried = self._new_state(offset)
             return self._carried
         state, overlay = self._carried
-        for path in state.written:  # in memory; of the calls before
+        for path in state.written:  # in memory; written by earlier calls
             overlay.remove(path)
         state.written.clear()
         advance_producer_state(state, self.segments, self.segments.base_offsets[0], offset)
@@ -157,7 +157,7 @@ class Rebuilder:
         return self._carried
 
     def _leads_to(self, state: ProducerStateManager, offset: int) -> bool:
-        """Is what must be taken in up to `offset` just what lies after `state`?"""
+        """Can `state` be brought to `offset` by loading only the batches in between?"""
         start = state.map_end_offset
         if start > offset or state.latest_snapshot_offset == offset:
             return False
@@ -174,18 +174,18 @@ class Rebuilder:
         return state, overlay
 
     def _snapshot(self, offset: int) -> str:
-        """A snapshot from the next older sound one and the batches after it."""
+        """Write a snapshot from the next older valid one and the batches after it. Returns its name."""
         name = producer_snapshot_file_name(offset)
         path = f"{self._directory}/{name}"
         _, overlay = self._state_at(offset)
         if overlay.exists(path):
             replace(self._files, path, [overlay.read(path, overlay.info(path).size)])
-        else:  # nothing was appended before that offset: a broker keeps none
+        else:  # nothing was appended before that offset: a broker has no snapshot there
             self._files.remove(path)
         return name
 
     def _leader_epochs(self) -> str:
-        """The epochs that the batches carry."""
+        """Write the leader epochs of the batches. Returns the name of the file."""
         name = FileKind.LEADER_EPOCH_CHECKPOINT.value
         rebuild_leader_epochs(self._files, self._directory, self._tiering)
         return name
