@@ -12,7 +12,7 @@ Tests replace `Files` with versions that stop, tear or fail any single operation
 """
 
 from engine.files.locks import Lock, is_locked
-from engine.files.open_file import Buffer, OpenFile, WritableFile, nameless_file
+from engine.files.open_file import Buffer, OpenFile, WritableFile, hand_over, nameless_file
 from engine.files.owner import (
     ROOT,
     Fault,
@@ -32,7 +32,8 @@ from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, m
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",
-    "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner", "is_full", "is_locked", "is_root", "look",
+    "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner", "hand_over", "is_full", "is_locked",
+    "is_root", "look",
     "may_write", "nameless_file", "now_ms", "owner_of", "ownership_fault", "remove_tree", "replace", "taken", "this_user",
     "unreadable",
     "unwritable", "user_name", "zeros",

@@ -105,8 +105,13 @@ class OpenFile:
         while position < end:
             data = memoryview(self.read_exactly(position, min(_COPY, end - position)))
             position += len(data)
-            while data:
-                data = data[os.write(descriptor, data) :]
+            hand_over(descriptor, data)
+
+
+def hand_over(descriptor: int, data: memoryview) -> None:
+    """Write all of `data` to an open file, pipe or socket. Raises OSError where the other side refuses it."""
+    while data:
+        data = data[os.write(descriptor, data[:_COPY]) :]  # Ctrl-C is heard in between
 
 
 def _send_file(to: int, descriptor: int, position: int, size: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from engine.errors import UnreadableFile
+from engine.errors import UnreadableFile, UsageError
 from engine.files import ReadOnlyFiles
 from engine.remote.aiven_manifest import (
     CHUNK_SIZE,
@@ -150,11 +150,11 @@ class AivenParts:
     def manifest(self) -> Manifest:
         """The manifest, read once."""
         if self._manifest is None:
-            found = self._find("rsm-manifest")
-            path = self._store.path(found.key)
-            if found.size > MAX_MANIFEST_SIZE:
-                raise UnreadableFile(f"{path}: {found.size} bytes, more than a manifest may have", path=path)
-            self._manifest = parse_manifest(self._store.read(found, 0, found.size), path)
+            key = f"{self._stem}.rsm-manifest"
+            path, data = self._store.path(key), self._store.read_whole(key, MAX_MANIFEST_SIZE)
+            if data is None:
+                raise missing(path)
+            self._manifest = parse_manifest(data, path)
         return self._manifest
 
     def log_size(self) -> int:

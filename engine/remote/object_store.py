@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import UnreadableFile, UnwritableFile, UsageError
+from engine.errors import OversizedFile, UnreadableFile, UnwritableFile, UsageError
 from engine.remote.storage import Object, changed
 from engine.remote.urls import SERVERS
 
@@ -107,6 +107,24 @@ class ObjectStore:
             raise self._failed(found.key, error) from error
         if len(data) != end - start or not is_same:
             raise changed(self.path(found.key))
+        return data
+
+    def read_whole(self, key: str, limit: int) -> bytes | None:
+        """See Store."""
+        from obstore import get
+
+        try:
+            answer = get(self._store, key)
+            size = answer.meta["size"]
+            if size > limit:
+                raise OversizedFile(self.path(key), size, limit)
+            data = bytes(answer.bytes())
+        except FileNotFoundError:
+            return None
+        except self._refusals as error:
+            raise self._failed(key, error) from error
+        if len(data) != size:
+            raise changed(self.path(key))
         return data
 
     def put(self, key: str, size: int, parts: Iterable[bytes]) -> None:

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
-from engine.errors import UnreadableFile
-from engine.files import OpenFile
+from engine.errors import UnreadableFile, became_shorter
+from engine.files import OpenFile, hand_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,10 +92,20 @@ class RangedFile(OpenFile):
         return self._size
 
     def send(self, descriptor: int, position: int, size: int) -> None:
-        """See OpenFile. Nothing behind the range is read, and nothing of it is kept."""
-        self._sent = position + size
+        """See OpenFile. Nothing behind the range is read, and nothing of it is kept or copied."""
+        end = position + size
+        if end > self._size:
+            raise became_shorter(self.path, end)
+        self._sent = end
         try:
-            super().send(descriptor, position, size)
+            while position < end:
+                at = position - self._at
+                if not 0 <= at < len(self._piece):
+                    self._load(position, 1)
+                    continue
+                part = self._piece[at : at + end - position]
+                position += len(part)
+                hand_over(descriptor, part)
         finally:
             self._sent = 0
             self.close()

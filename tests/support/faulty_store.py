@@ -62,6 +62,11 @@ class FaultyStore(WritableFolderStore):
         self.faults.pass_by(self.path(found.key), writes=False)
         return WritableFolderStore(self._changing, self.name).read(found, start, end)
 
+    def read_whole(self, key: str, limit: int):
+        """See Store. One call."""
+        self.faults.pass_by(self.path(key), writes=False)
+        return WritableFolderStore(self._changing, self.name).read_whole(key, limit)
+
     def put(self, key: str, size: int, parts) -> None:
         """See WritableStore. Torn, it leaves half an object under its name, as a mounted bucket may."""
         is_torn = self.faults.pass_by(self.path(key), writes=True)
