@@ -20,6 +20,12 @@ _WORTH = 512  # records: fewer are written before a thread has begun
 Part = TypeVar("Part")
 
 
+class TextTooLarge(KafkalogError):
+    """One record needs more text than a buffer may have."""
+
+    code = "text-too-large"
+
+
 class TextBuffer:
     """Kernels fill `data` from `at` on and leave `at` after their text.
 
@@ -88,11 +94,11 @@ class TextBuffer:
         self.at += len(text)
 
     def make_room(self) -> None:
-        """A kernel had no room: flush, or grow where the buffer was empty already. Raises KafkalogError beyond 1 GiB."""
+        """A kernel had no room: flush, or grow where the buffer was empty already. Raises TextTooLarge beyond 1 GiB."""
         if self.at:
             self.flush()
         elif len(self.data) >= _LARGEST:
             what = "the headers of one record need more than 1 GiB of text"
-            raise KafkalogError(what, do="a lower --max-decompressed-bytes skips its batch")
+            raise TextTooLarge(what, do="a lower --max-decompressed-bytes skips its batch")
         else:
             self.data = memoryview(bytearray(max(2 * len(self.data), len(self._other))))

@@ -169,6 +169,8 @@ class Backing:
 class IndexTooLarge(UnreadableFile):
     """An index with more bytes than one may have. It was not read."""
 
+    code = "index-too-large"
+
 
 class CorruptIndex(KafkalogError):
     """An index that the broker would not use: its segment is recovered (CorruptIndexException)."""
@@ -185,13 +187,13 @@ class IndexFull(KafkalogError):
 class InvalidOffset(KafkalogError):
     """An entry whose offset does not follow the last one (InvalidOffsetException)."""
 
-    code = "invalid-offset"
+    code = "index-offset-order"
 
 
 class InvalidTimestamp(KafkalogError):
     """An entry whose timestamp is below that of the last one (IllegalStateException)."""
 
-    code = "invalid-timestamp"
+    code = "index-timestamp-order"
 
 
 class IndexOffsetOverflow(KafkalogError):
