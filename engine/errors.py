@@ -38,6 +38,8 @@ class UnreadableFile(KafkalogError):
 class OversizedFile(UnreadableFile):
     """A file larger than the limit for its kind; it was not read. `what` is the message without the path."""
 
+    code = "file-too-large"
+
     def __init__(self, path: str, size: int, limit: int) -> None:
         self.what = f"{size} bytes, more than the {limit} allowed for such a file"
         super().__init__(f"{path}: {self.what}", path=path)

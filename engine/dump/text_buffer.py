@@ -20,6 +20,12 @@ _WORTH = 512  # records: for fewer, a thread is not worth its start
 Part = TypeVar("Part")
 
 
+class TextTooLarge(KafkalogError):
+    """One record needs more text than a buffer may have."""
+
+    code = "text-too-large"
+
+
 class TextBuffer:
     """A buffer `data` that kernels fill from `at` on, setting `at` after their text.
 
@@ -88,11 +94,11 @@ class TextBuffer:
         self.at += len(text)
 
     def make_room(self) -> None:
-        """Flush after a kernel had no room, or enlarge an empty buffer. Raises KafkalogError beyond 1 GiB."""
+        """Flush after a kernel had no room, or enlarge an empty buffer. Raises TextTooLarge beyond 1 GiB."""
         if self.at:
             self.flush()
         elif len(self.data) >= _LARGEST:
             what = "the headers of one record need more than 1 GiB of text"
-            raise KafkalogError(what, do="a lower --max-decompressed-bytes skips its batch")
+            raise TextTooLarge(what, do="a lower --max-decompressed-bytes skips its batch")
         else:
             self.data = memoryview(bytearray(max(2 * len(self.data), len(self._other))))

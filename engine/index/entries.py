@@ -169,6 +169,8 @@ class Backing:
 class IndexTooLarge(UnreadableFile):
     """An index larger than the limit; it was not read."""
 
+    code = "index-too-large"
+
 
 class CorruptIndex(KafkalogError):
     """An index that the broker would not use: it recovers the segment (CorruptIndexException)."""
@@ -185,13 +187,13 @@ class IndexFull(KafkalogError):
 class InvalidOffset(KafkalogError):
     """An entry whose offset is not above the last one (InvalidOffsetException)."""
 
-    code = "invalid-offset"
+    code = "index-offset-order"
 
 
 class InvalidTimestamp(KafkalogError):
     """An entry whose timestamp is below that of the last one (IllegalStateException)."""
 
-    code = "invalid-timestamp"
+    code = "index-timestamp-order"
 
 
 class IndexOffsetOverflow(KafkalogError):
