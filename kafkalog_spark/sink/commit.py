@@ -26,7 +26,7 @@ from engine.log.logdir.log_dirs import LogDir, PartitionPath, list_log_dir
 from engine.log.logdir.log_manager import CheckpointOffsets, LogManager
 from engine.log.logdir.startup import survey
 from engine.log.operations.mending import find_topic_id, write_topic_id
-from engine.log.operations.operation import Marker, Operation, operate, put_marker, take_marker
+from engine.log.operations.operation import Marker, Operation, operate, remove_marker, write_marker
 from engine.log.report import Action, leaves_doubt
 from engine.log.session import OpenOptions
 from engine.overlay import OverlayFiles
@@ -242,7 +242,7 @@ class _Commit:
     def _publish(self, offsets_left: Mapping[Key, CheckpointOffsets], *, is_clean: bool) -> None:
         files, job = self._files, self._job
         manager = self._manager(self._root, files)
-        taken = take_marker(manager, self._root)
+        taken = remove_marker(manager, self._root)
         if self._replaced:
             staging.make_directories(files, f"{job.directory}/{staging.OLD}")
             for partition in self._replaced:  # no sync: a rename to a name is never on disk before the one that freed it
@@ -258,7 +258,7 @@ class _Commit:
         if self._new and (self._is_fresh or is_brokers_log_dir(files, job.root)):
             fresh.checkpoint(self._root, {self._partition_path(job.root, key): how for key, how in offsets_left.items()})
         if taken is not None or (self._is_fresh and self._new):
-            put_marker(manager, self._root, _CLEAN if taken is None else taken)
+            write_marker(manager, self._root, _CLEAN if taken is None else taken)
 
     def _manager(self, log_dir: LogDir, files: Files) -> LogManager:
         settings = Settings(overrides=self._options.settings)

@@ -36,7 +36,7 @@ NOTICES = {
     "engine/kafka07/segment.py:recover:0": "recover-07",
     "engine/log/logdir/log_manager.py:purge_deleted_directories:0": "log-dir-purge",
     "engine/log/operations/mending.py:_remove:0": "log-dir-mend-metadata",
-    "engine/log/operations/operation.py:take_marker:0": "log-dir-delete-records",
+    "engine/log/operations/operation.py:remove_marker:0": "log-dir-delete-records",
     "engine/log/operations/opening.py:_remove:0": "make-room",
     "engine/log/operations/salvage.py:_write_all:0": "log-dir-salvage-below",
     "engine/log/operations/salvage.py:_write_all:1": "log-dir-salvage-rotated",

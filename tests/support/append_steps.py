@@ -60,7 +60,7 @@ def answer(log, step, found, **defaults):
 def producers(log):
     """The producers as the real engine's driver prints them."""
     described = []
-    log.producer_state.recall(list(log.producer_state.producers))
+    log.producer_state.load_last_batches(list(log.producer_state.producers))
     for entry in sorted(log.producer_state.producers.values(), key=lambda entry: entry.producer_id):
         one = {
             "producerId": entry.producer_id, "producerEpoch": entry.producer_epoch,

@@ -138,7 +138,7 @@ class BulkAppender:
         ids = self._batches.field(BatchField.PRODUCER_ID)[row:end].tolist()
         state, origin = self._log.producer_state, AppendOrigin.CLIENT
         frame = Frame(view, self._batches, end, 0)
-        state.recall(ids)
+        state.load_last_batches(ids)
         for number, producer_id in enumerate(ids, row):
             if producer_id <= -1:
                 continue

@@ -32,8 +32,8 @@ from engine.log.operations.operation import (
     closed,
     finish_despite_interrupt,
     open_without_change,
-    put_marker,
-    take_marker,
+    remove_marker,
+    write_marker,
 )
 from engine.log.report import Action, Report, leaves_doubt
 from engine.log.session import OpenOptions
@@ -238,7 +238,7 @@ def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> 
             why = _NOT_RECOVERED if log_dir.path in recovery.left_alone else why
             yield _mark(manager, options, log_dir, why, recovery)
         elif not log_dir.is_whole and log_dir.path in recovery.markers and why is None:
-            put_marker(manager, log_dir, recovery.markers[log_dir.path])
+            write_marker(manager, log_dir, recovery.markers[log_dir.path])
 
 
 def _is_left_alone(report: Report) -> bool:
@@ -252,7 +252,7 @@ def _problems_in(place: PartitionPath, problems: Iterable[StartProblem]) -> list
 
 def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> Marker | None:
     """Remove the clean shutdown marker, because from here on the log dir differs from what the broker left."""
-    marker = take_marker(manager, log_dir)
+    marker = remove_marker(manager, log_dir)
     if log_dir.is_whole and marker is not None and not options.mark_clean:
         report.add(Action.REMOVED, FileKind.CLEAN_SHUTDOWN.value,
                    "so that a broker recovers the log dir at its next start; --mark-clean writes it if every log is proven "
@@ -512,10 +512,10 @@ def _mark(
         new = old._replace(modified_ns=None, content=b"" if log_dir.path in recovery.lossy else old.content)
         but = ", except for the missing offsets" if log_dir.path in recovery.incomplete else ""
         if marker is not None and marker.content == new.content and log_dir.path not in recovery.changed:
-            put_marker(manager, log_dir, marker)
+            write_marker(manager, log_dir, marker)
             why = f"every log is proven sound{but}, and nothing was changed: the marker is unchanged"
             report.add(Action.EXPLAINED, name, why)
         else:
-            put_marker(manager, log_dir, new)
+            write_marker(manager, log_dir, new)
             report.add(Action.CREATED, name, f"every log is proven sound{but}: a broker skips recovery")
     return report

@@ -209,7 +209,7 @@ class ProducerTable:
         else:
             self._batches.pop(entry.producer_id, None)
 
-    def remember(self, producer_id: int, batches: Sequence[BatchMetadata]) -> None:
+    def set_last_batches(self, producer_id: int, batches: Sequence[BatchMetadata]) -> None:
         """Set the last batches of a producer. The very last one in its entry stays."""
         self._batches[producer_id] = b"".join(_BATCH.pack(*batch) for batch in batches)
 
@@ -237,7 +237,7 @@ class ProducerTable:
             at, status = load_entries(view, at, now, expiration_ms, Producers(*self._views), OpenTransactions(*ongoing.columns))
             self._answer(status, ongoing)
 
-    def take_rows(
+    def add_rows(
         self, rows: memoryview, at: int, ongoing: Transactions, ended: memoryview, *, reports_all: bool
     ) -> tuple[int, bool, int]:
         """Add batches (kernels.producers.take_batches). Returns (row that was not added, is it refused?, bytes of `ended`).
