@@ -1,7 +1,9 @@
 """Records of `__remote_log_metadata` that no broker can decode: a broker's consumer of the topic ends at the first of them.
 
 Their batches are replaced by ones without records, as the cleaner leaves them: offsets, leader epochs and the state of their
-producers stay, and a consumer passes over them.
+producers stay, and a consumer passes over them. A broker also waits until it has read the record before the log end
+(ConsumerTask.maybeMarkUserPartitionsAsReady): where these batches are the last ones, a copy of the last record before them is
+appended, which changes nothing, as a segment may come to the state that it has.
 """
 
 from __future__ import annotations
@@ -13,15 +15,15 @@ from engine.discovery.names import file_name, parent_of
 from engine.errors import KafkalogError, UsageError, argument
 from engine.findings import Severity
 from engine.formats import BatchField
-from engine.log.append.log_end import refuse_damaged_end
 from engine.log.cleaner.cleaner import put_in_place, replacing_in
 from engine.log.cleaner.rewriting import empty_in_place
-from engine.log.operations.operation import Operation
 from engine.log.report import Action
 from engine.log.segment.splitting import new_cleaned_segment
 from engine.record.columns import BatchColumns
 from engine.record.windows import LogWalk
-from engine.remote.metadata_log import MetadataLogs, operate_on
+from engine.remote.metadata import RemoteLogMetadata
+from engine.remote.metadata_log import AppendRecords, MetadataLogs, operate_on
+from engine.remote.records import PartitionRecord, encode_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from engine.log.report import Report
     from engine.log.segment.log_segment import LogSegment
     from engine.log.session import Session
+    from engine.remote.records import SegmentRecord, UpdateRecord
 
 _CODE = "remote-metadata-undecodable"
 _WHY = "no broker can decode its records, and a consumer of the topic ends at them: a batch without records is there now"
@@ -68,32 +71,48 @@ class Undecodable:
 def replace_undecodable(session: Session, report: Callable[[Finding], None]) -> Iterator[Report]:
     """Replace them in all logs of the topic in the log dirs of a session. Raises UsageError, UnreadableFile."""
     disk, found = session.dirs.disk, Undecodable(report)
+    last: dict[str, tuple[int, SegmentRecord | UpdateRecord]] = {}
     for log_dir in session.log_dirs:  # each on its own: all copies of a log are repaired
-        MetadataLogs(disk, [log_dir.path], found.take, is_needed=False).read()
-    yield from operate_on(session, list(found.offsets), _Replace(found.offsets))
+        logs = MetadataLogs(disk, [log_dir.path], found.take, is_needed=False)
+        for event in logs.events(RemoteLogMetadata()):
+            directory = logs.directories[event.metadata_partition]
+            if isinstance(event.record, PartitionRecord):  # no broker writes it
+                last.pop(directory, None)
+            else:
+                last[directory] = event.offset, event.record
+    yield from operate_on(session, list(found.offsets), _Replace(found.offsets, last))
 
 
-class _Replace(Operation):
-    name = "remote repair-metadata"
-    for_snapshots = False
-    of_partitions = True
+class _Replace(AppendRecords):
+    """`last`: the last record that can be decoded, with its offset, by the directory of the log."""
 
-    def __init__(self, offsets: Mapping[str, Sequence[int]]) -> None:
-        self._offsets = offsets
+    def __init__(
+        self, offsets: Mapping[str, Sequence[int]], last: Mapping[str, tuple[int, SegmentRecord | UpdateRecord]]
+    ) -> None:
+        copies = {
+            directory: [encode_record(last[directory][1])] for directory, own in offsets.items()
+            if directory in last and last[directory][0] < max(own)
+        }  # fmt: skip
+        super().__init__("remote repair-metadata", copies)
+        self._offsets, self._last = offsets, last
 
     def work(self, log: UnifiedLog) -> None:
         """Replace the batches of one open log. Raises NotReplaced, with nothing changed, LogDamaged."""
-        refuse_damaged_end(log)
         offsets = sorted(self._offsets[log.directory])
         files = log.local_log.partition.files
         _refuse_mixed(files, log, offsets)
+        if log.directory not in self._last:
+            what = f"{log.directory}: no broker can decode any of its records"
+            do = f"kafkalog delete-records --before {log.log_end_offset} {argument(log.directory)}"
+            raise NotReplaced(what, do, path=log.directory)
+        if log.directory in self._values:
+            super().work(log)  # first: a command that is stopped finds the others again
         if offsets[-1] >= log.segments.active_segment.base_offset:
             log.roll()  # segments that are written to are not replaced
         for segment, following in pairwise(list(log.segments)):
             own = {offset for offset in offsets if segment.base_offset <= offset < following.base_offset}
             if own:
                 _rewrite(files, log, segment, own)
-        log.flush(force_flush_active_segment=True)
 
 
 def _refuse_mixed(files: ReadOnlyFiles, log: UnifiedLog, offsets: Sequence[int]) -> None:

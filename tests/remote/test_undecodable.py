@@ -90,6 +90,31 @@ def test_a_consumer_passes_over_what_is_there_instead(poisoned, tmp_path):
     assert objects(poisoned) == kept
 
 
+def test_at_the_log_end_the_last_record_is_there_again(tmp_path):
+    """A broker waits until it has read the record before the log end: after it, a batch without records would be the last."""
+    top = writable("resumed", tmp_path)
+    rows, before = listed(top)[0], batches(top)
+    append(top, tmp_path, JUNK)
+    assert replace(top, "--no-quarantine").status == 1
+    found = batches(top)
+    assert found[: len(before)] == before
+    assert [one[3] for one in found[len(before) :]] == [0, 1]
+    again, findings = listed(top)
+    assert findings == []
+    assert [{**row, "refused": 0} for row in again] == [{**row, "refused": 0} for row in rows]
+    assert replace(top, "--no-quarantine").status == 0
+    assert batches(top) == found
+
+
+def test_a_log_without_any_record_of_brokers_is_left(tmp_path):
+    top = writable("resumed", tmp_path)
+    [*_, last] = batches(top)
+    assert kafkalog("delete-records", "--before", str(last[1] + 1), "--no-quarantine", str(top / LOG)).status == 0
+    append(top, tmp_path, JUNK)
+    done = replace(top, "--no-quarantine")
+    assert (done.status, f"kafkalog delete-records --before {last[1] + 7}" in done.err) == (4, True)
+
+
 def test_records_that_a_broker_needs_are_left(tmp_path):
     top = writable("resumed", tmp_path)
     append(top, tmp_path, [JUNK[0], a_record(top)])  # one batch
