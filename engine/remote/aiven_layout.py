@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from engine.errors import UnreadableFile, UsageError
 from engine.files import ReadOnlyFiles
 from engine.remote.aiven_manifest import (
     CHUNK_SIZE,

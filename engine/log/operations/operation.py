@@ -283,11 +283,7 @@ class _LogWorker(NamedTuple):
                 refuse_metadata_log(place.path, place.name.topic)
             if isinstance(self.operation, AnyLogOperation) and self.manager.is_07(place):
                 return self._run_07(place, self.operation)
-<<<<<<< ours
             self.manager.refuse_malformed_checkpoints(place.log_dir)
-=======
-            self.manager.refuse_malformed_checkpoints(place)
->>>>>>> theirs
             if self._ends_before_target(place, report):
                 return report
             try:
