@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from engine.kernels.producers import close_transaction, first_of_others, open_transaction
-from engine.kernels.tables import Bound, Taken
+from engine.kernels.tables import Applied, Bound
 from engine.log.producers.entry import TxnMetadata
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Transactions:
 
     def take(self, first_offset: int) -> bool:
         """Remove the transaction that begins at `first_offset`. Returns whether there was one."""
-        return bool(close_transaction(*self.columns, first_offset) == Taken.DONE)
+        return bool(close_transaction(*self.columns, first_offset) == Applied.DONE)
 
     def first(self) -> TxnMetadata | None:
         """The transaction with the lowest first offset."""
