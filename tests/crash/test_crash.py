@@ -1,4 +1,4 @@
-"""Every operation, stopped and failed at every place. `make crash` draws more power cuts and takes every error."""
+"""Stop and fail every operation at every call. `make crash` draws more power cuts and tries every error."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ def test_every_failure_is_told_and_the_log_still_opens(case, error):
 
 
 def test_every_sync_is_known():
-    """A name that moved would otherwise go untested, and so would a new one."""
+    """A renamed or new function with a sync must be added to the table above, otherwise it is not tested."""
     assert sorted(NOTICES) == sorted(SITES)
 
 
 def test_a_new_sync_is_found():
-    """Wherever it stands: at the top of a file, in a class, in a function in a function, handed on instead of called."""
+    """At the top of a file, in a class, in a nested function, and as an argument instead of a call."""
     source = """
 files.sync_directory("/d")
 class One:

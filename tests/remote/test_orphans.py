@@ -1,4 +1,4 @@
-"""`kafkalog remote orphans`: what nobody deletes is found and deleted, what may be of use to somebody never is."""
+"""`kafkalog remote orphans`: objects that no broker deletes are found and deleted; objects that may be needed never are."""
 
 from __future__ import annotations
 

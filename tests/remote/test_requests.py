@@ -1,4 +1,4 @@
-"""How many requests reading through takes, and how much memory: a partition of large segments in a store that counts."""
+"""The number of requests and the memory for reading remote segments: large segments in a store that counts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.support.corpus import tiered_directory
 from tests.support.run import kafkalog
 
 TOPIC_ID = "hYl3mU2kSAyXwS3rSSr8NA"
-SEGMENTS, SEGMENT = 3, 24 << 20  # remote segments, nearly so many bytes each
-PART = 4 << 20  # bytes that a request brings at least, of all that reading through makes
-LARGEST = 8 << 20  # bytes of a request
+SEGMENTS, SEGMENT = 3, 24 << 20  # number of remote segments, and nearly the bytes of each
+PART = 4 << 20  # smallest average size of a request, in bytes
+LARGEST = 8 << 20  # largest request in bytes
 
 
 class CountingStore(WritableFolderStore):

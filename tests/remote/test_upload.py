@@ -1,4 +1,4 @@
-"""`kafkalog remote upload`: the objects and records that a broker would have made of the same segments."""
+"""`kafkalog remote upload`: the same objects and records as a broker writes for these segments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ METADATA = "__remote_log_metadata"
 
 
 def never_copied(name, tmp_path):
-    """The log dirs of a set as they would be if nothing had been copied or deleted by then; partitions with remote segments."""
+    """Make the log dirs of a set as if nothing had been copied or deleted → (log dirs, partitions with remote segments)."""
     whole = tmp_path / "whole"
     assert download(name, whole, tmp_path).status == 0
     top = tmp_path / "top"
@@ -50,7 +50,7 @@ def upload(top, store, *words):
 
 
 def local(store):
-    """The objects of LocalTieredStorage by partition folder, base offset and part, without ids."""
+    """Return the objects of LocalTieredStorage by partition folder, base offset and part, without ids."""
     found = {}
     for path in (one for one in Path(store).rglob("*.*") if one.is_file()):
         found.setdefault((path.parent.name, path.name[:20], path.suffix), []).append(path.read_bytes())

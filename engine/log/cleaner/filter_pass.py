@@ -16,7 +16,7 @@ from engine.kernels.blocks import TABLE
 from engine.kernels.retained import CountedWindow, Writer, write_retained
 from engine.kernels.retained import Marked as MarkedRecords
 from engine.kernels.tables import COUNTS, Count
-from engine.kernels.verdicts import count_gone, judge_transactions, leave_out, stays_empty, total
+from engine.kernels.verdicts import count_deleted, judge_transactions, skip_decided, stays_empty, total
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, size_of
 from engine.log.errors import SegmentOffsetOverflow
@@ -138,8 +138,8 @@ class FilterPass:
         if not judge_transactions(table, window.rows, dropped, self._round.now, verdicts, counts):
             raise AssertionError("batches, flags and counts do not match")
         self._round.later.judge(window.batches, window.rows, verdicts)
-        left: int = leave_out(table, window.rows, verdicts, counts)
-        self._skipped_records = count_gone(table, window.rows, verdicts, self._last_records)
+        left: int = skip_decided(table, window.rows, verdicts, counts)
+        self._skipped_records = count_deleted(table, window.rows, verdicts, self._last_records)
         return left > 0
 
     def _filter(self, window: Window, *, is_read: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.formats import BatchField, RecordField
 from engine.kernels.cleaning import check_order
 from engine.kernels.mapping import OUT_OF_ORDER
-from engine.kernels.verdicts import pass_over
+from engine.kernels.verdicts import skip_removable
 from engine.log.cleaner.offset_map import NO_SURVIVORS, NOBODY
 from engine.log.cleaner.transactions import CleanedTransactionMetadata, aborted_transactions, segments_with_aborted
 from engine.log.cleaner.walk import SegmentWalk, size_of
@@ -79,7 +79,7 @@ class _KeyPass:
             dropped = transactions.on_window_read(window, walk.control_kind)
             if transactions.unlisted_abort >= self._start:
                 walk.refuse_unlisted_abort(window, transactions.unlisted_abort)
-            if not pass_over(table, window.rows, dropped, skipped):
+            if not skip_removable(table, window.rows, dropped, skipped):
                 raise AssertionError("batches and flags do not match")
             for chunk in walk.chunks(window, self._ordinary(walk, window)):
                 self._check_order(chunk)

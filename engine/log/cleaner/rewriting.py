@@ -24,7 +24,7 @@ from engine.formats import (
     RecordField,
     Status,
 )
-from engine.kernels.cleaning import take_kept
+from engine.kernels.cleaning import copy_kept
 from engine.kernels.encode import encode_records, measure_records
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec, empty_batch, encode_body, finish_batch
 from engine.record.codecs.codecs import deflate
@@ -80,7 +80,7 @@ class BatchRewriter:
         table, chunk, kept = window.batches.table, marked.chunk, self._kept.table
         if table[BatchField.MAGIC, row] < MAGIC_V2:
             return None
-        copied, newest = take_kept(chunk.records.table, marked.first, marked.end, marked.keep, kept)
+        copied, newest = copy_kept(chunk.records.table, marked.first, marked.end, marked.keep, kept)
         if copied < 1:
             return None
         base_offset = table[BatchField.BASE_OFFSET, row]
@@ -125,7 +125,7 @@ class BatchRewriter:
         body, count, largest, base_timestamp = bytearray(), 0, NO_TIMESTAMP, delete_horizon_ms
         last_offset = table[BatchField.LAST_OFFSET, row]
         for chunk, first, end, keep in marked:
-            copied, newest = take_kept(chunk.records.table, first, end, keep, self._kept.table)
+            copied, newest = copy_kept(chunk.records.table, first, end, keep, self._kept.table)
             if not copied:
                 continue
             kept = self._kept.table

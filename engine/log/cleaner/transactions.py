@@ -52,7 +52,7 @@ class CleanedTransactionMetadata:
     @property
     def unlisted_abort(self) -> int:
         """Offset of the last abort marker of a transaction that has records but was not listed as aborted; −1: none."""
-        return self._state[TxnState.UNTOLD] - 1
+        return self._state[TxnState.UNREPORTED_ABORT] - 1
 
     def undecided(self) -> set[int]:
         """Producers with records in a transaction that is not listed as aborted and whose marker was not read yet."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX, MAGIC_V2, NO_PARTITION_LEADER_EPOCH, BatchField, can_be_followed
-from engine.kernels.verify import next_turn
+from engine.kernels.verify import next_epoch_break
 from engine.log.epochs.runs import DecidedRuns, EpochDoubt, EpochRun
 from engine.log.finding_limits import FileFindings, FindingLimiter
 
@@ -62,7 +62,7 @@ class EpochCheck:
         """Check epochs and offsets of the window's batches, which come from `log_path`."""
         table, row = window.batches.table, 0
         while row < window.rows:
-            turn = next_turn(table, row, window.rows, self._epoch, max(self._last, self._floor))
+            turn = next_epoch_break(table, row, window.rows, self._epoch, max(self._last, self._floor))
             if turn > row:
                 self._floor = -1
                 self._last = table[BatchField.LAST_OFFSET, turn - 1]

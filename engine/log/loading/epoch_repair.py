@@ -12,7 +12,7 @@ from engine.discovery.paths import is_brokers_log_dir
 from engine.findings import Severity
 from engine.formats import LONG_MIN, MAGIC_V2, BatchField
 from engine.kernels.placement import next_invalid
-from engine.kernels.verify import next_turn
+from engine.kernels.verify import next_epoch_break
 from engine.log.append_errors import IllegalArgument
 from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.epochs.runs import EpochRun, EpochRuns, add_epochs
@@ -193,7 +193,7 @@ def epochs_in_logs(files: Files, directory: str) -> list[EpochEntry]:
                 table = window.batches.table
                 rows = next_invalid(table, 0, window.rows)
                 row = 0
-                while (row := next_turn(table, row, rows, runs.newest, LONG_MIN)) < rows:
+                while (row := next_epoch_break(table, row, rows, runs.newest, LONG_MIN)) < rows:
                     position = before + window.base + table[BatchField.POSITION, row]
                     if table[BatchField.MAGIC, row] >= MAGIC_V2:
                         runs.add(EpochRun(table[BatchField.LEADER_EPOCH, row], table[BatchField.BASE_OFFSET, row], position))

@@ -12,6 +12,7 @@ from engine.kernels.producers import (
     OpenTransactions,
     Producers,
     add_producer,
+    apply_batches,
     close_transaction,
     find_producer,
     first_of_others,
@@ -22,9 +23,8 @@ from engine.kernels.producers import (
     link_chains,
     load_entries,
     open_transaction,
-    take_batches,
 )
-from engine.kernels.tables import Bound, TableState, Taken
+from engine.kernels.tables import Applied, Bound, TableState
 from engine.log.producers.entry import BatchMetadata, ProducerStateEntry, TxnMetadata
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Transactions:
 
     def take(self, first_offset: int) -> bool:
         """Remove the transaction that begins at `first_offset`. Returns whether there was one."""
-        return bool(close_transaction(*self.columns, first_offset) == Taken.DONE)
+        return bool(close_transaction(*self.columns, first_offset) == Applied.DONE)
 
     def first(self) -> TxnMetadata | None:
         """The transaction with the lowest first offset."""
@@ -232,23 +232,23 @@ class ProducerTable:
 
     def load(self, data: Buffer, now: int, expiration_ms: int, ongoing: Transactions) -> None:
         """Load the entries of a snapshot and their open transactions, except expired ones."""
-        view, at, status = memoryview(data), 0, int(Taken.NO_ROOM)
-        while status == Taken.NO_ROOM:
+        view, at, status = memoryview(data), 0, int(Applied.NO_ROOM)
+        while status == Applied.NO_ROOM:
             at, status = load_entries(view, at, now, expiration_ms, Producers(*self._views), OpenTransactions(*ongoing.columns))
             self._answer(status, ongoing)
 
     def add_rows(
         self, rows: memoryview, at: int, ongoing: Transactions, ended: memoryview, *, reports_all: bool
     ) -> tuple[int, bool, int]:
-        """Add batches (kernels.producers.take_batches). Returns (row that was not added, is it refused?, bytes of `ended`).
+        """Add batches (kernels.producers.apply_batches). Returns (row that was not added, is it refused?, bytes of `ended`).
 
         Stops before the last column if `ended` is full. Only the last batch of each producer is stored.
         """
         self._batches.clear()
-        at, status, size = take_batches(rows, at, Producers(*self._views), OpenTransactions(*ongoing.columns), ended,
+        at, status, size = apply_batches(rows, at, Producers(*self._views), OpenTransactions(*ongoing.columns), ended,
                                         reports_all)  # fmt: skip
         self._answer(status, ongoing)
-        return at, status == Taken.REFUSED, size
+        return at, status == Applied.REFUSED, size
 
     def pieces(self) -> Iterator[memoryview]:
         """Yield the bytes of all entries, some at a time."""
@@ -271,9 +271,9 @@ class ProducerTable:
 
     def _answer(self, status: int, ongoing: Transactions) -> None:
         """Do what a kernel requests."""
-        if status == Taken.BAD_START:
+        if status == Applied.BAD_START:
             raise AssertionError("columns of producers do not match")
-        if status == Taken.NO_ROOM:
+        if status == Applied.NO_ROOM:
             self._make_room()
             ongoing.make_room()
 

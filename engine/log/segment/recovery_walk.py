@@ -199,7 +199,7 @@ class RecoveryWalk:
             is_bad = False
         except ControlRecordInvalid:
             marker, is_bad = None, True
-        _, status = self._step(data, at, end, Flag.CHECKED | Flag.LOOKED_AT)
+        _, status = self._step(data, at, end, Flag.CHECKED | Flag.MARKER_CHECKED)
         if status == Walked.END:
             self._note_marker(marker, is_bad=is_bad)
             if is_bad:
@@ -236,7 +236,7 @@ class RecoveryWalk:
                 while flush_producers(self._slots, self.state, self._rows.table) == Walked.NO_ROOM:
                     yield from self._take_rows()
             elif status == Walked.MARKER:  # a valid marker is never that large
-                _, status = self._step(head, 0, len(head), Flag.CHECKED | Flag.HEAD_ONLY | Flag.LOOKED_AT)
+                _, status = self._step(head, 0, len(head), Flag.CHECKED | Flag.HEAD_ONLY | Flag.MARKER_CHECKED)
                 if status == Walked.END:
                     self._note_marker(None, is_bad=True)
                     self._stop_at(ScanStop.BAD_MARKER)

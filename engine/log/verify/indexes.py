@@ -137,7 +137,7 @@ class OffsetCheck(_Check):
         harmless = ": harmless, lookups find the right batch"
         if offset <= previous:
             what += f": not harmless, reads from offset {offset} to {previous} begin after them"
-        elif offset > doubt[OffsetDoubt.BEHIND]:
+        elif offset > doubt[OffsetDoubt.LAST_BEFORE_NEXT]:
             is_last = doubt[OffsetDoubt.ENTRY] == self.count - 1
             what += ": not harmless, the log ends before" if is_last else ": harmless, lookups only read further"
         elif doubt[OffsetDoubt.OLD_FORMAT] or offset == first:
@@ -145,7 +145,7 @@ class OffsetCheck(_Check):
             if len(self._first_offsets) < _FIRST_OFFSETS:
                 self._first_offsets.append((number, what + harmless))
             return
-        elif offset > last and doubt[OffsetDoubt.MEETS_END]:
+        elif offset > last and doubt[OffsetDoubt.IS_LAST_OFFSET]:
             self._append_count += 1
             return
         else:
