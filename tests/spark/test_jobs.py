@@ -23,7 +23,7 @@ from kafkalog_cli.app import Outcome
 from kafkalog_cli.commands.spark import _JOBS, _sentence, run_job
 from kafkalog_cli.main import cli
 from kafkalog_cli.output import Lines, json_stream
-from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, OptionError
+from kafkalog_spark.errors import CORRUPTION_ADVICE, DataLossError, LogDirError, OptionError
 from kafkalog_spark.jobs.export import bring_back
 from kafkalog_spark.jobs.recover import recover
 from kafkalog_spark.session import Work
@@ -282,7 +282,7 @@ def test_one_line_for_what_is_wrong(spark, own_corpus, arguments, what):
 
 
 @pytest.mark.parametrize(("error", "said"), [
-    (DataLossError("t-0: gone."), "t-0: gone. Some data may have been lost"), (LogDirError(f"x: bad; {GO_ON_BEHIND_DAMAGE}"), "--on-corruption skip"),
+    (DataLossError("t-0: gone."), "t-0: gone. Some data may have been lost"), (LogDirError(f"x: bad; {CORRUPTION_ADVICE}"), "--on-corruption skip"),
 ])  # fmt: skip
 def test_advice_is_that_of_the_command(error, said, monkeypatch, capsys):
     monkeypatch.setattr("kafkalog_spark.session.Work", lambda *_: SimpleNamespace(wait=lambda: None, result=lambda: _raise(error)))
