@@ -15,7 +15,7 @@ from engine.discovery.names import file_name, parent_of
 from engine.errors import KafkalogError, UsageError, argument
 from engine.findings import Severity
 from engine.formats import BatchField
-from engine.log.cleaner.cleaner import put_in_place, replacing_in
+from engine.log.cleaner.cleaner import replace_group, replacing_in
 from engine.log.cleaner.rewriting import empty_in_place
 from engine.log.report import Action
 from engine.log.segment.splitting import new_cleaned_segment
@@ -170,4 +170,4 @@ def _rewrite(files: ReadOnlyFiles, log: UnifiedLog, segment: LogSegment, offsets
     except BaseException:
         cleaned.delete_if_exists()
         raise
-    put_in_place(log, cleaned, [segment])
+    replace_group(log, cleaned, [segment])
