@@ -139,7 +139,7 @@ _kafkalog() {
             _kafkalog_files "$cur"
             return
             ;;
-        --max-bytes|--max-message-size|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|-j|--jobs|--max-decompressed-bytes|--max-batch-bytes)
+        --max-bytes|--max-message-size|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|--key-prefix|--private-key|-j|--jobs|--max-decompressed-bytes|--max-batch-bytes)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -148,6 +148,13 @@ _kafkalog() {
                 _kafkalog_words 'StringDecoder IntegerDecoder LongDecoder DefaultDecoder org.apache.kafka.tools.api.StringDecoder org.apache.kafka.tools.api.IntegerDecoder org.apache.kafka.tools.api.LongDecoder org.apache.kafka.tools.api.DefaultDecoder' "$cur"
                 return
             fi
+            ;;
+        --store|--log-dir)
+            return
+            ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
+            return
             ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
@@ -159,16 +166,20 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --format --decode -j --jobs --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
+            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --store --log-dir --layout --key-prefix --private-key --format --decode -j --jobs --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
         fi
         ;;
     verify)
         case $prev in
-        --config|--now|-j|--jobs)
+        --config|--now|--key-prefix|--private-key|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
-        --config-file|--quarantine)
+        --config-file|--quarantine|--store|--log-dir)
+            return
+            ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
             return
             ;;
         --format)
@@ -177,7 +188,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --bytes --format -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now --store --log-dir --layout --key-prefix --private-key -q --quiet -v --verbose --bytes --format -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     recover)
@@ -272,7 +283,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --price-per-gib --format --into -n --dry-run --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir -q --quiet -v --verbose --full --topic-id --deep --sample' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --price-per-gib --format --into -n --dry-run --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir --replace-undecodable -q --quiet -v --verbose --full --topic-id --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
             _kafkalog_words 'cost download list offsets orphans repair-metadata restore upload verify' "$cur"
         fi
@@ -385,11 +396,15 @@ _kafkalog() {
         ;;
     verify-index)
         case $prev in
-        --config|--now|-j|--jobs)
+        --config|--now|--key-prefix|--private-key|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
-        --config-file|--quarantine)
+        --config-file|--quarantine|--store|--log-dir)
+            return
+            ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
             return
             ;;
         --format)
@@ -398,7 +413,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now -q --quiet -v --verbose --bytes --format -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now --store --log-dir --layout --key-prefix --private-key -q --quiet -v --verbose --bytes --format -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     esac

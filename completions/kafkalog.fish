@@ -1,4 +1,15 @@
 # fish completion for kafkalog, made by `make docs`
+
+# topics (1) or numbers (2) of the partitions in the directories that the command line names
+function __kafkalog_partitions
+    for place in (string replace -r '^~' $HOME -- (commandline -opc)[2..-1])
+        for directory in $place/*-*/
+            set -l found (string match -r '([^/]+)-([0-9]+)/$' -- $directory)
+            and echo $found[(math 1 + $argv[1])]
+        end
+    end
+end
+
 complete -c kafkalog -n '__fish_use_subcommand' -s V -l version -d 'Show the version'
 complete -c kafkalog -n '__fish_use_subcommand' -s h -l help -d 'Show the help; -h shows the main options only'
 complete -c kafkalog -n __fish_use_subcommand -f -a append -d 'Append records to a partition'
@@ -124,6 +135,11 @@ complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l transactional-
 complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l limit -x -d 'Show the first N matches only'
 complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l tail -x -d 'Show the last N matches only'
 complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l count -d 'Show how many records and batches match, instead of them'
+complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l store -r -F -d 'Read remote segments of partitions with remote storage from here: s3://BUCKET/PREFIX, gs://, az://, https://, or a folder'
+complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l log-dir -r -F -d 'With --store: another log dir with partitions of __remote_log_metadata; may be repeated'
+complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l layout -x -a 'auto local aiven' -d 'How objects are arranged: as LocalTieredStorage does, as Aiven'"'"'s RemoteStorageManager, or as their keys look'
+complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l key-prefix -x -d 'What all keys begin with (key.prefix)'
+complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l private-key -x -d 'The private key (PEM) of a key pair that segments are encrypted under; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l format -x -a 'text json jsonl' -d 'Text, one JSON document, or one JSON object a line'
 complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l decode -x -a 'auto' -d 'Choose the decoder by the topic'"'"'s name, unless one is named'
 complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -s j -l jobs -x -d 'Threads that format records'
@@ -141,6 +157,11 @@ complete -c kafkalog -n '__fish_seen_subcommand_from verify' -l no-quarantine -d
 complete -c kafkalog -n '__fish_seen_subcommand_from verify' -s n -l dry-run -d 'With --rebuild: change nothing; show what would be written'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify' -s y -l yes -d 'Do not ask, at a terminal, before what cannot be undone'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify' -l now -x -d 'With --rebuild: the clock by which producers expire: ISO-8601, ms, or `2h ago`'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify' -l store -r -F -d 'Read remote segments of partitions with remote storage from here: s3://BUCKET/PREFIX, gs://, az://, https://, or a folder'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify' -l log-dir -r -F -d 'With --store: another log dir with partitions of __remote_log_metadata; may be repeated'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify' -l layout -x -a 'auto local aiven' -d 'How objects are arranged: as LocalTieredStorage does, as Aiven'"'"'s RemoteStorageManager, or as their keys look'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify' -l key-prefix -x -d 'What all keys begin with (key.prefix)'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify' -l private-key -x -d 'The private key (PEM) of a key pair that segments are encrypted under; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify' -s q -l quiet -d 'In text, show only problems'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify' -s v -l verbose -d 'In text, show every step and every finding, with its reason and what to do'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify' -l bytes -d 'In text, show exact sizes: 1288490188 bytes, not 1.2 GiB'
@@ -174,8 +195,8 @@ complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l metrics-textfil
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -s V -l version -d 'Show the version'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -s h -l help -d 'Show the help; -h shows the main options only'
 complete -c kafkalog -n __fish_use_subcommand -f -a fetch -d 'Read records as a consumer does, without a broker'
-complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -s t -l topic -x -d 'Read the partitions of this topic in the log dirs that PATHS name'
-complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -s p -l partition -x -d 'With --topic: only this partition; may be repeated'
+complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -s t -l topic -x -a '(__kafkalog_partitions 1)' -d 'Read the partitions of this topic in the log dirs that PATHS name'
+complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -s p -l partition -x -a '(__kafkalog_partitions 2)' -d 'With --topic: only this partition; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -l merge -d 'Show the records of several partitions in the order of time, not one partition after the other'
 complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -l offset -x -d 'Offsets from A up to, not including, B, of each partition'
 complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -l time -x -d 'Only timestamps from FROM up to, not including, TO: ISO-8601 (default zone UTC), ms, or `2h ago`'
@@ -215,7 +236,7 @@ complete -c kafkalog -n __fish_use_subcommand -f -a remote -d 'Show, check and r
 complete -c kafkalog -n '__fish_seen_subcommand_from remote; and test (count (commandline -opc)) -eq 2' -f -a 'cost download list offsets orphans repair-metadata restore upload verify'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s V -l version -d 'Show the version'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s h -l help -d 'Show the help; -h shows the main options only'
-complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s t -l topic -x -d 'Only this topic, or those that a quoted pattern names; may be repeated'
+complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s t -l topic -x -a '(__kafkalog_partitions 1)' -d 'Only this topic, or those that a quoted pattern names; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l config-file -r -F -d 'A broker'"'"'s server.properties: settings of topics, and log.dirs where no PATHS are given'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l store -r -F -d 'Read remote segments of partitions with remote storage from here: s3://BUCKET/PREFIX, gs://, az://, https://, or a folder'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l layout -x -a 'auto local aiven' -d 'How objects are arranged: as LocalTieredStorage does, as Aiven'"'"'s RemoteStorageManager, or as their keys look'
@@ -234,6 +255,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l quarantine -r -F
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l no-quarantine -d 'Keep nothing: the command cannot be undone'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s y -l yes -d 'Do not ask, at a terminal, before what cannot be undone'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l log-dir -r -F -d 'Another log dir of the cluster that is left: of the same broker, or with logs of __remote_log_metadata; may be repeated'
+complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l replace-undecodable -d 'Append nothing: replace batches whose records no broker can decode by batches without records; needs no store'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s q -l quiet -d 'In text, show only problems'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -s v -l verbose -d 'In text, show every step and every finding, with its reason and what to do'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote' -l full -d 'Write all segments, not only the end of each log'
@@ -300,7 +322,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from roll' -s V -l version -d 'S
 complete -c kafkalog -n '__fish_seen_subcommand_from roll' -s h -l help -d 'Show the help; -h shows the main options only'
 complete -c kafkalog -n __fish_use_subcommand -f -a spark -d 'Verify, recover, compact, export or import many log dirs on Spark'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark; and test (count (commandline -opc)) -eq 2' -f -a 'verify stats export import recover compact undo'
-complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l topic -x -d 'Only this topic; may be repeated'
+complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l topic -x -a '(__kafkalog_partitions 1)' -d 'Only this topic; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l split-bytes -x -d 'Bytes of segments for each task, such as 64MiB'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l on-corruption -x -a 'fail skip report' -d 'stats, export: at damage fail, skip it, or skip it and log it on the executors'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l by -x -a 'topic codec producer hour header key' -d 'stats: group records and bytes by this'
@@ -352,6 +374,11 @@ complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l no-quarant
 complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -s n -l dry-run -d 'With --rebuild: change nothing; show what would be written'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -s y -l yes -d 'Do not ask, at a terminal, before what cannot be undone'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l now -x -d 'With --rebuild: the clock by which producers expire: ISO-8601, ms, or `2h ago`'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l store -r -F -d 'Read remote segments of partitions with remote storage from here: s3://BUCKET/PREFIX, gs://, az://, https://, or a folder'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l log-dir -r -F -d 'With --store: another log dir with partitions of __remote_log_metadata; may be repeated'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l layout -x -a 'auto local aiven' -d 'How objects are arranged: as LocalTieredStorage does, as Aiven'"'"'s RemoteStorageManager, or as their keys look'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l key-prefix -x -d 'What all keys begin with (key.prefix)'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l private-key -x -d 'The private key (PEM) of a key pair that segments are encrypted under; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -s q -l quiet -d 'In text, show only problems'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -s v -l verbose -d 'In text, show every step and every finding, with its reason and what to do'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l bytes -d 'In text, show exact sizes: 1288490188 bytes, not 1.2 GiB'

@@ -1,7 +1,7 @@
-"""kafkalog's engine: Kafka's on-disk log directories, read and kept in order. See docs/architecture.md.
+"""kafkalog's engine: reads, checks and repairs Kafka's on-disk log directories. See docs/architecture.md.
 
-The names below are the public ones; each is loaded when it is first used. The rest may change from release to
-release; kafkalog's own command line and Spark package are built on it.
+The names below are public; each one is loaded on first use. All others may change from release to release: kafkalog's own
+command line and Spark package use them.
 """
 
 from __future__ import annotations

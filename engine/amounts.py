@@ -1,7 +1,7 @@
-"""Amounts as people write and read them: counts, sizes, lengths of time, times. JSON has the exact numbers.
+"""Counts, sizes, durations and times as text for people. JSON output has the exact numbers.
 
-Read are sizes (1000, 64k, 16MiB, 10GB: kB, MB, GB and TB are powers of 1000, the others of 1024), durations (45s, 90m, 12h,
-30d, 2w) and times (ISO-8601, UTC if it names no zone; ms since 1970; `now`; `2h ago`).
+Parsed are sizes (1000, 64k, 16MiB, 10GB: kB, MB, GB and TB are powers of 1000, the others of 1024), durations (45s, 90m, 12h,
+30d, 2w) and times (ISO-8601, UTC without a time zone; ms since 1970; `now`; `2h ago`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?(Z|
 _AGO = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d|w)\s+ago")
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PREFIXES = ("", "k", "m", "g", "t")
-_DIGITS = 30  # of a number: what has more is beyond all bounds, and int() takes not as many as one likes
+_DIGITS = 30  # a number with more digits is out of every range, and int() refuses very long text
 
 
 def count_of(count: int, noun: str) -> str:
-    """1 segment, 2 segments, 3 index entries, 0 batches. `noun` is singular; its last word gets the plural."""
+    """Return text such as 1 segment, 3 index entries. `noun` is singular; its last word gets the plural."""
     return f"{count} {noun}" if count == 1 else f"{count} {_plural(noun)}"
 
 
 def size_text(size: int) -> str:
-    """Bytes in the largest unit that they fill: 1.2 GiB, 987 bytes."""
+    """Return `size` bytes in the largest unit in which the value is at least 1: 1.2 GiB, 987 bytes."""
     for scale, unit in _SIZES:
         if size >= scale:
             return f"{size / scale:.1f} {unit}"
@@ -38,13 +38,13 @@ def size_text(size: int) -> str:
 
 
 def exact_size(size: int) -> str:
-    """Bytes for people, and exactly: 1.2 GiB (1288490188 bytes)."""
+    """Return `size` bytes in a readable unit and exactly: 1.2 GiB (1288490188 bytes)."""
     text = size_text(size)
     return text if size < _SIZES[-1][0] else f"{text} ({size} bytes)"
 
 
 def duration_text(ms: int) -> str:
-    """A length of time, rounded down: 11 days, 26 hours, 0.4 s below two minutes, 12 ms below a tenth of a second."""
+    """Return a duration, rounded down: 11 days, 26 hours, 0.4 s below two minutes, 12 ms below a tenth of a second."""
     for scale, unit in _SPANS:
         if ms >= _LEAST * scale:
             return count_of(ms // scale, unit)
@@ -52,7 +52,7 @@ def duration_text(ms: int) -> str:
 
 
 def exact_duration(ms: int) -> str:
-    """A length of time for people, and the ms to compare with a setting: 11 days (950400000 ms)."""
+    """Return a duration in a readable unit and in ms: 11 days (950400000 ms)."""
     text = duration_text(ms)
     return text if text == f"{ms} ms" else f"{text} ({ms} ms)"
 
@@ -64,7 +64,7 @@ def _plural(noun: str) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """The whole number that `text` says, None where it says none. What has too many digits is as large as it need be."""
+    """Return the whole number in `text`, None for other text. A number of too many digits becomes a very large one."""
     if _NUMBER.fullmatch(text) is None:
         return None
     digits = text.lstrip("+-").lstrip("0") or "0"
@@ -73,7 +73,7 @@ def whole_number(text: str) -> int | None:
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes, None where `text` names no size."""
+    """Return the size in bytes, None if `text` is not a size."""
     match = _SIZE.fullmatch(text.strip())
     number = None if match is None else whole_number(match[1])
     if match is None or number is None:
@@ -83,14 +83,14 @@ def parse_size(text: str) -> int | None:
 
 
 def parse_duration(text: str) -> int | None:
-    """Milliseconds, None where `text` names no duration."""
+    """Return the duration in ms, None if `text` is not a duration."""
     match = _DURATION.fullmatch(text.strip())
     number = None if match is None else whole_number(match[1])
     return None if match is None or number is None else number * _MS[match[2].lower()]
 
 
 def parse_time(text: str, now_ms: int) -> int | None:
-    """Milliseconds since the epoch, or None where `text` names no time. `now` and `90s ago` count from `now_ms`."""
+    """Return the time in ms since the epoch, None if `text` is not a time. `now` and `90s ago` count from `now_ms`."""
     text = text.strip()
     number = None if text.startswith("+") else whole_number(text)
     if number is not None:
@@ -104,7 +104,7 @@ def parse_time(text: str, now_ms: int) -> int | None:
 
 
 def _parse_date(text: str) -> int | None:
-    from datetime import UTC, datetime  # it takes a while to load
+    from datetime import UTC, datetime  # slow to import
 
     try:
         time = datetime.fromisoformat(text.replace(",", "."))

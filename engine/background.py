@@ -1,6 +1,6 @@
-"""One thread that does one thing at a time while its owner does another.
+"""A thread that runs one function at a time while its owner does other work.
 
-Worth it where both spend their time outside the interpreter: kernels, codecs and the operating system release its lock.
+It saves time only if both spend theirs outside the interpreter: kernels, codecs and system calls release the GIL.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Background(Generic[Result]):
         self._thread: threading.Thread | None = None
 
     def begin(self, function: Callable[[], Result]) -> None:
-        """Have `function` called in the thread. What was begun before must have been waited for."""
+        """Call `function` in the thread. The previous one must have been waited for."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"kafkalog-{self._name}", daemon=True)
             self._thread.start()
@@ -38,11 +38,11 @@ class Background(Generic[Result]):
 
     @property
     def is_busy(self) -> bool:
-        """Something was begun and not waited for yet."""
+        """Return whether a function was begun and not waited for yet."""
         return self._busy
 
     def wait(self) -> Result:
-        """What the function returned, when it is done. Raises what it raised."""
+        """Wait for the function, and return its result. Raises what the function raised."""
         self._done.acquire()
         self._busy = False
         if self._error is not None:
@@ -58,7 +58,7 @@ class Background(Generic[Result]):
         self.close()
 
     def close(self) -> None:
-        """End the thread, after what it is doing. An error that nobody waited for stays unheard."""
+        """End the thread once its function returns. An error that nobody waited for is dropped."""
         if self._thread is None:
             return
         if self._busy:
@@ -76,6 +76,6 @@ class Background(Generic[Result]):
                 return
             try:
                 self._result = self._function()
-            except BaseException as error:  # noqa: BLE001  # it is raised where the result is waited for
+            except BaseException as error:  # noqa: BLE001  # `wait` raises it
                 self._error = error
             self._done.release()

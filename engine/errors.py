@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 class KafkalogError(Exception):
-    """Work that cannot be done: ends a command with status 8. The message is one complete line.
+    """An operation that failed: a command ends with status 8. The message is one complete line.
 
-    `do` is what the user can do about it: a sentence or a command that works when pasted. `path` is the file or
-    directory that it is about, as it was named; None: nothing in particular.
+    `do` is what the user can do: a sentence, or a command to paste. `path` is the file or directory concerned, as the user
+    gave it; None: no particular one.
     """
 
     code = "failed"
@@ -23,20 +23,22 @@ EMPTY_PATH = "an empty path: perhaps a shell variable is not set"  # else "" wou
 
 
 class UsageError(KafkalogError):
-    """Arguments that make no sense: ends a command with status 2."""
+    """Invalid arguments: a command ends with status 2."""
 
     code = "usage"
     exit_status = 2
 
 
 class UnreadableFile(KafkalogError):
-    """A file that the operating system does not let us read: missing, no permission, I/O error, not a plain file."""
+    """A file that cannot be read: missing, no permission, I/O error, not a plain file."""
 
     code = "unreadable-file"
 
 
 class OversizedFile(UnreadableFile):
-    """A file larger than any of its kind: it was not read. `what` says so without the path."""
+    """A file larger than the limit for its kind; it was not read. `what` is the message without the path."""
+
+    code = "file-too-large"
 
     def __init__(self, path: str, size: int, limit: int) -> None:
         self.what = f"{size} bytes, more than the {limit} allowed for such a file"
@@ -56,35 +58,35 @@ class LogDirLocked(KafkalogError):
 
 
 class OutOfMemory(KafkalogError):
-    """One of several logs that the process has not memory enough for: the others go on."""
+    """Memory does not suffice for one of several logs; the others are processed."""
 
     code = "out-of-memory"
 
 
 class FileChangedWhileReading(KafkalogError):
-    """A file became shorter than it was when its reading began."""
+    """A file became shorter while it was read."""
 
     code = "file-changed"
 
 
 def too_little_memory(path: str) -> OutOfMemory:
-    """The error for a log that memory did not suffice for."""
+    """Return the error for a log that does not fit into memory."""
     what = f"{path}: not enough memory to read it"
     return OutOfMemory(what, do="use --jobs 1, or give the process more memory", path=path)
 
 
 def became_shorter(path: str, size: int) -> FileChangedWhileReading:
-    """The error to raise where fewer bytes came than the `size` that the file at `path` had when its reading began."""
+    """Return the error for a file that had `size` bytes when reading began, and now has fewer."""
     what = f"{path}: became shorter than {size} bytes while it was read"
     return FileChangedWhileReading(what, do="run the command again, or on a copy", path=path)
 
 
 def argument(path: str) -> str:
-    r"""`path` as a shell takes it for one argument, and no command for an option.
+    r"""Return `path` quoted for a shell, as one argument that no command takes for an option.
 
-    What is not printable, bytes that are not UTF-8 among it, is escaped as `$'\x0a'`, which bash and zsh understand.
+    Unprintable characters and bytes that are not UTF-8 are escaped as `$'\x0a'`, which bash and zsh understand.
     """
-    from shlex import quote  # few programs have any advice to give
+    from shlex import quote  # slow to import, and rarely needed
 
     if path.startswith("-"):
         path = f"./{path}"

@@ -1,4 +1,4 @@
-"""Findings: anything wrong that was seen, with a stable code, a severity, a place and an advice.
+"""Findings: problems in files, each with a stable code, a severity, a place and advice.
 
 Codes are part of the public interface (JSON, Spark rows, docs/findings.md): they are never renamed.
 """
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class First(list[T]):
-    """The first `most` of things of which there may be very many; `more` says how many others there were."""
+    """A list of the first `most` items added; `more` counts the others."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most, self.more = most, 0
 
     def take(self, one: T) -> None:
-        """Keep one more, or count it."""
+        """Add an item, or count it if the list is full."""
         if len(self) < self._most:
             self.append(one)
         else:
@@ -29,7 +29,7 @@ class First(list[T]):
 
 
 class Severity(Enum):
-    """How bad: harmless; to be repaired without loss, or a possible loss of before; data surely lost or unreadable."""
+    """INFO: harmless. WARNING: repairable without loss, or a possible earlier loss. ERROR: data is lost or unreadable."""
 
     INFO = "info"
     WARNING = "warning"
@@ -37,8 +37,8 @@ class Severity(Enum):
 
 
 class Kind(NamedTuple):
-    """What is known about a code: severity, why it happens, what to do (in commands `{path}` stands for the
-    file, `{directory}` for where it lies, or would lie).
+    """Severity, cause and advice of a code. In commands of the advice `{path}` is the file, `{directory}` its directory, which
+    may not exist.
     """
 
     severity: Severity
@@ -47,7 +47,7 @@ class Kind(NamedTuple):
 
 
 class Where(NamedTuple):
-    """A place: file as named by the caller, byte position and log offset where they are known."""
+    """A place: the file as the caller gave it, the byte position and the log offset, if known."""
 
     file: str
     position: int | None = None
@@ -55,22 +55,22 @@ class Where(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A problem that was found. `stands_for`: how many problems of this kind; `milder`: a severity below that of its code."""
+    """A problem that was found. `occurrences`: the number of problems in it; `milder`: a severity below that of its code."""
 
     code: str
     where: Where
     what: str
-    stands_for: int = 1
+    occurrences: int = 1
     milder: Severity | None = None
 
     @property
     def kind(self) -> Kind:
-        """What is known about this code."""
+        """Return severity, cause and advice of the code."""
         return KINDS[self.code]
 
     @property
     def do(self) -> str:
-        """What to do: a sentence, or a command that works when pasted."""
+        """Return the advice: a sentence, or a command to paste."""
         advice, (directory, slash, _) = self.kind.do, self.where.file.rpartition("/")
         if "{directory}" in advice:
             return advice.replace("{directory}", argument(directory or slash or "."))
@@ -78,7 +78,7 @@ class Finding(NamedTuple):
 
     @property
     def severity(self) -> Severity:
-        """How bad it is here."""
+        """Return the severity: `milder`, else that of the code."""
         return self.milder or KINDS[self.code].severity
 
 
@@ -89,7 +89,7 @@ _REBUILD_MISSING = "kafkalog verify --rebuild {directory}"
 _COMPARE_LOSS = "compare with a replica of the partition before a broker starts: a broker continues without these records"
 _RECOVER = "run `kafkalog recover --dry-run` on the log dir"
 
-# of these codes only offsets are missing: what is there is as it should be
+# findings of these codes concern missing offsets; the bytes that exist are undamaged
 LOSSES = frozenset((
     "offset-gap", "checkpoint-beyond-log", "snapshot-beyond-log", "epochs-beyond-log", "epochs-before-log", "start-before-log",
 ))  # fmt: skip
@@ -335,7 +335,7 @@ KINDS: dict[str, Kind] = {
         "the record is not one of a RemoteLogMetadataManager. A broker's metadata consumer ends at it and, after a restart, "
         "again: from then on the broker copies, deletes and finds no remote segment of the partitions whose records are in "
         "this log",
-        "kafkalog dump-log --remote-log-metadata-decoder {path}    # shows the record; what it says is not used",
+        "kafkalog remote repair-metadata --replace-undecodable LOGDIR    # on each broker with a replica, all brokers stopped",
     ),
     "open-transaction": Kind(
         Severity.WARNING,

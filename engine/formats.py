@@ -1,8 +1,7 @@
 """Every byte layout and wire constant of Kafka's files, declared once.
 
-A layout is a NamedTuple whose fields are annotated with their wire type. `Layout` derives struct codes, size and
-positions from it, so that kernels, readers, writers and `docs/formats.md` share one truth. All integers are
-big-endian.
+A layout is a NamedTuple whose fields are annotated with their wire type. `Layout` derives struct codes, size and positions
+from it for kernels, readers, writers and `docs/formats.md`. All integers are big-endian.
 """
 
 import struct
@@ -21,17 +20,17 @@ LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 
 
 def to_int(value: int) -> int:
-    """`value` in 32 bits, as Java's arithmetic leaves it."""
+    """Wrap `value` to 32 bits, as Java's arithmetic does."""
     return value if INT_MIN <= value <= INT_MAX else (value - INT_MIN) % 2**32 + INT_MIN
 
 
 def to_long(value: int) -> int:
-    """`value` in 64 bits, as Java's arithmetic leaves it."""
+    """Wrap `value` to 64 bits, as Java's arithmetic does."""
     return value if LONG_MIN <= value <= LONG_MAX else (value - LONG_MIN) % 2**64 + LONG_MIN
 
 
 def can_be_followed(base_offset: int, last_offset: int) -> bool:
-    """Is an offset left for a batch after one with these? 2^63 − 1 has none after it, and Java's sums go round above it."""
+    """Return whether a batch can follow one with these offsets: 2^63 − 1 is the last offset, and Java's sums wrap above it."""
     return last_offset < LONG_MAX and (last_offset >= 0 or base_offset <= INT_MAX)
 
 
@@ -41,8 +40,8 @@ Header = TypeVar("Header", bound=tuple[Any, ...])
 class Layout(Generic[Header]):
     """A fixed byte layout: `size` in bytes, `positions` by field name, `read` and `pack`.
 
-    struct  all fields as one struct.Struct: plain tuples, for loops
-    fields  the same for single fields, by name
+    struct  all fields as one struct.Struct, which reads plain tuples in loops
+    fields  a struct.Struct for each field, by name
     """
 
     __slots__ = ("fields", "kind", "positions", "size", "struct")
@@ -52,7 +51,7 @@ class Layout(Generic[Header]):
         self.positions: dict[str, int] = {}
         self.fields: dict[str, struct.Struct] = {}
         codes, at = ">", 0
-        for name in kind._fields:  # type: ignore[attr-defined]  # every NamedTuple has it
+        for name in kind._fields:  # type: ignore[attr-defined]  # every NamedTuple has this attribute
             code = kind.__annotations__[name].__metadata__[0]
             self.positions[name] = at
             self.fields[name] = struct.Struct(">" + code)
@@ -62,36 +61,36 @@ class Layout(Generic[Header]):
         self.size: int = self.struct.size
 
     def read(self, buffer: bytes | bytearray | memoryview, at: int = 0) -> Header:
-        """The fields at byte position `at`. Raises struct.error where fewer than `size` bytes are left."""
+        """Return the fields at byte position `at`. Raises struct.error if fewer than `size` bytes are left."""
         return self.kind(*self.struct.unpack_from(buffer, at))
 
     def field(self, name: str, buffer: bytes | bytearray | memoryview, at: int = 0) -> int:
-        """One field of the layout that begins at byte position `at`. Raises struct.error where its bytes end."""
+        """Return one field of the layout that begins at byte position `at`. Raises struct.error if its bytes are not there."""
         value: int
         (value,) = self.fields[name].unpack_from(buffer, at + self.positions[name])
         return value
 
     def put(self, name: str, buffer: bytearray | memoryview, at: int, value: int) -> None:
-        """Write one field of the layout that begins at byte position `at`. Raises struct.error for a value outside of it."""
+        """Write one field of the layout that begins at byte position `at`. Raises struct.error if `value` does not fit."""
         self.fields[name].pack_into(buffer, at + self.positions[name], value)
 
     def pack(self, header: Header) -> bytes:
-        """The bytes of `header`. Raises struct.error for values outside their field."""
+        """Return the bytes of `header`. Raises struct.error if a value does not fit."""
         return self.struct.pack(*header)
 
 
 class BatchHeader(NamedTuple):
     """RecordBatch v2, 61 bytes. Mirrors DefaultRecordBatch (KIP-98; delete horizon KIP-534)."""
 
-    base_offset: i64  #  0  first offset; stays when compaction removes records
+    base_offset: i64  #  0  first offset; compaction keeps it when it removes records
     batch_length: i32  #  8  bytes after this field, so batch size − LOG_OVERHEAD (12)
     partition_leader_epoch: i32  # 12  outside the CRC: the broker stamps it on append
     magic: i8  # 16  2
     crc: u32  # 17  CRC-32C of everything from `attributes` to the end
     attributes: i16  # 21  0–2 codec · 3 timestamp type · 4 transactional · 5 control · 6 delete horizon
     last_offset_delta: i32  # 23  last offset − base offset, kept by compaction
-    base_timestamp: i64  # 27  ms; the delete horizon where attribute bit 6 is set
-    max_timestamp: i64  # 35  ms; the append time of every record where attribute bit 3 is set
+    base_timestamp: i64  # 27  ms; the delete horizon if attribute bit 6 is set
+    max_timestamp: i64  # 35  ms; the append time of every record if attribute bit 3 is set
     producer_id: i64  # 43  −1 without idempotence
     producer_epoch: i16  # 51  −1 without idempotence
     base_sequence: i32  # 53  −1 without idempotence
@@ -101,7 +100,7 @@ class BatchHeader(NamedTuple):
 class LegacyHeaderV0(NamedTuple):
     """Entry of message format 0, up to the key size. Mirrors LegacyRecord."""
 
-    offset: i64  #  0  of a compressed wrapper: that of its last inner message
+    offset: i64  #  0  of a compressed wrapper: the offset of its last inner message
     message_size: i32  #  8  bytes after this field
     crc: u32  # 12  CRC-32 of everything from `magic` to the end
     magic: i8  # 16  0
@@ -193,7 +192,7 @@ class ProducerSnapshotEntry(NamedTuple):
     last_offset: i64  # 14  −1: only a marker was seen
     offset_delta: i32  # 22  last offset − first offset of the last batch
     timestamp: i64  # 26  of the last batch, ms
-    coordinator_epoch: i32  # 34  −1 until a marker came
+    coordinator_epoch: i32  # 34  −1: no marker was seen
     current_txn_first_offset: i64  # 38  −1: no open transaction
 
 
@@ -210,7 +209,7 @@ END_TXN_MARKER = Layout(EndTxnMarker)
 PRODUCER_SNAPSHOT_HEADER = Layout(ProducerSnapshotHeader)
 PRODUCER_SNAPSHOT_ENTRY = Layout(ProducerSnapshotEntry)
 
-LOG_OVERHEAD = 12  # bytes of offset and size, before what the size counts
+LOG_OVERHEAD = 12  # bytes of the offset and size fields, which the size does not count
 HEADER_SIZE_UP_TO_MAGIC = 17
 MIN_RECORD_SIZE = 14  # smallest legal size field of any format: LegacyRecord.RECORD_OVERHEAD_V0
 LEGACY_OVERHEAD_V0 = 14  # crc, magic, attributes, key size, value size
@@ -245,7 +244,7 @@ CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 LAST_LEGACY_CODEC = Codec.LZ4  # of formats 0 and 1
 
 LZ4_FRAME_BLOCK = 1 << 16  # bytes of a block in an LZ4 frame as Kafka writes it
-LZ4_STORED = 0x80000000  # in the size of such a block: its bytes are as they are
+LZ4_STORED = 0x80000000  # flag in the size of a block: its bytes are not compressed
 
 
 class ControlType(IntEnum):
@@ -264,24 +263,24 @@ class Status(IntEnum):
     """Why a kernel stopped. Compare with `==`: kernels return plain ints."""
 
     END = 0  # the whole input was used
-    TORN = 1  # the next entry goes on after the window
-    BAD_SIZE = 2  # a size field below the smallest legal one
-    FULL = 3  # the output is used up: call again
-    BAD_START = 4  # an argument outside its buffer
+    TORN = 1  # the next entry extends beyond the window
+    BAD_SIZE = 2  # a size field below the smallest valid one
+    FULL = 3  # the output is full: call again
+    BAD_START = 4  # an argument is outside its buffer
     BAD_VARINT = 5  # a varint longer than its type
     BAD_RECORD = 6  # a length inside a record that does not fit
-    BAD_COUNT = 7  # the batch holds more or fewer bytes than its records
-    BAD_VALUE = 8  # a value longer than its message; all else of it is there
+    BAD_COUNT = 7  # the size of the batch does not match its records
+    BAD_VALUE = 8  # a value extends beyond its message; everything else in the message is there
     BAD_CODEC = 9  # a compressed message inside a compressed one
 
 
 class BatchField(IntEnum):
-    """Fields of a BatchColumns table: a column each, with a row for each batch or legacy entry."""
+    """Columns of a BatchColumns table, which has a row for each batch or legacy entry."""
 
     POSITION = 0  # byte position in the buffer that was scanned
     SIZE = 1  # whole size in bytes
     MAGIC = 2
-    VALID = 3  # 1 checksum right · 0 wrong · −1 not computed yet (large batches)
+    VALID = 3  # 1: checksum matches · 0: it does not · −1: not computed yet (large batches)
     CRC = 4  # as stored, unsigned
     ATTRIBUTES = 5  # the low byte
     BASE_OFFSET = 6  # magic below 2: the entry's offset
@@ -293,15 +292,15 @@ class BatchField(IntEnum):
     PRODUCER_EPOCH = 12
     BASE_SEQUENCE = 13
     LEADER_EPOCH = 14
-    BODY = 15  # where the records begin in the buffer that holds them; LEFT_OUT: nobody asks for them
+    BODY = 15  # position of the records in the buffer that holds them; LEFT_OUT: the records are not needed
     BODY_END = 16
 
 
-LEFT_OUT = -2  # as BatchField.BODY of a batch of format 2
+LEFT_OUT = -2  # value of BatchField.BODY for a batch of format 2
 
 
 class RecordField(IntEnum):
-    """Fields of a RecordColumns table: a column each, with a row for each record. Sizes of −1 are nulls."""
+    """Columns of a RecordColumns table, which has a row for each record. A size of −1 is null."""
 
     BATCH = 0  # row in BatchColumns
     OFFSET = 1
@@ -313,7 +312,7 @@ class RecordField(IntEnum):
     HEADERS_POSITION = 7  # of the first header's key size
     HEADER_COUNT = 8
     CRC = 9  # magic below 2: the message's own, as stored
-    VALID = 10  # magic below 2: does that checksum fit
+    VALID = 10  # magic below 2: 1 if that checksum matches
 
 
 BATCH_FIELDS = len(BatchField)

@@ -1,4 +1,4 @@
-"""What commands share: findings on stderr, the total of several partitions, and the exit status."""
+"""Common code of commands: findings on stderr, the total over partitions, and the exit status."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from engine.findings import Finding
     from engine.log.quarantine.seam import QuarantiningFiles
 
-SHOWN_PER_CODE = 10  # findings of one code and file that are written out; more are counted
-SHOWN_PER_DIRECTORY = 20  # of one code about all files of a directory
+SHOWN_PER_CODE = 10  # findings of one code and file that are printed; more are counted
+SHOWN_PER_DIRECTORY = 20  # findings of one code about all files of a directory that are printed
 _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 
 
-UNREADABLE = "path-unreadable"  # the finding about what could not be looked at
+UNREADABLE = "path-unreadable"  # the finding about a path that cannot be read
 _VERDICT_COLOURS = {Severity.INFO: "green", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 
 
 class Outcome:
-    """Collects findings and errors, writes them to stderr, knows the exit status.
+    """Collects findings and errors, prints them to stderr, and computes the exit status.
 
-    quiet_codes  codes that something else reports in its own words; they still count
-    stream       takes the findings instead of stderr, and the errors as well
-    verbose      all findings are written out, each code with why and what to do
-    quiet        in text, findings of severity info are not written out
+    quiet_codes  codes reported elsewhere in other words; they count, but are not printed
+    stream       receives findings and errors instead of stderr
+    verbose      print all findings, and cause and advice of each code
+    quiet        in text, do not print findings of severity info
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Outcome:
         self._quiet_codes, self._stream = quiet_codes, stream
         self.is_quiet, self.is_verbose = quiet, verbose
         self._counts: Counter[tuple[str, str]] = Counter()  # by code and file
-        self._shown: Counter[tuple[str, str]] = Counter()  # those of them that were written out
-        self._lines: Counter[tuple[str, str]] = Counter()  # the same by code and directory
+        self._shown: Counter[tuple[str, str]] = Counter()  # printed ones, by code and file
+        self._lines: Counter[tuple[str, str]] = Counter()  # printed ones, by code and directory
         self._explained: set[str] = set()
         self._status = 0
         self._failed = False
@@ -62,16 +62,16 @@ class Outcome:
 
     @property
     def is_text(self) -> bool:
-        """Does stdout take text, not JSON?"""
+        """Whether stdout receives text, not JSON."""
         return self._stream is None
 
     @property
     def failed(self) -> bool:
-        """Was there work that could not be done?"""
+        """Whether an operation failed."""
         return self._failed
 
     def finding(self, finding: Finding, *, repaired: bool = False, words: str | None = None) -> None:
-        """Take one finding; `repaired`: of something that was wrong and is not any more; `words`: Kafka's, instead of ours."""
+        """Add a finding; `repaired`: the problem was repaired; `words`: Kafka's text for it, instead of ours."""
         if finding.severity is not Severity.INFO:
             unread = 8 if finding.code == UNREADABLE else 4
             self._status = max(self._status, 1 if repaired else unread)
@@ -84,27 +84,27 @@ class Outcome:
         if finding.code in self._quiet_codes or (self.is_quiet and finding.severity is Severity.INFO):
             return
         key = (finding.code, finding.where.file)
-        self._counts[key] += finding.stands_for
+        self._counts[key] += finding.occurrences
         place = (finding.code, _parent(finding.where.file))
         if self.is_verbose or (self._shown[key] < SHOWN_PER_CODE and self._lines[place] < SHOWN_PER_DIRECTORY):
-            self._shown[key] += finding.stands_for
+            self._shown[key] += finding.occurrences
             self._lines[place] += 1
             self._show(finding)
 
     def remark(self, line: str) -> None:
-        """A line on stderr in Kafka's words; a stream has objects that say the same."""
+        """Print a line with Kafka's words to stderr, unless a stream receives the finding as an object."""
         if self._stream is None:
             click.echo(line, err=True)
 
     def put(self, kind: str, fields: dict[str, object], text: str | None) -> None:
-        """Say something on stdout: an object of the stream, or else a line of text; None: none."""
+        """Print a result to stdout: an object to the stream, or else `text`; None: nothing."""
         if self._stream is not None:
             self._stream.put(kind, fields)
         elif text is not None:
             click.echo(text)
 
     def error(self, error: KafkalogError) -> None:
-        """Take work that could not be done."""
+        """Add an error."""
         self._failed = True
         add_next_step(error)
         self._status = max(self._status, error.exit_status)
@@ -113,20 +113,20 @@ class Outcome:
         _line("error", error.code, "red", str(error), error.do)
 
     def at_least(self, status: int) -> None:
-        """The exit status is `status`, or a higher one."""
+        """Raise the exit status to at least `status`."""
         self._status = max(self._status, status)
 
     def finish(self, instead: int = 0) -> int:
-        """Say what was left out; returns the exit status. `instead`: that of a signal that ended the work, 0: none did."""
+        """Print how many findings were not printed; returns the exit status. `instead`: that of a signal, 0: none came."""
         status = instead or self._status
-        self._say_what_was_left_out()
+        self._print_omitted()
         if self._stream is not None:
             self._stream.end(status)
         return status
 
-    def _say_what_was_left_out(self) -> None:
-        """The numbers of findings that were not written out: of a file, or of all files of a directory of which none was."""
-        rest: dict[tuple[str, str], list[int]] = {}  # by code and directory: findings of each such file
+    def _print_omitted(self) -> None:
+        """Print the numbers of findings that were not printed: by file, or by directory if none of its was printed."""
+        rest: dict[tuple[str, str], list[int]] = {}  # by code and directory: the number of findings of each such file
         for (code, path), count in self._counts.items():
             left = count - self._shown[code, path]
             if left and self._shown[code, path]:
@@ -162,7 +162,7 @@ def _line(severity: str, code: str, colour: str, message: str, do: str | None) -
 
 
 def add_next_step(error: KafkalogError) -> None:
-    """Give an error without advice about a path that is not there, or not a directory, the command that shows what is."""
+    """Add advice to an error about a missing path, or one that is not a directory: the command that shows what exists."""
     if error.do is not None or error.path is None or not isinstance(error, UnreadableFile | UsageError):
         return
     if is_url(error.path):
@@ -192,28 +192,28 @@ def _info(files: ReadOnlyFiles, path: str) -> FileInfo | None:
 
 
 def kept_in(quarantine: QuarantiningFiles) -> str:
-    """The line that says where a command keeps what it changed."""
+    """Return the line that says where a command keeps the data that it changed."""
     size, how = shown_size(quarantine.stored_size), "" if quarantine.is_whole else "--salvage "
     return f"kept in quarantine: {size}; undo with: kafkalog restore {how}{argument(quarantine.directory)}"
 
 
 def kept_fields(quarantine: QuarantiningFiles, *, dry_run: bool) -> dict[str, object]:
-    """The same as fields of an object `kept`."""
-    from engine.dump.json_stream import text_field  # who prints JSON has loaded it
+    """Return the members of an object `kept`."""
+    from engine.dump.json_stream import text_field  # imported already if JSON is printed
 
     undo = None if dry_run else printable(kept_in(quarantine).partition("undo with: ")[2])
     return {**text_field("path", quarantine.directory), "bytes": quarantine.stored_size, "undo": undo, "dry_run": dry_run}
 
 
 def printable(text: str) -> str:
-    """Text for stderr: control characters and undecodable bytes of file names shown escaped."""
+    """Escape control characters and undecodable bytes of file names, for stderr."""
     from engine.kernels.escapes import printable as safe
 
     return safe(text)
 
 
 class Total:
-    """Counts partitions by verdict, from when it is made."""
+    """Counts partitions by verdict, and measures the time since it was made."""
 
     def __init__(self) -> None:
         self._begun = perf_counter()
@@ -221,16 +221,16 @@ class Total:
         self._size = 0
 
     def add(self, verdict: str, severity: Severity, size: int = 0) -> None:
-        """Take one partition, of `size` bytes."""
+        """Add a partition of `size` bytes."""
         self._counts[severity, verdict] += 1
         self._size += size
 
     def is_due(self, *, quiet: bool) -> bool:
-        """Were there several partitions? `quiet`: with a problem in one of them."""
+        """Return whether there were several partitions; `quiet`: and a problem in one of them."""
         return self._counts.total() > 1 and not (quiet and all(severity is Severity.INFO for severity, _ in self._counts))
 
     def say(self, amount: str | None = None, *, quiet: bool = False, err: bool = False) -> None:
-        """Print it if it is due. `amount`: what was done, instead of the size of the partitions; `err`: to stderr."""
+        """Print the total if it is due. `amount`: text instead of the size of the partitions; `err`: to stderr."""
         if not self.is_due(quiet=quiet):
             return
         ranks = list(Severity)
@@ -244,7 +244,7 @@ class Total:
         click.echo(f"{partitions}: {parts}; {amount} in {took}", err=err, color=colour_choice())
 
     def say_next(self, words: list[str], *, quiet: bool = False) -> None:
-        """Print the next command, if the total is due: the last line of a command."""
+        """Print the next command, the last line of output, if the total is due."""
         if words and self.is_due(quiet=quiet):
             click.echo(f"next: {printable(shlex.join(words))}")
 

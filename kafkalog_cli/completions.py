@@ -1,4 +1,4 @@
-"""Completion scripts for bash, zsh and fish, made from the commands.
+"""Completion scripts for bash, zsh and fish, generated from the commands.
 
 They are static: no Python starts when TAB is pressed. `make docs` writes them into completions/.
 """
@@ -22,11 +22,11 @@ _NOTE = "completion for kafkalog, made by `make docs`"
 
 
 class Offered(NamedTuple):
-    """An option as completion sees it.
+    """An option as completion needs it.
 
-    words   what its value can be; empty: nothing to offer
-    kind    flag, words, value (of which nothing is known), files (with commas between them), path, topic and number (of the
-            partitions in the directories that the command line names so far)
+    words   possible values; empty: nothing to offer
+    kind    flag, words, value (unknown), files (separated by commas), path, topic and number (of the partitions in the
+            directories on the command line so far)
     optional  its value may be missing
     """
 
@@ -39,12 +39,12 @@ class Offered(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The long name."""
+        """The long name of the option."""
         return self.names[-1]
 
 
 class Page(NamedTuple):
-    """A command as completion sees it. `words`: what its first argument can be, and no other is completed as a word."""
+    """A command as completion needs it. `words`: possible first arguments."""
 
     name: str
     help: str
@@ -53,7 +53,7 @@ class Page(NamedTuple):
 
 
 def commands() -> dict[str, DocumentedCommand]:
-    """Every command by its name, those of groups as `group command`. Raises TypeError for one that does not document itself."""
+    """Return every command by its name, those of groups as `group command`. Raises TypeError for an undocumented command."""
     return _commands_of(cli, "")
 
 
@@ -71,7 +71,7 @@ def _commands_of(group: click.Group, before: str) -> dict[str, DocumentedCommand
 
 
 def scripts() -> dict[str, str]:
-    """The completion script of each shell."""
+    """Return the completion script of each shell."""
     found = commands()
     pages = [
         Page(name, COMMANDS[name][1].rstrip("."), _offered_by(name, found), _words_of(found[name])) for name in COMMANDS
@@ -83,13 +83,13 @@ def scripts() -> dict[str, str]:
 
 
 def _offered_by(name: str, found: dict[str, DocumentedCommand]) -> list[Offered]:
-    """The options of a command; of a group those of all its commands."""
+    """Return the options of a command; of a group those of all its commands."""
     of = [command for other, command in found.items() if other == name or other.startswith(f"{name} ")]
     return list({option.name: option for command in of for option in offered_options(command)}.values())
 
 
 def _words_of(command: DocumentedCommand) -> tuple[str, ...]:
-    """What its first argument can be, empty where nobody knows."""
+    """Return the possible first arguments of a command; empty if unknown."""
     first = next((parameter for parameter in command.params if isinstance(parameter, click.Argument)), None)
     if command.name == "help":
         return tuple(sorted(COMMANDS))
@@ -99,7 +99,7 @@ def _words_of(command: DocumentedCommand) -> tuple[str, ...]:
 
 
 def offered_options(command: click.Command) -> list[Offered]:
-    """The options of a command in the order of its help."""
+    """Return the options of a command in the order of its help."""
     ctx = click.Context(command)
     if isinstance(command, DocumentedCommand):
         parameters = [option for _title, options in command.options_by_section(ctx) for option in options]
@@ -198,7 +198,7 @@ complete -o default -o bashdefault -F _kafkalog kafkalog"""
 
 
 def _bash_case(page: Page) -> list[str]:
-    """The branch of one command: values first, then options; nothing means file names."""
+    """Return the branch of one command: values first, then options; without output bash completes file names."""
     lines = [f"    {page.name})", "        case $prev in"]
     for action, options in _bash_values(page.options).items():
         lines += [f"        {'|'.join(options)})", *(f"            {line}" for line in action.splitlines()), "            ;;"]
@@ -211,7 +211,7 @@ def _bash_case(page: Page) -> list[str]:
 
 
 def _bash_values(options: Sequence[Offered]) -> dict[str, list[str]]:
-    """What bash does after an option → the options for which it does so."""
+    """Return what bash does after an option → the options for which it does so."""
     actions: dict[str, list[str]] = {}
     for option in options:
         if option.kind == "flag":
@@ -236,9 +236,26 @@ def _all_names(options: Sequence[Offered]) -> list[str]:
     return [name for option in options for name in option.names]
 
 
+_ZSH_HEAD = r"""
+# topics (1) or numbers (2) of the partitions in the directories that the command line names
+_kafkalog_partitions() {
+    local -a found
+    local place name
+    for place in ${(Q)words[1,CURRENT-1]}; do
+        place=${place/#\~/$HOME}
+        [[ -d $place ]] || continue
+        for name in $place/*-<->(N/:t); do
+            [[ $1 == 1 ]] && found+=(${name%-*}) || found+=(${name##*-})
+        done
+    done
+    compadd -- ${(u)found}
+}
+"""
+
+
 def zsh(group: Sequence[Offered], pages: Sequence[Page]) -> str:
     """completions/_kafkalog."""
-    lines = ["#compdef kafkalog", f"# zsh {_NOTE}", ""]
+    lines = ["#compdef kafkalog", f"# zsh {_NOTE}", *_ZSH_HEAD.splitlines(), ""]
     for page in pages:
         lines += [f"{_function(page)}() {{", "    _arguments -S \\"]
         lines += [f"        {_zsh_option(option)} \\" for option in page.options]
@@ -260,9 +277,12 @@ def _function(page: Page) -> str:
 
 
 def _zsh_option(option: Offered) -> str:
-    """One specification of _arguments."""
+    """Return one specification of _arguments."""
     text = option.help.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
-    actions = {"words": f"({' '.join(option.words)})", "files": '{compset -P "*,"; _files}', "path": "_files"}
+    actions = {
+        "words": f"({' '.join(option.words)})", "files": '{compset -P "*,"; _files}', "path": "_files",
+        "topic": "{_kafkalog_partitions 1}", "number": "{_kafkalog_partitions 2}",
+    }  # fmt: skip
     action = actions.get(option.kind, " ")
     specifications = []
     for name in option.names:
@@ -275,9 +295,22 @@ def _zsh_option(option: Offered) -> str:
     return " ".join(_quoted(specification) for specification in specifications)
 
 
+_FISH_HEAD = r"""
+# topics (1) or numbers (2) of the partitions in the directories that the command line names
+function __kafkalog_partitions
+    for place in (string replace -r '^~' $HOME -- (commandline -opc)[2..-1])
+        for directory in $place/*-*/
+            set -l found (string match -r '([^/]+)-([0-9]+)/$' -- $directory)
+            and echo $found[(math 1 + $argv[1])]
+        end
+    end
+end
+"""
+
+
 def fish(group: Sequence[Offered], pages: Sequence[Page]) -> str:
     """completions/kafkalog.fish."""
-    lines = [f"# fish {_NOTE}"]
+    lines = [f"# fish {_NOTE}", *_FISH_HEAD.splitlines(), ""]
     lines += [_fish("__fish_use_subcommand", option) for option in group]
     for page in pages:
         seen = f"__fish_seen_subcommand_from {page.name}"
@@ -302,11 +335,13 @@ def _fish(condition: str, option: Offered) -> str:
         parts.append("-x -a '(__fish_complete_list , __fish_complete_path)'")
     elif option.kind == "path":
         parts.append("-r -F")
-    elif option.kind in ("value", "topic", "number"):
+    elif option.kind in ("topic", "number"):
+        parts.append(f"-x -a '(__kafkalog_partitions {1 if option.kind == 'topic' else 2})'")
+    elif option.kind == "value":
         parts.append("-x")
     return " ".join([*parts, "-d", _quoted(option.help)])
 
 
 def _quoted(text: str) -> str:
-    """One word for bash, zsh and fish alike."""
+    """Quote one word for bash, zsh and fish alike."""
     return "'" + text.replace("'", "'\"'\"'") + "'"

@@ -1,4 +1,4 @@
-"""Names of decoders on the command line → functions from bytes to what is printed."""
+"""Names of decoders on the command line → functions from bytes to bytes to print."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ _PACKAGES = ("org.apache.kafka.tools.api.", "kafka.serializer.")
 
 
 def payload_decoder(name: str | None) -> Callable[[bytes], bytes] | None:
-    """The decoder of that name; None: text, as the kernels print it.
+    """Return the decoder `name`; None: text, as the kernels print it.
 
-    `name`: a decoder class of Kafka's tools, or `module:function` of a Python function from bytes to bytes or anything
-    that str() prints. Raises click.UsageError.
+    `name`: a decoder class of Kafka's tools, or `module:function` of a Python function from bytes to bytes or anything that
+    str() accepts. Raises click.UsageError.
     """
     if name is None:
         return None
     short = name
     for package in _PACKAGES:
         short = short.removeprefix(package)
-    if short in _KAFKAS:
-        return _KAFKAS[short]
+    if short in _KAFKA_DECODERS:
+        return _KAFKA_DECODERS[short]
     module, colon, function = name.partition(":")
     if not colon:
-        raise click.UsageError(f"unknown decoder {name}: use {', '.join(_KAFKAS)}, or your own as module:function")
+        raise click.UsageError(f"unknown decoder {name}: use {', '.join(_KAFKA_DECODERS)}, or your own as module:function")
     with suppress(OSError):  # the directory may be deleted
         if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # a decoder of one's own often lies where one stands
+            sys.path.append(os.getcwd())  # a user's decoder is often in the working directory
     try:
         chosen = getattr(import_module(module), function)
     except MemoryError:
         raise
-    except (Exception, SystemExit) as error:  # whatever a module of the user's own raises
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise click.UsageError(f"cannot load decoder {name}: {type(error).__name__}: {error}") from error
     if not callable(chosen):
         raise click.UsageError(f"decoder {name} is not a function")
@@ -62,7 +62,7 @@ def _number(size: int) -> Callable[[bytes], bytes]:
     return decode
 
 
-_KAFKAS: dict[str, Callable[[bytes], bytes] | None] = {
+_KAFKA_DECODERS: dict[str, Callable[[bytes], bytes] | None] = {
     "StringDecoder": None,
     "IntegerDecoder": _number(4),
     "LongDecoder": _number(8),
@@ -71,11 +71,11 @@ _KAFKAS: dict[str, Callable[[bytes], bytes] | None] = {
 
 
 class DecoderClass(click.ParamType[str]):
-    """The name of a decoder. `suggestions` are offered by completion; `module:function` is taken as well."""
+    """The name of a decoder. Completion offers `suggestions`; `module:function` is valid, too."""
 
     name = "class"
-    suggestions = (*_KAFKAS, *(_PACKAGES[0] + name for name in _KAFKAS))
+    suggestions = (*_KAFKA_DECODERS, *(_PACKAGES[0] + name for name in _KAFKA_DECODERS))
 
     def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> str:
-        """The name as it is; `payload_decoder` looks it up."""
+        """Return the name unchanged; `payload_decoder` resolves it."""
         return str(value)

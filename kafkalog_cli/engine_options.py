@@ -1,4 +1,4 @@
-"""The options that commands working on logs share."""
+"""The options that are common to commands on logs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ConfigSetting(click.ParamType[tuple[str, str]]):
     name = "setting"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Text → (name, value); click.BadParameter without a `=`."""
+        """Convert text to (name, value). Raises click.BadParameter without a `=`."""
         if isinstance(value, tuple):
             return value
         name, equals, text = value.partition("=")
@@ -97,29 +97,29 @@ _HIGH_WATERMARK = click.option(
 
 
 def recovering_options(function: Command) -> Command:
-    """PATHS and the options of every command that opens a log to change it."""
+    """Add PATHS and the options of every command that opens a log to change it."""
     return _with(function, *_PATHS, *_OPTIONS, yes_option)
 
 
 def engine_options(function: Command) -> Command:
-    """The same, and how far the log is on all replicas, for further work on it."""
+    """As `recovering_options`, with the high watermark, for further work on the log."""
     return _with(function, *_PATHS, *_OPTIONS, yes_option, _HIGH_WATERMARK)
 
 
 def one_log_options(function: Command) -> Command:
-    """The same for who works on one partition only, PATH, which log.dirs cannot name."""
+    """As `engine_options`, for a command on one partition only, PATH, which log.dirs cannot name."""
     return _with(function, *_ONE_PATH, *_OPTIONS, _HIGH_WATERMARK)
 
 
 def quarantine_options(function: Command) -> Command:
-    """--quarantine and --no-quarantine of a command that keeps what it changes."""
+    """Add --quarantine and --no-quarantine, for a command that keeps the data that it changes."""
     return _with(function, _quarantine_option(" Default: beside the log dir."), click.option(
         "--no-quarantine", is_flag=True, help="Keep nothing: the command cannot be undone.",
     ))  # fmt: skip
 
 
 def quarantine_option(function: Command) -> Command:
-    """--quarantine of a command that keeps what it changes only if it is asked to."""
+    """Add --quarantine, for a command that keeps the data that it changes only on request."""
     return _with(function, _quarantine_option(" Default: nothing is kept, and the command cannot be undone."))
 
 
@@ -135,7 +135,7 @@ def _with(function: Command, *options: Callable[[Command], Command]) -> Command:
 
 
 def opening_from(values: dict[str, Any]) -> OpenOptions:
-    """What the shared options ask for. Raises UsageError for settings that are unknown or out of range."""
+    """Convert the common options. Raises UsageError for settings that are unknown or out of range."""
     from engine.files import now_ms
     from engine.log.session import OpenOptions
 
@@ -145,7 +145,7 @@ def opening_from(values: dict[str, Any]) -> OpenOptions:
         clean_start=values["clean_start"],
         recovery_point=values["recovery_point"],
         log_start_offset=values["log_start_offset"],
-        high_watermark=values.get("high_watermark"),  # nobody asks for it who only recovers
+        high_watermark=values.get("high_watermark"),  # recover does not have this option
         keep_deleted=values["keep_deleted"],
         dry_run=values["dry_run"],
         jobs=values["jobs"],
@@ -153,18 +153,18 @@ def opening_from(values: dict[str, Any]) -> OpenOptions:
 
 
 def settings_from(config_file: str | None, overrides: tuple[tuple[str, str], ...]) -> Settings:
-    """--config-file and --config. Raises UsageError for settings that are unknown or out of range, UnreadableFile."""
+    """Convert --config-file and --config. Raises UsageError for settings that are unknown or out of range, UnreadableFile."""
     from engine.config.server import ServerConfig, Settings, read_server_config
     from engine.files import ReadOnlyFiles
 
     server = ServerConfig() if config_file is None else read_server_config(ReadOnlyFiles(), config_file)
     settings = Settings(server, overrides)
-    settings.check()  # what is wrong with them is said before anything is opened
+    settings.check()  # report errors in settings before anything is opened
     return settings
 
 
 def paths_from(paths: tuple[str, ...], settings: Settings) -> list[str]:
-    """PATHS, or the log dirs of --config-file. Raises click.UsageError where neither says anything."""
+    """Return PATHS, or the log dirs of --config-file. Raises click.UsageError if there are neither."""
     server = settings.server
     found = list(paths) or list(server.log_dirs)
     if not paths and server.metadata_log_dir not in (None, *found):

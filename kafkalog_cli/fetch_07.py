@@ -1,4 +1,4 @@
-"""What fetch does with a log of Kafka 0.7. By itself, because what it loads is needed for such logs only."""
+"""Read a log of Kafka 0.7 for fetch. A module of its own, because its imports are needed only for these logs."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 class Log07:
-    """A log of Kafka 0.7 that is being read: messages without key, time and batch, whose offsets are the places of entries.
+    """A log of Kafka 0.7 that is being read: messages without key, time and batch; their offsets are positions of entries.
 
-    Raises UsageError for options that it has nothing for, OffsetOutOfRange07, and Refused07 for a log that does not open.
+    Raises UsageError for options that do not apply, OffsetOutOfRange07, and Refused07 for a log that does not open.
     """
 
     def __init__(
         self, below: ReadOnlyFiles, path: str, wanted: Wanted, report: Callable[[Finding], None], start: int | None = None
     ) -> None:
         _refuse_unknown_to_07(path, wanted)
-        files, self._wanted = OverlayFiles(below, now_ms()), wanted  # opening makes a file where there is none: in memory
+        files, self._wanted = OverlayFiles(below, now_ms()), wanted  # opening makes a missing file: only in memory
         self.log = open_log_07(files, path.rstrip("/"), Config07(), now=now_ms(), need_recovery=False)
         self._reader = Reader07(files, self.log, report, wanted.max_bytes)
         self._unlimited = Reader07(files, self.log, lambda _finding: None)
@@ -52,7 +52,7 @@ class Log07:
         if start == LATEST:
             return self.log.log_end_offset
         offset = int(start)
-        if offset < 0:  # so many messages before the end, not offsets, which are bytes here
+        if offset < 0:  # a number of messages before the end; offsets are bytes here
             offset, found = self._unlimited.last_messages(self.log.log_start_offset, LONG_MAX, -offset)
             self._skip = max(0, found + int(start))
         else:
@@ -60,7 +60,7 @@ class Log07:
         return offset
 
     def show(self, renderer: Renderer, shown: Limit) -> None:
-        """Show what is wanted."""
+        """Print the wanted messages."""
         for message in islice(self._reader.messages(self.start), self._skip, None):
             if message.offset >= self._wanted.selection.end_offset:
                 break
@@ -69,21 +69,21 @@ class Log07:
                 break
 
     def copy(self) -> None:
-        """Whole entries to stdout, as they are."""
+        """Copy whole entries to stdout, unchanged."""
         sys.stdout.flush()
         self._reader.copy(self.start, send)
 
     def last_matches(self, count: int) -> tuple[int, int]:
-        """From where on the log has the last `count` messages → (offset, messages from there on)."""
+        """Return (offset, messages from there on) for the last `count` messages."""
         return self._unlimited.last_messages(self.start, self._wanted.selection.end_offset, count)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self.log.close()
 
 
 def _refuse_unknown_to_07(path: str, wanted: Wanted) -> None:
-    """Raise UsageError for what a log of 0.7 has nothing for."""
+    """Raise UsageError for options that do not apply to a log of 0.7."""
     given = {
         "--open-transactions": wanted.open_transactions is not None,
         "--follow": wanted.follow, "--merge": wanted.merge,

@@ -1,6 +1,6 @@
-"""Records as text by a template of kcat's letters, or as JSON.
+"""Print records as text by a template of kcat's letters, or as JSON.
 
-A kernel writes them. Records for a terminal, which are escaped, large ones and those of Kafka 0.7 are written one by one.
+A kernel writes most records. Escaped records for a terminal, large ones and those of Kafka 0.7 are written one by one.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 _DEFAULT = r"%s\n"
 _TYPE = "fetched-record"
 _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|[^%\\]+|.", re.DOTALL)
-_LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t"))  # and tabs: terminals may have them
+_LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t"))  # and tabs: harmless on a terminal
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the command line asks for.
+    """The options of fetch.
 
-    start      the offset to begin with, EARLIEST, LATEST, or negative: counted from the end
-    selection  of records; its first offset says no more than `start`
+    start      the first offset, EARLIEST, LATEST, or negative: counted from the end
+    selection  of records; its first offset is at most `start`
     """
 
     start: int | str
@@ -79,28 +79,28 @@ class Wanted:
 
 
 class Renderer(Protocol):
-    """Shows records of one partition."""
+    """Prints records of one partition."""
 
     def run(self, run: Run, limit: int | None) -> int:
-        """Show a run of records, `limit` at most → how many."""
+        """Print at most `limit` records of a run, and return their number."""
 
     def record(self, record: AnyRecord) -> None:
-        """Show one."""
+        """Print one record."""
 
 
 class Limit:
-    """Counts what is shown: the first `skip` matches are left out, of the others `left` are shown; None: all."""
+    """Counts printed records: the first `skip` matches are left out, then `left` are printed; None: all."""
 
     def __init__(self, skip: int, left: int | None) -> None:
         self._skip, self.left = skip, left
         self.shown = 0
 
     def is_done(self) -> bool:
-        """Is nothing more to be shown?"""
+        """Whether nothing more is to be printed."""
         return self.left == 0
 
     def show(self, renderer: Renderer, run: Run) -> None:
-        """Show what is due of a run."""
+        """Print the wanted part of a run."""
         skipped = min(self._skip, run.end - run.first)
         self._skip -= skipped
         run = run._replace(first=run.first + skipped)
@@ -108,7 +108,7 @@ class Limit:
             self._count(renderer.run(run, self.left))
 
     def show_message(self, renderer: Renderer, message: Message) -> None:
-        """Show one message of Kafka 0.7, if it is due."""
+        """Print one message of Kafka 0.7, if it is wanted."""
         if self._skip:
             self._skip -= 1
         elif self.left != 0:
@@ -116,20 +116,20 @@ class Limit:
             self._count(1)
 
     def _count(self, shown: int) -> None:
-        """Count records that were shown."""
+        """Count printed records."""
         self.shown += shown
         self.left = None if self.left is None else self.left - shown
 
 
 class ReadTally:
-    """Counts the partitions that were read, by what came of it."""
+    """Counts the partitions that were read, by result."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome, self._total = outcome, Total()
         self._verdicts: dict[str, tuple[str, Severity]] = {}
 
     def reporter(self, path: str) -> Callable[[Finding], None]:
-        """What takes the findings of the partition at `path`, which is read now."""
+        """Return the function that receives the findings of the partition at `path`, whose reading begins."""
         self._verdicts[path] = ("read", Severity.INFO)
 
         def report(finding: Finding) -> None:
@@ -140,11 +140,11 @@ class ReadTally:
         return report
 
     def failed(self, path: str) -> None:
-        """The partition at `path` could not be read, or not to its end."""
+        """Note that the partition at `path` could not be read to its end."""
         self._verdicts[path] = ("failed", Severity.ERROR)
 
     def say(self, records: int) -> None:
-        """Print the total to stderr: stdout has the records."""
+        """Print the total to stderr, because stdout has the records."""
         for verdict in self._verdicts.values():
             self._total.add(*verdict)
         if self._outcome.is_text:
@@ -152,7 +152,7 @@ class ReadTally:
 
 
 class Output:
-    """Where records and findings go."""
+    """The destination of records and findings."""
 
     def __init__(self, wanted: Wanted, out: TextBuffer) -> None:
         self._wanted, self._out = wanted, out
@@ -160,7 +160,7 @@ class Output:
         self.outcome = Outcome(stream=self._stream, verbose=wanted.verbose, quiet=wanted.quiet)
 
     def renderer(self, path: str) -> Renderer:
-        """What shows the records of the partition in the directory `path`. Raises UsageError for a bad template."""
+        """Return the renderer for the partition in the directory `path`. Raises UsageError for a bad template."""
         partition = partition_of(ReadOnlyFiles().absolute(path.rstrip("/") + "/x"))
         if self._stream is not None:
             return JsonRecords(self._stream, partition)
@@ -168,15 +168,15 @@ class Output:
         return TextRecords(template, partition, self._out, escape=sys.stdout.isatty(), force=self._wanted.force)
 
     def flush(self) -> None:
-        """Hand out what was shown."""
+        """Write the output so far."""
         self._out.flush()
 
 
 class TextRecords:
-    """Each record as a template says.
+    """Prints each record by a template.
 
-    escape  for a terminal: what it would obey in names and contents is shown escaped
-    force   show such bytes of the template itself, and %R, as they are; else they are refused. Raises UsageError.
+    escape  escape control characters in names and contents, for a terminal
+    force   print such bytes of the template itself, and %R, unchanged; otherwise they are refused. Raises UsageError.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class TextRecords:
         self._template = None if escape else Template(pieces)
 
     def run(self, run: Run, limit: int | None) -> int:
-        """Show a run of records, `limit` at most → how many."""
+        """Print at most `limit` records of a run, and return their number."""
         run = run.at_most(limit)
         if self._template is None:
             for record in run.records():
@@ -207,7 +207,7 @@ class TextRecords:
         return run.end - run.first
 
     def record(self, record: AnyRecord) -> None:
-        """Show one."""
+        """Print one record."""
         self._out.put(b"".join([part(record) for part in self._parts]))
 
     def _part(self, letter: str) -> Part:
@@ -228,7 +228,7 @@ class TextRecords:
 
 
 def _refuse_raw_bytes(tokens: list[re.Match[str]], constants: list[bytes | None]) -> None:
-    """Raise UsageError for a piece of a template that a terminal may obey: %R, or bytes other than text and line ends."""
+    """Raise UsageError for template parts that may control a terminal: %R, or bytes other than text and line ends."""
     for match, constant in zip(tokens, constants, strict=True):
         text = "" if constant is None else constant.decode("utf-8", "surrogateescape").translate(_LINE_ENDS)
         if match[1] == "R" or terminal_safe(text) != text or (match[2] is not None and not text.isascii()):
@@ -239,9 +239,9 @@ def _refuse_raw_bytes(tokens: list[re.Match[str]], constants: list[bytes | None]
 def _constant(
     match: re.Match[str], partition: PartitionDir | None, safe: Callable[[bytes], bytes]
 ) -> bytes | None:
-    """What a piece of a template stands for, whatever the record; None: it depends on it.
+    """Return the text of a template part that is equal for all records; None: it depends on the record.
 
-    safe  is applied to what the template does not say itself
+    safe  escapes text that is not from the template itself
     """
     letter, code, escaped = match[1], match[2], match[3]
     if letter is not None:
@@ -285,10 +285,10 @@ _LETTERS = {
 
 
 class Template:
-    """What kernels write of every record: constants and fields, one after the other."""
+    """The parts of a line for kernels: constants and fields, in order."""
 
     def __init__(self, pieces: list[bytes | Shown]) -> None:
-        table = Table(PIECE_FIELDS, len(pieces) + 1).table  # the last one is an empty constant: no table is empty
+        table = Table(PIECE_FIELDS, len(pieces) + 1).table  # the last one is empty, so that the table never is
         at = 0
         for column, piece in enumerate(pieces):
             if isinstance(piece, bytes):
@@ -299,7 +299,7 @@ class Template:
         self._template = templates.Template(table, b"".join(piece for piece in pieces if isinstance(piece, bytes)))
 
     def put(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
-        """Write a run of records; `put_large` writes one that an empty buffer has no room for."""
+        """Print a run of records; `put_large` prints a record for which an empty buffer has no room."""
         size = run.end - run.first
         count = out.shares(size)
         cuts = [run.first + size * number // count for number in range(count + 1)]
@@ -316,7 +316,7 @@ class Template:
                 run = run._replace(first=run.first + 1)
 
     def _fill(self, out: TextBuffer, run: Run) -> Run:
-        """Write what there is room for → the records that are left."""
+        """Print as many records as fit, and return the others."""
         chunk = run.chunk
         decoded = Decoded(chunk.data, chunk.batches.table, chunk.records.table)
         out.at, record, status = templates.put_by_template(out.data, out.at, decoded, run.first, run.end, self._template)
@@ -326,7 +326,7 @@ class Template:
 
 
 class JsonRecords:
-    """Each record as a JSON object."""
+    """Prints each record as a JSON object."""
 
     def __init__(self, stream: JsonStream, partition: PartitionDir | None) -> None:
         self._stream = stream
@@ -342,7 +342,7 @@ class JsonRecords:
         ])  # fmt: skip
 
     def record(self, record: AnyRecord) -> None:
-        """Show one."""
+        """Print one record."""
         batch = record.batch
         kind = "LogAppendTime" if batch.is_log_append_time else "CreateTime" if batch.magic else "NoTimestampType"
         self._stream.put(_TYPE, {
@@ -353,7 +353,7 @@ class JsonRecords:
         })  # fmt: skip
 
     def run(self, run: Run, limit: int | None) -> int:
-        """Show a run of records, `limit` at most → how many."""
+        """Print at most `limit` records of a run, and return their number."""
         run, counts = run.at_most(limit), self._stream.counts
         if self._template is None:
             for record in run.records():
@@ -361,15 +361,15 @@ class JsonRecords:
         else:
             before = counts[_TYPE]
             self._template.put(self._stream.out, run, self.record)
-            counts[_TYPE] = before + run.end - run.first  # with the large ones, which counted themselves
+            counts[_TYPE] = before + run.end - run.first  # includes the large ones, which were counted already
         return run.end - run.first
 
 
 def send(file: OpenFile, position: int, size: int) -> None:
-    """Bytes of a file to stdout. Raises UnreadableFile, FileChangedWhileReading."""
+    """Copy bytes of a file to stdout. Raises UnreadableFile, FileChangedWhileReading."""
     try:
         descriptor = sys.stdout.fileno()
-    except (OSError, ValueError):  # no file behind it: a test's
+    except (OSError, ValueError):  # not a file, in tests
         sys.stdout.buffer.write(file.read_exactly(position, size))
         return
     file.send(descriptor, position, size)

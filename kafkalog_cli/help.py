@@ -1,4 +1,4 @@
-"""What `--help` shows beyond click's own: options in sections, examples that can be pasted, the exit status."""
+"""The `--help` of commands: options in sections, examples to paste, the exit status."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ EXIT_STATUS = (
 )
 STATUS_NOTE = "If several apply, the highest one is returned."
 OTHER_OPTIONS = "Other options"
-VARIABLES = "KAFKALOG_"  # how the names of environment variables begin
-CONFIG_FILE_VARIABLE = f"{VARIABLES}CONFIG_FILE"  # of every command that takes --config-file
-_NAME_WIDTH = 32  # columns for the names of options, the same in every section
+VARIABLES = "KAFKALOG_"  # prefix of environment variables
+CONFIG_FILE_VARIABLE = f"{VARIABLES}CONFIG_FILE"  # for every command with --config-file
+_NAME_WIDTH = 32  # columns for the names of options, in all sections
 _WORDS = "kafkalog.words"
-_INTRODUCTION = 11  # lines of the description in --help; the man page has all of it
+_INTRODUCTION = 11  # lines of the description in --help; the man page has all of them
 _SHORT_EXAMPLES = 2
 
 
 class HelpOption(click.Option):
-    """-h shows a short help, --help a long one. No environment variable sets it."""
+    """-h prints a short help, --help a long one. No environment variable sets it."""
 
     def __init__(self, show: Callable[[click.Context, click.Parameter, str | None], None]) -> None:
         super().__init__(
@@ -39,13 +39,13 @@ class HelpOption(click.Option):
         )
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # noqa: ARG002  # click's signature
-        """Each name with a value of its own."""
+        """Register each name with its own value."""
         for name, value in (("-h", "short"), ("--help", "long")):
             parser.add_option(obj=self, opts=[name], dest=self.name, action="store_const", const=value)
 
 
 class Example(NamedTuple):
-    """A command line that works when pasted, and what it is for."""
+    """A command line to paste, and its purpose."""
 
     purpose: str
     line: str
@@ -59,11 +59,11 @@ class Section(NamedTuple):
 
 
 class DocumentedCommand(click.Command):
-    """A command whose help is a page: sections of options, EXAMPLES, EXIT STATUS. The man page has the same parts.
+    """A command with a structured help: sections of options, EXAMPLES, EXIT STATUS. The man page has the same parts.
 
-    sections  every option belongs to one; what no section names (--help) comes last
-    main_options  those that -h shows, by their long names
-    writes    it changes files, so that status 1 can happen
+    sections  groups of options; options in no section (--help) are printed last
+    main_options  options that -h prints, by their long names
+    writes    the command changes files, so that its exit status can be 1
     """
 
     def __init__(
@@ -80,23 +80,23 @@ class DocumentedCommand(click.Command):
                 option.envvar = [self.variable_of(option), *others]
 
     def variable_of(self, option: click.Parameter) -> str:
-        """The environment variable that stands for `option`: as click's auto_envvar_prefix, but by the long name."""
+        """Return the environment variable for `option`: as click's auto_envvar_prefix, but from the long name."""
         name = f"{self.name or ''}-{long_name(option).lstrip('-')}"
         return VARIABLES + name.replace("-", "_").upper()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the words as they were given; see `words_of`."""
+        """Keep the words of the command line, for `words_of`."""
         ctx.meta.setdefault(_WORDS, []).append(list(args))
         return super().parse_args(ctx, args)
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:  # noqa: ARG002  # click's signature
-        """-h and --help, always the same object, as click wants it."""
+        """Return the option -h and --help, always the same object, as click requires."""
         if self._own_help_option is None:
             self._own_help_option = HelpOption(_show_help)
         return self._own_help_option
 
     def get_short_help(self, ctx: click.Context) -> str:
-        """What -h prints: usage, the first sentence, the main options, two examples."""
+        """Return the help for -h: usage, the first sentence, the main options, two examples."""
         formatter = ctx.make_formatter()
         self.format_usage(ctx, formatter)
         formatter.write_paragraph()
@@ -114,7 +114,7 @@ class DocumentedCommand(click.Command):
         return formatter.getvalue().rstrip("\n")
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The paragraphs of the description that fit on a part of a screen; the man page has the others."""
+        """Write the paragraphs of the description that fit on part of a screen; the man page has all."""
         paragraphs = _paragraphs(self.help)
         shown = len(paragraphs)
         while shown > 1 and _lines_of(ctx, paragraphs[:shown]) > _INTRODUCTION:
@@ -130,11 +130,11 @@ class DocumentedCommand(click.Command):
 
     @property
     def exit_status(self) -> tuple[tuple[str, str], ...]:
-        """Status and meaning of every way this command can end."""
+        """The possible exit statuses of this command, with their meaning."""
         return tuple(row for row in EXIT_STATUS if self.writes or row[0] != "1")
 
     def options_by_section(self, ctx: click.Context) -> list[tuple[str, list[click.Parameter]]]:
-        """(title, its options) in the order of the sections; hidden options are left out."""
+        """Return (title, options) of each section, without hidden options."""
         shown: dict[str, click.Parameter] = {}
         for parameter in self.get_params(ctx):
             if isinstance(parameter, click.Option) and not parameter.hidden:
@@ -147,7 +147,7 @@ class DocumentedCommand(click.Command):
         return found
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Options by section; a group's commands after them."""
+        """Write the options by section, then the commands of a group."""
         sections = [
             (title, [row for row in (parameter.get_help_record(ctx) for parameter in parameters) if row])
             for title, parameters in self.options_by_section(ctx)
@@ -160,7 +160,7 @@ class DocumentedCommand(click.Command):
             self.format_commands(ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Examples, each line whole, and the exit status."""
+        """Write the examples, each line unbroken, and the exit status."""
         self._format_examples(formatter, self.examples)
         with formatter.section("EXIT STATUS"):
             formatter.write_dl(self.exit_status)
@@ -177,7 +177,7 @@ class DocumentedCommand(click.Command):
 
 
 def _show_help(ctx: click.Context, _parameter: click.Parameter, length: str | None) -> None:
-    """-h, --help: print it and end. A callback of click's."""
+    """Print the help for -h or --help, and end. A callback for click."""
     if length is None or ctx.resilient_parsing:
         return
     command = ctx.command
@@ -189,12 +189,12 @@ def _show_help(ctx: click.Context, _parameter: click.Parameter, length: str | No
 
 
 def _paragraphs(text: str | None) -> list[str]:
-    """Of a docstring."""
+    """Return the paragraphs of a docstring."""
     return [" ".join(part.split()) for part in (text or "").split("\n\n")]
 
 
 def _lines_of(ctx: click.Context, paragraphs: Sequence[str]) -> int:
-    """Lines of a description, as wide as `ctx` shows it."""
+    """Return the number of lines of a description at the width of `ctx`."""
     formatter = ctx.make_formatter()
     with formatter.indentation():
         for paragraph in paragraphs:
@@ -203,20 +203,20 @@ def _lines_of(ctx: click.Context, paragraphs: Sequence[str]) -> int:
 
 
 def words_of(ctx: click.Context) -> list[str]:
-    """The words that the user gave to the command."""
+    """Return the words that the user gave to the command."""
     return list(ctx.meta[_WORDS][-1])
 
 
 def long_name(parameter: click.Parameter) -> str:
-    """`--files`: the name under which an option is documented."""
+    """Return the documented name of an option, such as `--files`."""
     return next((name for name in parameter.opts if name.startswith("--")), parameter.opts[0])
 
 
 class LazyGroup(DocumentedCommand, click.Group):
-    """Commands by a table; only the one that runs is imported.
+    """A group with a table of commands; only the command that runs is imported.
 
     table    name → (module, one line of help)
-    aliases  another name → the command
+    aliases  another name → the name of the command
     """
 
     def __init__(
@@ -226,11 +226,11 @@ class LazyGroup(DocumentedCommand, click.Group):
         self.table, self.aliases = table, aliases or {}
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """Names, sorted."""
+        """Return the names, sorted."""
         return sorted(self.table)
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
-        """The command of that name, imported now."""
+        """Import and return the command of that name."""
         if name not in self.table:
             return None
         command: click.Command = import_module(self.table[name][0]).command
@@ -239,7 +239,7 @@ class LazyGroup(DocumentedCommand, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it; a name that is none of ours is met with the nearest one."""
+        """Resolve as click does; for an unknown name, suggest the nearest one."""
         name = self.aliases.get(args[0], args[0])
         if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
@@ -250,13 +250,13 @@ class LazyGroup(DocumentedCommand, click.Group):
         return super().resolve_command(ctx, [name, *args[1:]])
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in --help, without importing a command."""
+        """Write the list of commands, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self.table[name][1]) for name in sorted(self.table)])
 
 
 def show_short_help(ctx: click.Context) -> None:
-    """What a group prints where no command is named."""
+    """Print the help of a group without a command."""
     if ctx.invoked_subcommand is None:
         assert isinstance(ctx.command, DocumentedCommand)
         click.echo(ctx.command.get_short_help(ctx))

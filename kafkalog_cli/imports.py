@@ -1,4 +1,4 @@
-"""Modules that are loaded late, loaded early: the owner of a log dir, whose rights root takes, may not read root's Python."""
+"""Import lazily loaded modules early: a log dir's owner, whose rights root takes, may not be able to read root's Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_OURS = (
 
 
 def load_everything(files: ReadOnlyFiles, directories: Iterable[str]) -> None:
-    """Import all that a command may need, if root is about to take the rights of the owner of one of `directories`."""
+    """Import all that a command may need, if root will take the rights of the owner of one of `directories`."""
     if not is_root() or all(info is None or info.owner == ROOT for info in (look(files, one) for one in directories)):
         return
     for name in _OURS:
@@ -31,5 +31,5 @@ def load_everything(files: ReadOnlyFiles, directories: Iterable[str]) -> None:
             if not module.name.endswith("__main__"):
                 import_module(module.name)
     for name in _NOT_OURS:
-        with suppress(ImportError):  # what is not installed is not used
+        with suppress(ImportError):  # a package that is not installed is not needed
             import_module(name)

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM while files are changed: the work stops between two operations on the disk, never within one.
+"""Ctrl-C and SIGTERM while files are changed: the work stops between two disk operations, never within one.
 
-What is left then is what a crash at that place leaves, and every such place is tested: a partition that opens. Locks are
-released and quarantines closed before the process ends.
+The files are then as after a crash at that point, and each such point is tested: the partition opens. Locks are released and
+quarantines closed before the process ends.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 AS_A_CRASH = "; unfinished files are as after a crash: run kafkalog recover, or start the broker"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_BAR_GONE = b"\r\x1b[K\x1b[?25h"  # erases the progress bar on a terminal, and shows the cursor again
+_ERASE_BAR = b"\r\x1b[K\x1b[?25h"  # erases the progress bar on a terminal, and shows the cursor again
 
 
 class Interrupted(KeyboardInterrupt):
-    """Work is given up because of a signal."""
+    """The work stopped because of a signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"interrupted by {signal.Signals(number).name}")
@@ -34,9 +34,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interruption:
-    """The signals that end the process, from `with` on. A second one ends it at once.
+    """Handles the signals that end the process, from `with` on. A second signal ends it at once.
 
-    number  of the signal that came, None as long as there was none
+    number  of the signal that came, None before
     """
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class Interruption:
         self.number, self._is_announced, self._is_waiting, self._held = None, False, False, 0
         if current_thread() is main_thread():
             for number in _SIGNALS:
-                if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup`, or `&` in a script
-                    self._before[number] = signal.signal(number, self._come)
+                if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under `nohup`, or with `&` in a script
+                    self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -61,16 +61,16 @@ class Interruption:
 
     @property
     def name(self) -> str:
-        """The signal's name."""
+        """The name of the signal."""
         return "" if self.number is None else signal.Signals(self.number).name
 
     @property
     def status(self) -> int:
-        """What a shell makes of a program that the signal ended; 0: none came."""
+        """The exit status of a program that the signal ended; 0: none came."""
         return 0 if self.number is None else 128 + self.number
 
     def check(self) -> None:
-        """Raise Interrupted if a signal came: once in the main thread, which clears up, always in others."""
+        """Raise Interrupted if a signal came: in the main thread only once, since it must clean up, in others always."""
         if self.number is None or self._held:
             return
         if current_thread() is main_thread():
@@ -79,13 +79,13 @@ class Interruption:
             self._is_announced = True
         raise Interrupted(self.number)
 
-    def pardon(self) -> None:
-        """From here on nothing is given up any more: what remains is to clear up."""
+    def defer_to_end(self) -> None:
+        """Do not interrupt the work from here on: only cleaning up is left."""
         self._held += 1
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nothing is given up in here: the block asks for `number` itself."""
+        """Do not interrupt the block: it checks `number` itself."""
         self._held += 1
         try:
             yield
@@ -94,7 +94,7 @@ class Interruption:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """A signal ends this block, which waits for something, with Interrupted."""
+        """Let a signal raise Interrupted in this block, which waits for something."""
         self._is_waiting = True
         try:
             if self.number is not None:
@@ -103,11 +103,11 @@ class Interruption:
         finally:
             self._is_waiting = False
 
-    def _come(self, number: int, _frame: object) -> None:
+    def _on_signal(self, number: int, _frame: object) -> None:
         if self.number is not None:
             try:
                 if os.isatty(2):
-                    os.write(2, _BAR_GONE)
+                    os.write(2, _ERASE_BAR)
                 os.write(2, b"interrupted again: left at once, as a crash would leave it\n")
             finally:
                 os._exit(128 + number)
@@ -117,11 +117,11 @@ class Interruption:
             raise Interrupted(number)
 
 
-INTERRUPTION = Interruption()  # a process has but one set of signal handlers
+INTERRUPTION = Interruption()  # a process has only one set of signal handlers
 
 
-class _HeedingFile(OpenFile):
-    """Reads unless a signal came."""
+class _InterruptibleFile(OpenFile):
+    """A file for reading that raises Interrupted after a signal."""
 
     __slots__ = ()
 
@@ -130,8 +130,8 @@ class _HeedingFile(OpenFile):
         return super().read_into(buffer, position)
 
 
-class _HeedingWritableFile(WritableFile):
-    """Reads and writes unless a signal came."""
+class _InterruptibleWritableFile(WritableFile):
+    """A file for reading and writing that raises Interrupted after a signal."""
 
     __slots__ = ()
 
@@ -152,10 +152,10 @@ class _HeedingWritableFile(WritableFile):
         super().sync()
 
 
-class HeedingFiles(Files):
-    """The disk; what reads a directory or bytes, and all that writes, raises Interrupted instead, once a signal came."""
+class InterruptibleFiles(Files):
+    """The file system; after a signal, reading a directory or a file, and every change, raises Interrupted."""
 
-    _opened, _opened_writable = _HeedingFile, _HeedingWritableFile
+    _opened, _opened_writable = _InterruptibleFile, _InterruptibleWritableFile
 
     def info(self, path: str) -> FileInfo:
         """As Files does."""
@@ -214,7 +214,7 @@ class HeedingFiles(Files):
 
 
 def say_interrupted(what: str) -> None:
-    """One line on stderr, which may be closed with the terminal."""
+    """Print one line to stderr, which may be closed."""
     try:
         sys.stderr.write(f"interrupted by {INTERRUPTION.name}: {what}\n")
         sys.stderr.flush()

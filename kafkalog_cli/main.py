@@ -1,4 +1,4 @@
-"""The program `kafkalog`: a group whose commands load when they are used, so that --help stays fast."""
+"""The program `kafkalog`: a group whose commands are imported when used, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMMANDS = {
     "truncate": ("kafkalog_cli.commands.truncate", "Truncate partitions to an offset."),
 }
 
-ALIASES = {"verify-index": "verify"}  # another name → the command, whose page it shares
+ALIASES = {"verify-index": "verify"}  # another name → the command with its help page
 
 _OLD_KERNELS = "the compiled kernels are older than the sources: `make build` (or pip install again)"
 
@@ -61,13 +61,13 @@ def main(arguments: list[str] | None = None) -> Any:
     """Run the program; ends the process with its exit status."""
     if arguments is None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kafkalog … | head` ends quietly, like cat
-        atexit.register(gc.freeze)  # the end of the process need not look for garbage either
+        atexit.register(gc.freeze)  # at its end the process needs no garbage collection
         prepare_streams()
         _allow_many_files()
     try:
         status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False, color=colour_choice())
         sys.stdout.flush()
-        failure = getattr(sys.stdout, "failure", None)  # see outlive_output
+        failure = getattr(sys.stdout, "failure", None)  # see tolerate_output_failure
         if failure is not None:
             why = failure.strerror or failure
             _abandon("output-failed", f"cannot write the output: {why}; the command itself ran to its end", arguments)
@@ -94,17 +94,17 @@ def main(arguments: list[str] | None = None) -> Any:
 
 
 def _allow_many_files() -> None:
-    """Let the process have as many files open as its hard limit grants: shells begin with 1024."""
+    """Raise the limit of open files to the hard limit: shells start with 1024."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with contextlib.suppress(OSError, ValueError):  # a system that grants no more: it goes on with what there is
+        with contextlib.suppress(OSError, ValueError):  # the system grants no more: continue with the present limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _show(error: click.ClickException) -> None:
-    """As click shows it, but a terminal does not obey what it repeats of the command line."""
+    """Print as click does, with parts of the command line escaped for a terminal."""
     from kafkalog_cli.app import printable
 
     text = "\n".join(map(printable, error.format_message().split("\n")))
@@ -112,14 +112,14 @@ def _show(error: click.ClickException) -> None:
 
 
 def _less_memory(arguments: list[str]) -> str:
-    """What may help a command that memory did not suffice for."""
+    """Return advice for a command that ran out of memory."""
     if "dump-log" in arguments[:1]:
         return "lower --max-batch-bytes or --max-decompressed-bytes"
     return "name fewer partitions, use --jobs 1, or give the process more memory"
 
 
 def _problem_of_kernels(error: ImportError | TypeError) -> tuple[str, str] | None:
-    """(code, sentence) if the kernels are not compiled, or an import asked one for something that it was built without."""
+    """Return (code, sentence) if the kernels are not compiled, or are older than their importer."""
     what = str(error)
     if isinstance(error, TypeError):
         is_old = what.startswith("C function engine.kernels.")  # … has wrong signature
@@ -131,10 +131,10 @@ def _problem_of_kernels(error: ImportError | TypeError) -> tuple[str, str] | Non
 
 
 def _abandon(code: str, message: str, arguments: list[str] | None) -> None:
-    """End with status 8 and one line, if stderr still takes one."""
+    """Print one line to stderr, if possible, and end with status 8."""
     with contextlib.suppress(OSError):
         click.echo(f"error[{code}] {message}", err=True)
-    if arguments is None:  # what is left in the streams' buffers would fail once more at the end of the process
+    if arguments is None:  # data left in the streams' buffers would fail again at the end of the process
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
             try:

@@ -1,4 +1,4 @@
-"""Man pages made from the commands, and everything else that is generated. `make docs` runs it as a program."""
+"""Generate man pages from the commands, and all other generated files. `make docs` runs it as a program."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _SIZES = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "B": "uint8", "
 
 
 def layouts() -> dict[str, Layout[Any]]:
-    """Every layout of engine.formats by the name of its tuple."""
+    """Return every layout of engine.formats by the name of its tuple."""
     return {value.kind.__name__: value for value in vars(formats).values() if isinstance(value, Layout)}
 
 
 def fields(layout: Layout[Any]) -> Iterator[tuple[int, str, str, str]]:
-    """(position that its comment names, field, wire type, meaning), from the source."""
+    """Return (position in its comment, field, wire type, meaning), read from the source."""
     for name, kind, position, meaning in _FIELD.findall(inspect.getsource(layout.kind)):
         yield int(position), name, _SIZES[getattr(formats, kind).__metadata__[0]], meaning
 
 
 def layout_table(name: str) -> str:
-    """A layout for docs/formats.md. Raises KeyError for a name that is none."""
+    """Return the table of a layout for docs/formats.md. Raises KeyError for an unknown name."""
     layout = layouts()[name]
     summary = " ".join((inspect.getdoc(layout.kind) or "").split())
     rows = [f"| {position} | `{field}` | {kind} | {meaning} |" for position, field, kind, meaning in fields(layout)]
@@ -51,7 +51,7 @@ def layout_table(name: str) -> str:
 
 
 def findings_table(_name: str = "") -> str:
-    """Every code for docs/findings.md."""
+    """Return the table of codes for docs/findings.md."""
     rows = [
         f"| `{code}` | {kind.severity.value} | {_sentence(kind.why)} | {_sentence(kind.do)} |"
         for code, kind in sorted(KINDS.items())
@@ -60,21 +60,20 @@ def findings_table(_name: str = "") -> str:
 
 
 def _sentence(text: str) -> str:
-    if text.startswith("kafkalog "):
-        return f"`{text.replace('{path}', 'FILE').replace('{directory}', 'DIRECTORY')}`"
-    return text[0].upper() + text[1:]
+    text = text.replace("{path}", "FILE").replace("{directory}", "DIRECTORY")
+    return f"`{text}`" if text.startswith("kafkalog ") else text[0].upper() + text[1:]
 
 
 _TABLES: dict[str, Callable[[str], str]] = {"layout": layout_table, "findings": findings_table}
 
 
 def filled(text: str) -> str:
-    """A document with every generated part as it should be."""
+    """Return a document with its generated parts replaced."""
     return _MARKED.sub(lambda found: f"{found[1]}{_TABLES[found[2]](found[3] or '')}{found[4]}", text)
 
 
 def documents(root: Path) -> dict[str, str]:
-    """Path below `root` → content, of every document that is generated or has generated parts."""
+    """Return path below `root` → content of every document with generated parts."""
     documents = {path: filled((root / path).read_text(encoding="utf-8")) for path in DOCUMENTS}
     return {**documents, "docs/modules.md": modules_page(root)}
 
@@ -87,7 +86,7 @@ Every package and module with the first sentence of its docstring, in alphabetic
 
 
 def modules_page(root: Path) -> str:
-    """docs/modules.md: a heading for each package, a row for each module."""
+    """Return docs/modules.md: a heading for each package, a row for each module."""
     parts = [_MODULES_INTRODUCTION]
     for package in _PACKAGES:
         for folder in sorted({path.parent for path in (root / package).rglob("*.py")}):
@@ -107,7 +106,7 @@ def _first_sentence(path: Path) -> str:
 
 
 _PACKAGES = ("kafkalog_cli", "kafkalog_spark", "pyspark_kafkalog", "engine")
-EDITION = "2026-11-22"  # when the words of the pages were last changed
+EDITION = "2026-11-22"  # date of the last change of the man pages' text
 _ENVIRONMENT = (
     ("NO_COLOR", "If it is set, nothing is coloured. Without it colours appear on a terminal only."),
     ("FORCE_COLOR", "If it is set, and NO_COLOR is not, colours appear in files and pipes too."),
@@ -121,7 +120,7 @@ _SPARK_AS_ROOT = "Start it as the user that owns the log dirs: root may not chan
 
 
 def generated(root: Path) -> dict[str, str]:
-    """Path below `root` → content, of every man page, completion script and document with generated parts."""
+    """Return path below `root` → content of every man page, completion script and document with generated parts."""
     version = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert isinstance(cli, DocumentedCommand)
     found = commands()
@@ -138,7 +137,7 @@ def generated(root: Path) -> dict[str, str]:
 
 
 def man_page(name: str, command: DocumentedCommand, version: str) -> str:
-    """One page in man(7)."""
+    """Return one page in man(7)."""
     below = command.table if isinstance(command, LazyGroup) else {}
     ctx = click.Context(command, info_name=name)
     dashed = name.replace(" ", "-")
@@ -182,7 +181,7 @@ def man_page(name: str, command: DocumentedCommand, version: str) -> str:
 
 
 def _variables(command: DocumentedCommand) -> Iterator[tuple[str, str]]:
-    """Environment variables of a command and what they do."""
+    """Return the environment variables of a command and their meaning."""
     options = [option for option in command.params if isinstance(option, click.Option) and option.allow_from_autoenv]
     if any(CONFIG_FILE_VARIABLE in (option.envvar or ()) for option in options):
         yield CONFIG_FILE_VARIABLE, "A broker's server.properties, for every command with --config-file, which overrides it."
@@ -214,13 +213,13 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _prose(text: str) -> list[str]:
-    """Lines of text that roff fills again."""
-    words = textwrap.wrap(" ".join(text.split()), 64, break_long_words=False, break_on_hyphens=False)  # escapes need room
+    """Return lines of text, which roff fills again."""
+    words = textwrap.wrap(" ".join(text.split()), 64, break_long_words=False, break_on_hyphens=False)  # escapes need space
     return [_text(line) for line in words]
 
 
 def _text(text: str) -> str:
-    """One line as roff takes it: nothing in it is a request or an escape."""
+    """Escape one line for roff: it contains no request and no escape."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     text = re.sub(r"[^\x00-\x7f]", lambda match: f"\\[u{ord(match[0]):04X}]", text)
     text = text.replace("`", "\\(ga").replace("'", "\\(aq").replace('"', "\\(dq").replace("^", "\\(ha").replace("~", "\\(ti")
@@ -228,7 +227,7 @@ def _text(text: str) -> str:
 
 
 def main() -> None:
-    """Write the pages below the directory that holds pyproject.toml."""
+    """Write the generated files below the directory of pyproject.toml."""
     root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     for path, content in generated(root).items():
         (root / path).parent.mkdir(exist_ok=True)

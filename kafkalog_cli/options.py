@@ -1,4 +1,4 @@
-"""What the options of several commands share."""
+"""Types and helpers for options of several commands."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
 _LARGEST = 1 << 60
-_EXACT = "kafkalog.bytes"  # is --bytes given? In the meta of the context
-_SHOWN = 40  # characters of a value in what is said about it
+_EXACT = "kafkalog.bytes"  # whether --bytes is given; a key in the context's meta
+_SHOWN = 40  # characters of a value in a message about it
 _OFF = ("false", "no", "off", "0")
 
 class _PathType(click.Path):
-    """A path that says something. What cannot be opened is said by who opens it, with a status of its own.
+    """A path that is not empty. Opening it reports other errors, with their own exit status.
 
-    take  what becomes of a URL; raises UsageError
+    take  converts a URL, or raises UsageError
     """
 
     def __init__(self, take: Callable[[str], str]) -> None:
@@ -45,7 +45,7 @@ class _PathType(click.Path):
 
 
 def refuse_url(path: str) -> str:
-    """`path`. Raises UsageError for a URL, to which nothing is written."""
+    """Return `path`. Raises UsageError for a URL, since URLs are read-only."""
     if is_url(path):
         raise UsageError(f"{path}: only commands that change nothing read URLs; copy the directory to this machine first, and "
                          "name the copy", path=path)  # fmt: skip
@@ -53,7 +53,7 @@ def refuse_url(path: str) -> str:
 
 
 def refuse_urls(paths: Iterable[str]) -> None:
-    """Raise click.UsageError where one of `paths` is a URL, and the command is about to write there."""
+    """Raise click.UsageError if one of `paths`, to be written to, is a URL."""
     try:
         for path in paths:
             refuse_url(path)
@@ -69,7 +69,7 @@ STORE_PATH = _PathType(str)
 def check_range(
     value: str, number: int, lowest: int, highest: int, param: click.Parameter | None, ctx: click.Context | None
 ) -> None:
-    """Raise click.BadParameter where `number`, which `value` means, lies outside its bounds."""
+    """Raise click.BadParameter if `number`, from the text `value`, is out of range."""
     if not lowest <= number <= highest:
         shown = repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
         bound = f"{lowest} or greater" if number < lowest else f"{highest} or less"
@@ -77,7 +77,7 @@ def check_range(
 
 
 class Size(click.ParamType[int]):
-    """Bytes: 1000, 64kB, 16MiB. No fewer than `least`."""
+    """Bytes: 1000, 64kB, 16MiB; at least `least`."""
 
     name = "size"
 
@@ -85,7 +85,7 @@ class Size(click.ParamType[int]):
         self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Text → bytes; click.BadParameter for anything else."""
+        """Convert text to bytes. Raises click.BadParameter."""
         if isinstance(value, int):
             return value
         size = parse_size(value)
@@ -96,12 +96,12 @@ class Size(click.ParamType[int]):
 
 
 class Duration(click.ParamType[int]):
-    """A span of time in ms: 30d, 12h, 90m, 45s."""
+    """A duration in ms: 30d, 12h, 90m, 45s."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Text → ms; click.BadParameter for anything else."""
+        """Convert text to ms. Raises click.BadParameter."""
         if isinstance(value, int):
             return value
         span = parse_duration(value)
@@ -112,7 +112,7 @@ class Duration(click.ParamType[int]):
 
 
 class Time(click.ParamType[int]):
-    """A point in time: ISO-8601, milliseconds, or `2h ago`. None before `lowest`, which is a number of ms."""
+    """A time: ISO-8601, milliseconds, or `2h ago`; at least `lowest` ms."""
 
     name = "time"
 
@@ -120,10 +120,10 @@ class Time(click.ParamType[int]):
         self._lowest = lowest
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Text → ms since the epoch; click.BadParameter for anything else."""
+        """Convert text to ms since the epoch. Raises click.BadParameter."""
         if isinstance(value, int):
             return value
-        from engine.files import now_ms  # --help does without
+        from engine.files import now_ms  # --help does not need it
 
         check_milliseconds(value, self._lowest, param, ctx)
         found = parse_time(value, now_ms())
@@ -135,14 +135,14 @@ class Time(click.ParamType[int]):
 
 
 def check_milliseconds(text: str, lowest: int, param: click.Parameter | None, ctx: click.Context | None) -> None:
-    """Raise click.BadParameter for a number outside lowest … LONG_MAX; what is no number passes."""
+    """Raise click.BadParameter for a number outside lowest … LONG_MAX; other text is valid here."""
     number = whole_number(text.strip())
     if number is not None:
         check_range(text, number, lowest, LONG_MAX, param, ctx)
 
 
 class Whole(click.ParamType[int]):
-    """A whole number between two bounds, which the help does not repeat when they are those of its type."""
+    """A whole number between two bounds; the help leaves out bounds of its integer type."""
 
     name = "number"
 
@@ -150,7 +150,7 @@ class Whole(click.ParamType[int]):
         self._lowest, self._highest = lowest, highest
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Text → number; click.BadParameter for anything else."""
+        """Convert text to a number. Raises click.BadParameter."""
         if isinstance(value, int):
             return value
         number = whole_number(value.strip())
@@ -161,12 +161,12 @@ class Whole(click.ParamType[int]):
 
 
 class Ratio(click.ParamType[float]):
-    """A number from 0 to 1; not `nan`, which is not below any number."""
+    """A number from 0 to 1; not `nan`, which compares as false."""
 
     name = "ratio"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Text → number; click.BadParameter for anything else."""
+        """Convert text to a number. Raises click.BadParameter."""
         try:
             number = float(value)
         except ValueError:
@@ -179,12 +179,12 @@ class Ratio(click.ParamType[float]):
 
 
 class FileList(click.ParamType[str]):
-    """Names of files with commas between them."""
+    """File names, separated by commas."""
 
     name = "files"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text as it is, but for URLs: what an empty part means is Kafka's affair."""
+        """Return the text with URLs normalised; Kafka's rules decide what an empty part means."""
         try:
             return ",".join(map(spelled, str(value).split(",")))
         except UsageError as error:
@@ -192,7 +192,7 @@ class FileList(click.ParamType[str]):
 
 
 def _size_value(size: int) -> str:
-    """Bytes as an option takes them: 5MiB, 2147483647."""
+    """Return bytes as an option accepts them: 5MiB, 2147483647."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size and size % scale == 0:
             return f"{size // scale}{unit}"
@@ -202,13 +202,13 @@ def _size_value(size: int) -> str:
 def size_option(
     name: str, default: int | None, help: str, least: int = 0,  # noqa: A002  # click's own word
 ) -> Callable[[Command], Command]:  # fmt: skip
-    """An option that takes bytes, with units; no fewer than `least`."""
+    """Return an option for bytes with units, at least `least`."""
     text = None if default is None else _size_value(default)
     return click.option(name, type=Size(least), default=text, show_default=default is not None, metavar="BYTES", help=help)
 
 
 def bytes_option(function: Command) -> Command:
-    """--bytes of a command that prints sizes."""
+    """Add --bytes, for a command that prints sizes."""
 
     def remember(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
         context.meta[_EXACT] = value
@@ -218,14 +218,14 @@ def bytes_option(function: Command) -> Command:
 
 
 def shown_size(size: int) -> str:
-    """1.2 GiB; 1288490188 bytes with --bytes, and in the texts of JSON."""
+    """Return 1.2 GiB; with --bytes, and in the texts of JSON, 1288490188 bytes."""
     context = click.get_current_context(silent=True)
     is_exact = context is not None and (context.meta.get(_EXACT, False) or context.params.get("form", "text") != "text")
     return count_of(size, "byte") if is_exact else size_text(size)
 
 
 def jobs_option(help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word
-    """--jobs: by default one for each processor, up to 8."""
+    """Return --jobs, by default one for each processor, up to 8."""
 
     def by_processors(_ctx: click.Context, _parameter: click.Parameter, value: int | None) -> int:
         return min(8, os.cpu_count() or 1) if value is None else value
@@ -234,9 +234,9 @@ def jobs_option(help: str) -> Callable[[Command], Command]:  # noqa: A002  # cli
 
 
 class KafkaCommand(DocumentedCommand):
-    """A command that takes its options as Kafka's tools do: `-files` too, `--files` once, a flag with any value.
+    """A command that parses options as Kafka's tools do: `-files` is valid, `--files` only once, a flag may have a value.
 
-    kafka_options  those that Kafka's tool has, by their long names
+    kafka_options  those of Kafka's tool, by their long names
     """
 
     def __init__(self, *arguments: Any, kafka_options: Sequence[str] = (), **values: Any) -> None:
@@ -246,7 +246,7 @@ class KafkaCommand(DocumentedCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite `-files` to `--files` and `--flag=x` to `--flag`, refuse a second `--files`, then parse as click does.
 
-        joptsimple, which reads the options of Kafka's tools, sets a flag whatever stands after its `=`.
+        joptsimple, which parses the options of Kafka's tools, sets a flag whatever its value is.
         """
         known = {name for parameter in self.params for name in parameter.opts if name.startswith("--")}
         flags = {name for parameter in self.params if getattr(parameter, "is_flag", False) for name in parameter.opts}
@@ -271,7 +271,7 @@ class KafkaCommand(DocumentedCommand):
 
 
 def print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    """--version: say it and end. A callback of click's."""
+    """Print the version for --version, and end. A callback for click."""
     if not value or ctx.resilient_parsing:
         return
     from importlib.metadata import PackageNotFoundError, version
@@ -286,7 +286,7 @@ def print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
 
 
 def _kernels_are_of_these_sources() -> bool:
-    """Were the kernels compiled from the sources that are there? Raises ImportError if they are not compiled."""
+    """Return whether the kernels were compiled from the present sources. Raises ImportError if they are not compiled."""
     from importlib import import_module
     from importlib.resources import files
 
@@ -296,7 +296,7 @@ def _kernels_are_of_these_sources() -> bool:
     try:
         return bool(sources_digest(present) == import_module(f"engine.kernels.{STAMP}").SOURCES)
     except ModuleNotFoundError:
-        return False  # they were compiled before there was a stamp
+        return False  # compiled before the stamp existed
 
 
 format_option = click.option(

@@ -1,6 +1,6 @@
-"""Standard output by a thread of its own: while the operating system copies one buffer, kernels fill the next.
+"""Standard output by a thread: while the operating system copies one buffer, kernels fill the next.
 
-The JSON of a command too, its objects from `begin` to `end`: docs/json.md describes them, schema.json each one.
+Also the JSON of commands, from `begin` to `end`: docs/json.md describes the objects, schema.json defines them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import click
 from engine.background import Background
 from engine.dump.json_stream import JsonStream
 from engine.dump.text_buffer import TextBuffer
-from kafkalog_cli.streams import Outliving
+from kafkalog_cli.streams import TolerantStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class BackgroundWriter:
-    """Hands views to `write`, one at a time and in order.
+    """Passes views to `write`, one at a time and in order.
 
-    A view must not change until the next call of `write` or `drain` has returned. What `write` raises comes out of the
-    next call; nothing is written after it.
+    A view must not change until the next call of `write` or `drain` returns. The next call raises what `write` raised; after
+    that nothing is written.
     """
 
     def __init__(self, write: Callable[[memoryview], object]) -> None:
@@ -35,7 +35,7 @@ class BackgroundWriter:
         self._thread: Background[object] = Background("output")
 
     def write(self, view: memoryview) -> None:
-        """Wait for the view before, then begin with this one. Raises what writing that one raised."""
+        """Wait for the previous view, then start writing this one. Raises what writing the previous one raised."""
         self.drain()
         self._thread.begin(lambda: self._sink(view))
 
@@ -48,17 +48,17 @@ class BackgroundWriter:
         return self
 
     def __exit__(self, error: object, *_more: object) -> None:
-        """End the thread; after an error, such as Ctrl-C, without waiting for a reader who may never come."""
+        """End the thread; after an error, such as Ctrl-C, without waiting for a blocked write."""
         if error is None:
             self._thread.close()
 
 
 def raw_stdout() -> Callable[[memoryview], object]:
-    """What writes to standard output past Python's own buffer, whose lock a blocked thread would keep to the end."""
+    """Return a function that writes to stdout without Python's own buffer, whose lock a blocked thread would hold."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
-        return sys.stdout.buffer.write  # no file behind it: a test's
+        return sys.stdout.buffer.write  # not a file, in tests
     sys.stdout.flush()
 
     def write(view: memoryview) -> None:
@@ -69,25 +69,25 @@ def raw_stdout() -> Callable[[memoryview], object]:
     return write
 
 
-def outlive_output() -> None:
-    """From now on output that cannot be written, or that nobody reads (`| head`), ends the output, not the work on files.
+def tolerate_output_failure() -> None:
+    """From here on, if output fails or its reader ends (`| head`), drop output instead of stopping work on files.
 
     See `output_failure`.
     """
-    if signal.getsignal(signal.SIGPIPE) is signal.SIG_DFL:  # as `main` left it: nobody else's process
+    if signal.getsignal(signal.SIGPIPE) is signal.SIG_DFL:  # only if `main` set it, that is, in kafkalog's own process
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        sys.stdout, sys.stderr = Outliving(sys.stdout), Outliving(sys.stderr)
+        sys.stdout, sys.stderr = TolerantStream(sys.stdout), TolerantStream(sys.stderr)
 
 
 def output_failure() -> OSError | None:
-    """Why stdout could not be written since `outlive_output`; None: it could, or its reader went away."""
+    """Return why stdout could not be written since `tolerate_output_failure`; None: no failure, or its reader ended."""
     return getattr(sys.stdout, "failure", None)
 
 
 def say_always(text: str, *, err: bool = False) -> None:
-    """Print on stdout; where that fails or is a pipe, which its reader may leave, on stderr too if that leads elsewhere.
+    """Print to stdout; if that fails or is a pipe, which may lose its reader, also to stderr if that is another file.
 
-    err  print only there
+    err  print only to stderr
     """
     if not err:
         click.echo(text)
@@ -95,23 +95,23 @@ def say_always(text: str, *, err: bool = False) -> None:
         click.echo(text, err=True)
 
 
-def _is_pipe(stream: TextIO | Outliving) -> bool:
+def _is_pipe(stream: TextIO | TolerantStream) -> bool:
     try:
         mode = os.fstat(stream.fileno()).st_mode
-    except (OSError, ValueError):  # a test's
+    except (OSError, ValueError):  # of a test's stream
         return False
     return stat.S_ISFIFO(mode) or (stat.S_ISCHR(mode) and not stream.isatty())
 
 
-def _is_one_file(one: TextIO | Outliving, other: TextIO | Outliving) -> bool:
+def _is_one_file(one: TextIO | TolerantStream, other: TextIO | TolerantStream) -> bool:
     try:
         return os.path.sameopenfile(one.fileno(), other.fileno())
     except (OSError, ValueError):
         return False
 
 
-def outliving(write: Callable[[memoryview], object]) -> Callable[[memoryview], object]:
-    """What writes as `write` does, and once that fails into nothing."""
+def tolerant(write: Callable[[memoryview], object]) -> Callable[[memoryview], object]:
+    """Return a function that writes as `write` does, and after its first failure drops output."""
 
     def attempt(view: memoryview) -> None:
         if output_failure() is None:
@@ -119,7 +119,7 @@ def outliving(write: Callable[[memoryview], object]) -> Callable[[memoryview], o
                 write(view)
             except OSError as error:
                 stream = sys.stdout
-                if not isinstance(stream, Outliving):
+                if not isinstance(stream, TolerantStream):
                     raise
                 stream.give_up(error)
 
@@ -127,7 +127,7 @@ def outliving(write: Callable[[memoryview], object]) -> Callable[[memoryview], o
 
 
 class Lines(TextBuffer):
-    """Hands every line to `say` as soon as it is complete: for commands whose output must not wait."""
+    """Passes every complete line to `say` at once, for commands whose output must not wait."""
 
     def __init__(self, say: Callable[[str], object] = click.echo) -> None:
         self._pieces: list[bytes] = []
@@ -135,7 +135,7 @@ class Lines(TextBuffer):
         self.say = say
 
     def put(self, text: bytes | str) -> None:
-        """Append text; complete lines are written."""
+        """Append text; complete lines are printed."""
         super().put(text)
         if text[-1:] in ("\n", b"\n"):
             self.flush()
@@ -145,7 +145,7 @@ class Lines(TextBuffer):
 
 
 def json_stream(form: str, out: TextBuffer, command: str | None = None) -> JsonStream | None:
-    """A stream into `out`; None where `form` is text. `command`: None is the one that runs."""
+    """Return a stream into `out`; None if `form` is text. `command`: None: the command that runs."""
     if form == "text":
         return None
     context = click.get_current_context(silent=True)

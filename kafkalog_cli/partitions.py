@@ -1,4 +1,4 @@
-"""A command on logs that were named: open their log dirs, do the work, print what was done."""
+"""Run a command on the logs of PATHS: open their log dirs, do the work, print the reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.help import words_of
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
-from kafkalog_cli.output import Lines, json_stream, outlive_output
+from kafkalog_cli.output import Lines, json_stream, tolerate_output_failure
 from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.quarantining import DECLINED, Declined, ask, is_to_be_asked, put_kept, quarantines_for, say_kept
 from kafkalog_cli.render_report import (
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     Gauges = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
 
 
-_SHOWN = 10  # names of partitions
+_SHOWN = 10  # names of partitions in a message
 
 
 def run_operation(values: dict[str, Any], operation: Operation) -> int:
-    """Do an operation on each log that PATHS name, and print what was done → exit status."""
+    """Run an operation on each log of PATHS, print the reports, and return the exit status."""
     from engine.log.operations.operation import operate
 
     return run(operation.name, values, lambda logs, _progress: operate(logs.manager, logs.options, operation))
@@ -59,22 +59,22 @@ def run_operation(values: dict[str, Any], operation: Operation) -> int:
 
 def run(
     name: str, values: dict[str, Any], work: Work, *, gauges: Gauges = lambda: (), with_metadata: bool = False,
-    makes_partitions: bool = False, stream: JsonStream | None = None, beside: Callable[[], Iterable[str]] = tuple,
+    makes_partitions: bool = False, stream: JsonStream | None = None, more_log_dirs: Callable[[], Iterable[str]] = tuple,
 ) -> int:
-    """Do the work of the command `name` on the log dirs that PATHS name, and print its reports → exit status.
+    """Do the work of the command `name` on the log dirs of PATHS, print its reports, and return the exit status.
 
-    gauges         what the work adds to --metrics-textfile, asked for at the end
-    with_metadata  of log dirs it works on the metadata log as well
-    makes_partitions  it works on none of those that are there
-    stream         where the work puts objects of its own; None: it has none
-    beside         finds log dirs that are locked with those of PATHS
+    gauges         returns additions to --metrics-textfile; called at the end
+    with_metadata  in log dirs, also work on the metadata log
+    makes_partitions  the command works on none of the existing partitions
+    stream         receives objects of the work; None: it prints none
+    more_log_dirs  returns further log dirs to lock
     """
     quarantines = quarantines_for(name, values)
-    outlive_output()
+    tolerate_output_failure()
     stream = stream or json_stream(values["form"], Lines())
     try:
         tally = Tally(with_metadata=with_metadata, counts=not makes_partitions, dry_run=values["dry_run"])
-        status = _run(name, values, work, quarantines, gauges, tally, stream, beside)
+        status = _run(name, values, work, quarantines, gauges, tally, stream, more_log_dirs)
     finally:
         if quarantines is not None:
             say_kept(quarantines, values["form"], dry_run=values["dry_run"])
@@ -87,7 +87,7 @@ def run(
 
 def _run(
     name: str, values: dict[str, Any], work: Work, quarantines: Quarantines | None, gauges: Gauges, tally: Tally,
-    stream: JsonStream | None, beside: Callable[[], Iterable[str]],
+    stream: JsonStream | None, more_log_dirs: Callable[[], Iterable[str]],
 ) -> int:
     outcome = Outcome(stream=stream, verbose=values["verbose"])
     reports: list[Report] = []
@@ -97,7 +97,7 @@ def _run(
             options = opening_from(values)
             flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
             check_metrics(values)
-            paths = [*paths_from(values["paths"], options.settings), *beside()]
+            paths = [*paths_from(values["paths"], options.settings), *more_log_dirs()]
             with Progress() as progress, _opened(paths, options, quarantines, progress, flushes, errors) as logs:
                 if is_to_be_asked(values):
                     ask(name, logs, work)
@@ -106,7 +106,7 @@ def _run(
                 if stream is not None and isinstance(stream.out, Lines):
                     stream.out.say = progress.say
                 errors += _not_permitted(logs) if values["dry_run"] and not values.get("explain") else ()
-                # the threads of the work end before its quarantines are finished
+                # the threads of the work end before its quarantines are completed
                 with closing(logs.run(lambda logs: work(logs, progress))) as performed:
                     for report in chain(_held(name, logs) if options.dry_run else (), performed):
                         tally.done(report)
@@ -135,7 +135,7 @@ def _run(
         for failure in errors:
             outcome.error(failure)
         if any(not isinstance(failure, UsageError) for failure in errors):
-            _say_how_far(tally, is_unchanged=not values["dry_run"] and quarantines is not None and not quarantines.is_used)
+            _print_state(tally, is_unchanged=not values["dry_run"] and quarantines is not None and not quarantines.is_used)
         put_kept(quarantines, stream, dry_run=values["dry_run"])
         return outcome.finish(INTERRUPTION.status)
 
@@ -159,7 +159,7 @@ def _opened(
     paths: list[str], options: OpenOptions, quarantines: Quarantines | None, progress: Progress, flushes: FlushStats | None,
     errors: list[KafkalogError],
 ) -> Iterator[Session]:
-    """The log dirs of `paths`, locked and surveyed. `errors` takes why quarantines could not be finished in the end."""
+    """Open, lock and survey the log dirs of `paths`. `errors` receives errors of completing quarantines."""
     from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
     from engine.log.session import session
 
@@ -173,8 +173,8 @@ def _opened(
         with session(disk, log_dirs, options, quarantines) as logs:
             try:
                 yield logs
-            finally:  # also after Ctrl-C, before a broker may come: what it changes is not ours
-                INTERRUPTION.pardon()
+            finally:  # also after Ctrl-C, before the locks are released: a broker's later changes are not ours
+                INTERRUPTION.defer_to_end()
     finally:
         errors += () if logs is None else logs.dirs.errors
 
@@ -184,7 +184,7 @@ def _places(log_dirs: Iterable[LogDir]) -> list[str]:
 
 
 def _without_dry_run() -> list[str]:
-    """The command line that does what this dry run showed; empty where this is none."""
+    """Return the command line without --dry-run; empty if this is not a dry run."""
     context = click.get_current_context()
     words = words_of(context)
     done = [word for word in words if word not in ("-n", "--dry-run")]
@@ -192,8 +192,8 @@ def _without_dry_run() -> list[str]:
     return [] if done == words else ["kafkalog", *([group] if group else []), context.info_name or "", *done]
 
 
-def _say_how_far(tally: Tally, *, is_unchanged: bool) -> None:
-    """What became of an operation that failed."""
+def _print_state(tally: Tally, *, is_unchanged: bool) -> None:
+    """Report how much of a failed operation was done."""
     if is_unchanged:
         click.echo("nothing was changed", err=True)
     if INTERRUPTION.number is None and tally.has_unfinished:
@@ -201,13 +201,13 @@ def _say_how_far(tally: Tally, *, is_unchanged: bool) -> None:
 
 
 def check_metrics(values: dict[str, Any]) -> None:
-    """Raise KafkalogError if what --metrics-textfile asks for cannot be written: before anything is locked or made."""
+    """Raise KafkalogError if the file of --metrics-textfile cannot be written, before anything is locked or made."""
     if values["metrics_textfile"] is not None and not values["dry_run"]:
         check_textfile(Files(), values["metrics_textfile"])
 
 
 class Tally:
-    """Which partitions are done, for those who find the work half done."""
+    """The partitions that are done, for the message about an unfinished operation."""
 
     def __init__(self, *, with_metadata: bool, counts: bool, dry_run: bool) -> None:
         self._with_metadata, self._counts, self._dry_run = with_metadata, counts, dry_run
@@ -218,11 +218,11 @@ class Tally:
         self._is_due = False
 
     def begin(self, logs: Session) -> None:
-        """Take note of whose logs are worked on; the work may still choose among them."""
+        """Note the logs to be worked on; the work may still select among them."""
         self._logs = logs
 
     def done(self, report: Report) -> None:
-        """A report came."""
+        """Add a report."""
         if report.failure is None:
             self._done.add(report.directory)
         verdict = total_verdict(report, dry_run=self._dry_run)
@@ -232,17 +232,17 @@ class Tally:
         self._housekeeping += housekeeping(report)
 
     def say_total(self, *, quiet: bool, verbose: bool) -> None:
-        """Print how many small files were brought up to date, and the total."""
+        """Print the number of small files that were updated, and the total."""
         if self._housekeeping and not (quiet or verbose):
             click.echo(housekeeping_line(self._housekeeping, dry_run=self._dry_run))
         self._total.say(quiet=quiet)
 
     def say_next(self, *, quiet: bool) -> None:
-        """Print, after a dry run, the command that does it."""
+        """Print, after a dry run, the command without --dry-run."""
         self._total.say_next(_without_dry_run() if self._is_due else [], quiet=quiet)
 
     def _all(self) -> list[str]:
-        """The logs that operations on log dirs work on, and those that were named; none where nothing is counted."""
+        """Return the logs that were named, and those in log dirs that were; none if nothing is counted."""
         log_dirs = () if self._logs is None or not self._counts else self._logs.log_dirs
         return [
             place.path
@@ -253,17 +253,17 @@ class Tally:
 
     @property
     def is_begun(self) -> bool:
-        """Is there anything to do at all?"""
+        """Return whether there is anything to do."""
         return bool(self._all()) or not self._counts
 
     @property
     def has_unfinished(self) -> bool:
-        """Is there anything to report that the errors do not say?"""
+        """Return whether partitions are left that no error reports."""
         paths = self._all()
         return len(paths) > 1 and not self._done.issuperset(paths)
 
     def text(self) -> str:
-        """One line."""
+        """Return one line."""
         paths = self._all()
         if not self._counts:
             return "stopped"
@@ -276,7 +276,7 @@ class Tally:
 
 
 def _held(name: str, logs: Session) -> Iterator[Report]:
-    """For a dry run: the log dirs that another process has locked."""
+    """Report, in a dry run, the log dirs that another process has locked."""
     from engine.log.logdir.log_dirs import lock_directories
     from engine.log.report import Action, Report
 
@@ -290,7 +290,7 @@ def _held(name: str, logs: Session) -> Iterator[Report]:
 
 
 def _not_permitted(logs: Session) -> list[UnwritableFile]:
-    """For a dry run: why the same command could not change the log dirs."""
+    """Return, in a dry run, why the command could not change the log dirs."""
     from engine.log.logdir.log_dirs import not_permitted
 
     return not_permitted(Files(), [log_dir.path for log_dir in logs.log_dirs], _places(logs.log_dirs))

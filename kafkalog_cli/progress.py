@@ -1,4 +1,4 @@
-"""How far the work is, on a terminal: bytes read of all bytes there are, with rate and time left."""
+"""Progress on a terminal: bytes read, of all bytes, with rate and time left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.discovery.names import parent_of
 from engine.files import OpenFile, look
 from engine.files.layered import ReadOnlyFilesAbove
 from engine.log.logdir.metrics import FlushStats, MeasuringFiles
-from kafkalog_cli.interruption import HeedingFiles
+from kafkalog_cli.interruption import InterruptibleFiles
 from kafkalog_cli.streams import colour_choice
 
 if TYPE_CHECKING:
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
 
-_WORTH_SHOWING = 64 << 20  # bytes: less is read before anyone could look
-_WORTH_WAITING = 2  # seconds, where the work is held back
-_ROOMY = 70  # columns of a terminal that take all of it
-_NOTHING_MOVES = ("dumb", "unknown")  # terminals that cannot go back
-_OPENING = 0.25  # of the work on a log, at most: reading it twice after an unclean stop
+_WORTH_SHOWING = 64 << 20  # bytes: smaller work is done before anyone can read the bar
+_WORTH_WAITING = 2  # seconds, if the work is throttled
+_ROOMY = 70  # columns of a terminal that has room for all parts
+_DUMB_TERMINALS = ("dumb", "unknown")  # terminals that cannot move the cursor
+_OPENING = 0.25  # largest share of opening in the work on a log: reading it twice after an unclean stop
 
 
 @dataclass(slots=True)
 class _Part:
-    """How much of a log is done, 0 … 1. Only the thread that works on it changes it."""
+    """The progress of a log, 0 … 1. Only the thread that works on it changes it."""
 
     size: int
     read: int = 0
-    opened: float | None = None  # the share that was done when the work itself began
+    opened: float | None = None  # progress when the work itself began
     share: float = 0
 
 
 class Progress:
-    """A bar on stderr where that is a terminal and there is much to read; else nothing.
+    """A bar on stderr if that is a terminal and there is much to read; else nothing.
 
-    It never exceeds its end, and never decreases while the whole work stays the same.
+    It never exceeds its end, and never decreases while the total stays the same.
     """
 
     def __init__(self) -> None:
-        self.is_shown = sys.stderr.isatty() and os.environ.get("TERM") not in _NOTHING_MOVES
+        self.is_shown = sys.stderr.isatty() and os.environ.get("TERM") not in _DUMB_TERMINALS
         self._bar: Any = None
         self._task: Any = None
         self._left = 0  # bytes to the end of the bar
-        self._parts: dict[str, _Part] = {}  # by directory; none: the bar shows what is read
+        self._parts: dict[str, _Part] = {}  # by directory; empty: the bar shows bytes read
         self._lock = Lock()
 
     def __enter__(self) -> Self:
@@ -65,16 +65,16 @@ class Progress:
             self._bar.stop()
 
     def expect(self, log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles]) -> None:
-        """Begin, with the size of all logs as the whole of the work, and reading them as what is done."""
+        """Begin; the total is the size of all logs, the progress is bytes read."""
         if self.is_shown:
             self._expect(sum(_sizes(log_dirs, files_of).values()))
 
     def expect_shares(
         self, log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles], what: str, bytes_per_second: int | None
     ) -> None:
-        """Begin again, with these logs as the whole work; `share` is the part of each that is done.
+        """Begin again with these logs as the total; `share` sets the progress of each.
 
-        what  the work on them      bytes_per_second  that it may read; None: as fast as it can
+        what  text for the bar      bytes_per_second  limit of reads; None: no limit
         """
         if self.is_shown:
             self._parts = {directory: _Part(size) for directory, size in _sizes(log_dirs, files_of).items()}
@@ -82,7 +82,7 @@ class Progress:
             self._expect(sum(part.size for part in self._parts.values()), what, worth)
 
     def expect_partitions(self, files: ReadOnlyFiles, directories: Iterable[str]) -> None:
-        """As `expect`, for partitions by their paths."""
+        """As `expect`, for the partitions at these paths."""
         if self.is_shown:
             self._expect(sum(_size(files, directory) for directory in directories))
 
@@ -102,7 +102,7 @@ class Progress:
         self._bar.start()
 
     def advance(self, size: int, path: str = "") -> None:
-        """Add the bytes that were read of the file at `path`."""
+        """Add bytes read from the file at `path`."""
         if self._bar is None:
             return
         if not self._parts:
@@ -114,7 +114,7 @@ class Progress:
             self._set(part, _OPENING * min(1, part.read / max(1, 2 * part.size)))
 
     def share(self, directory: str, share: float) -> None:
-        """So much of the work on the log in `directory` is done, 0 … 1, besides opening it."""
+        """Set the progress of the log in `directory`, 0 … 1, without its opening."""
         part = self._parts.get(directory)
         if part is not None:
             if part.opened is None:
@@ -134,11 +134,11 @@ class Progress:
             self._bar.advance(self._task, size)
 
     def done(self, place: PartitionPath) -> None:
-        """The work on a partition is finished."""
+        """Mark the work on a partition as finished."""
         self.done_with(place.path)
 
     def done_with(self, path: str) -> None:
-        """The work on the partition at `path` is finished."""
+        """Mark the work on the partition at `path` as finished."""
         part = self._parts.get(path)
         if part is not None:
             self._set(part, 1)
@@ -146,14 +146,14 @@ class Progress:
             self._bar.update(self._task, description=f"done: {path.rpartition('/')[2]}")
 
     def say(self, text: str) -> None:
-        """Print on stdout; a bar that is on the same screen stays below."""
+        """Print to stdout; a bar on the same screen stays below."""
         if self._bar is not None and sys.stdout.isatty():
             self._bar.console.file.write("\r\x1b[K")
         click.echo(text, color=colour_choice())
 
 
 def _columns(width: int) -> tuple[ProgressColumn, ...]:
-    """What a bar shows on a terminal of that width, in one line whatever the names of partitions."""
+    """Return the columns of a bar for a terminal of that width, on one line whatever the names of partitions."""
     from rich.progress import (
         BarColumn,
         DownloadColumn,
@@ -176,18 +176,18 @@ def _columns(width: int) -> tuple[ProgressColumn, ...]:
 
 
 def _sizes(log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles]) -> dict[str, int]:
-    """Bytes of the logs in each partition directory."""
+    """Return the bytes of the logs in each partition directory."""
     return {place.path: _size(files_of(log_dir.path), place.path) for log_dir in log_dirs for place in log_dir.places}
 
 
 def _size(files: ReadOnlyFiles, directory: str) -> int:
-    """Bytes of all logs in a partition directory; one that is deleted meanwhile has none."""
+    """Return the bytes of all logs in a partition directory; 0 if it is deleted meanwhile."""
     found = (look(files, f"{directory}/{name}") for name in files.list(directory) if name.endswith(".log"))
     return sum(info.size for info in found if info is not None)
 
 
 class _CountedFile(OpenFile):
-    """A file whose reading is counted."""
+    """A file whose reads are counted."""
 
     __slots__ = ("_below", "_count")
 
@@ -208,7 +208,7 @@ class _CountedFile(OpenFile):
 
 
 class _CountingReader(ReadOnlyFilesAbove):
-    """What is below, with logs whose reading is counted."""
+    """The files below; reads of logs are counted."""
 
     def __init__(self, below: ReadOnlyFiles, count: Callable[[int, str], object]) -> None:
         super().__init__(below)
@@ -219,12 +219,12 @@ class _CountingReader(ReadOnlyFilesAbove):
         return _CountedFile(file, self._count) if path.endswith(".log") else file
 
 
-class _MeasuringDisk(MeasuringFiles, HeedingFiles):
-    """The disk, with logs whose syncs are counted."""
+class _MeasuringDisk(MeasuringFiles, InterruptibleFiles):
+    """The file system; syncs of logs are counted."""
 
 
 class _CountingFiles(_MeasuringDisk):
-    """The disk, with logs whose reading is counted as well."""
+    """The file system; reads and syncs of logs are counted."""
 
     def __init__(self, count: Callable[[int, str], object], flushes: FlushStats) -> None:
         super().__init__(flushes)
@@ -236,12 +236,12 @@ class _CountingFiles(_MeasuringDisk):
 
 
 def watched_reader(progress: Progress, files: ReadOnlyFiles) -> ReadOnlyFiles:
-    """`files`; what is read of them is reported to `progress` if that is shown."""
+    """Return `files`; reads are reported to `progress` if that is shown."""
     return _CountingReader(files, progress.advance) if progress.is_shown else files
 
 
 def watched_disk(progress: Progress, flushes: FlushStats | None) -> Files:
-    """The disk, which heeds signals; it reports what it reads to `progress` if that is shown, counts syncs if asked to."""
+    """Return the file system, interruptible by signals; reports reads to `progress` if shown, counts syncs on request."""
     if progress.is_shown:
         return _CountingFiles(progress.advance, flushes or FlushStats(perf_counter))
-    return HeedingFiles() if flushes is None else _MeasuringDisk(flushes)
+    return InterruptibleFiles() if flushes is None else _MeasuringDisk(flushes)

@@ -1,4 +1,4 @@
-"""Who is asked before what cannot be undone; the quarantines that options ask for, and what is said of them in the end."""
+"""The question before a command that cannot be undone; quarantines by options, and the messages about them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from engine.log.session import Quarantines, Session
     Work = Callable[[Session, Progress], Iterator[Report]]
 
-DECLINED = 4  # exit status: nothing was changed
+DECLINED = 4  # exit status if nothing was changed
 _YES = ("y", "yes")
-_ADD_ONLY = ("append", "roll")  # commands after which everything is there that was there before
-_DELETE = ("delete-records", "retain", "truncate")  # which read little: what they delete is known before they do
-_SHOWN = 4  # log dirs
+_ADD_ONLY = ("append", "roll")  # commands that remove nothing
+_DELETE = ("delete-records", "retain", "truncate")  # commands that read little: the amount they delete is known before
+_SHOWN = 4  # log dirs in a message
 
 
 def quarantines_for(command: str, values: dict[str, Any]) -> Quarantines | None:
-    """What the options ask for; None: nothing is kept. A command without --no-quarantine keeps only what it is asked to."""
+    """Return the quarantines for the options; None: keep nothing. Commands without --no-quarantine keep only on request."""
     is_chosen = values.get("quarantine") is not None
     if is_chosen and values.get("no_quarantine"):
         raise click.UsageError("--quarantine and --no-quarantine exclude each other")
@@ -46,16 +46,16 @@ def quarantines_for(command: str, values: dict[str, Any]) -> Quarantines | None:
 
 
 def say_kept(quarantines: Quarantines, form: str, *, dry_run: bool) -> None:
-    """Print where it is kept, whatever happened to the work and to the output, whose form is `form`."""
+    """Print where data is kept, even if the work or its output, of form `form`, failed."""
     for made in quarantines.made:
         if made.is_used:
             say_always(would_keep(made) if dry_run else kept_in(made), err=form != "text" or sys.exc_info()[0] is not None)
     for made in quarantines.made:
-        _say_unfinished(made)
+        _print_unfinished(made)
 
 
 def put_kept(quarantines: Quarantines | None, stream: JsonStream | None, *, dry_run: bool) -> None:
-    """The same as objects `kept` of `stream`, once the quarantines are finished."""
+    """Write objects `kept` to `stream`, once the quarantines are complete."""
     if quarantines is None or stream is None:
         return
     for made in quarantines.made:
@@ -64,12 +64,12 @@ def put_kept(quarantines: Quarantines | None, stream: JsonStream | None, *, dry_
 
 
 def would_keep(quarantine: QuarantiningFiles) -> str:
-    """The line of a dry run that says where a command would keep what it changes."""
+    """Return the line of a dry run that says where a command would keep data."""
     return f"would keep in quarantine: {shown_size(quarantine.stored_size)}, in {argument(quarantine.directory)}"
 
 
-def _say_unfinished(quarantine: QuarantiningFiles) -> None:
-    """Say which commands before this one were stopped in the same log dirs, and how to undo them."""
+def _print_unfinished(quarantine: QuarantiningFiles) -> None:
+    """Report interrupted earlier commands in the same log dirs, and how to undo them."""
     from engine.files import ReadOnlyFiles
     from engine.log.quarantine.kept import left_unfinished
 
@@ -77,7 +77,7 @@ def _say_unfinished(quarantine: QuarantiningFiles) -> None:
     for log_dir in quarantine.log_dirs:
         try:
             earlier = [kept.path for kept in left_unfinished(ReadOnlyFiles(), log_dir, quarantine.directory)]
-        except KafkalogError:  # of a hint: what matters was reported
+        except KafkalogError:  # only a hint: the result was reported
             continue
         if earlier:
             paths = " ".join(argument(path) for path in (*own, *earlier))
@@ -91,17 +91,17 @@ def _elsewhere() -> str:
     return "--quarantine DIR chooses another place" + (", --no-quarantine keeps nothing" if other else "")
 
 
-class Declined(Exception):  # no error: the user's answer
-    """The user does not want it."""
+class Declined(Exception):  # not an error: the user's answer
+    """The user declined."""
 
 
 def is_at_terminal() -> bool:
-    """Does somebody sit there who reads a question and can answer it? Not in a pipe, nor with output to a file."""
+    """Return whether a user can read a question and answer it: stdin, stdout and stderr are terminals."""
     return sys.stdin is not None and all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def agreed(summary: str) -> bool:
-    """Print the summary and ask. True without a word where nobody sits at a terminal."""
+    """Print the summary and ask. True without a question if no terminal is there."""
     if not is_at_terminal():
         return True
     click.echo(printable(summary), err=True)
@@ -115,13 +115,13 @@ def agreed(summary: str) -> bool:
 
 
 def names_of(log_dirs: list[str]) -> str:
-    """How many log dirs, and which."""
+    """Return the number and the paths of log dirs."""
     shown = ", ".join(log_dirs[:_SHOWN]) + (", …" if len(log_dirs) > _SHOWN else "")
     return f"{count_of(len(log_dirs), 'log dir')} ({shown})"
 
 
 def is_to_be_asked(values: dict[str, Any]) -> bool:
-    """May there be a question before a command at all?"""
+    """Return whether a question is possible at all."""
     return not (values["dry_run"] or values.get("yes", True)) and is_at_terminal()
 
 
@@ -139,7 +139,7 @@ def ask(name: str, logs: Session, work: Work) -> None:
 
 
 def _size(name: str, logs: Session, work: Work) -> str:
-    """The bytes to go, as far as they can be known without reading all of the logs."""
+    """Return the bytes to be deleted, as far as known without reading the logs."""
     from engine.log.quarantine.stamps import list_files
     from engine.log.report import Action
 

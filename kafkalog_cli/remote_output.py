@@ -1,20 +1,19 @@
-"""What the commands of `kafkalog remote` share: their options, and their output as text or JSON."""
+"""Common code of the commands of `kafkalog remote`: options, and output as text or JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import paths_from, settings_from
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Section
 from kafkalog_cli.options import PATH, format_option, version_option
 from kafkalog_cli.output import json_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
-    from typing import Any
 
     from engine.config.server import Settings
     from engine.dump.text_buffer import TextBuffer
@@ -36,14 +35,28 @@ _OPTIONS = (
 
 
 def remote_options(function: Command) -> Command:
-    """PATHS and the options of every command."""
+    """Add PATHS and the options of every remote command."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
+class RemoteCommand(DocumentedCommand):
+    """A command of the group. What is wrong with a file that its options name is an error as any other."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it → exit status."""
+        from engine.errors import KafkalogError
+
+        try:
+            return super().invoke(ctx)
+        except KafkalogError as error:
+            failure = error
+        return show(ctx.params["form"], lambda output: output.outcome.error(failure))
+
+
 class Output:
-    """Where objects, lines and findings go. `stream`: None for text."""
+    """The destination of objects, lines and findings. `stream`: None for text."""
 
     def __init__(self, out: TextBuffer, form: str) -> None:
         self._out = out
@@ -51,11 +64,11 @@ class Output:
         self.outcome = Outcome(stream=self.stream)
 
     def line(self, text: str = "") -> None:
-        """A line of text."""
+        """Print a line of text."""
         self._out.put(printable(text) + "\n")
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], words: Container[str]) -> None:
-        """Rows below their headings, indented; columns with these headings are words, the others numbers."""
+        """Print indented rows below their headings; columns with the headings `words` are text, others numbers."""
         widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
         sides = ("<" if heading in words else ">" for heading in headings)
         text = "  " + "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
@@ -63,12 +76,12 @@ class Output:
             self.line(text.format(*row).rstrip())
 
     def flush(self) -> None:
-        """Hand out what was written."""
+        """Write the output so far."""
         self._out.flush()
 
 
 def show(form: str, work: Callable[[Output], None]) -> int:
-    """Do some work that prints to stdout; report its error → exit status."""
+    """Do work that prints to stdout; reports its error, and returns the exit status."""
     from engine.dump.text_buffer import TextBuffer
     from engine.errors import KafkalogError
     from kafkalog_cli.output import raw_stdout
@@ -86,6 +99,6 @@ def show(form: str, work: Callable[[Output], None]) -> int:
 
 
 def log_dirs_and_settings(paths: tuple[str, ...], config_file: str | None) -> tuple[list[str], Settings]:
-    """PATHS, or log.dirs of --config-file; and what that says of topics. Raises UsageError, UnreadableFile."""
+    """Return PATHS, or log.dirs of --config-file, and its settings. Raises UsageError, UnreadableFile."""
     settings = settings_from(config_file, ())
     return paths_from(paths, settings), settings

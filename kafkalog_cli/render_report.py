@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from engine.log.report import Event, Report
 
 _CHANGES = (Action.TRUNCATED, Action.REMOVED, Action.MARKED, Action.COMPACTED, Action.MOVED, Action.SALVAGED)
-_UNCHANGED = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED, Action.REFUSED, Action.MISSING)  # the files stay as they are
-QUIET = (Action.KEPT, Action.RECOVERED)  # nothing that a reader must know, unless something was wrong
+_UNCHANGED = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED, Action.REFUSED, Action.MISSING)  # the files are unchanged
+QUIET = (Action.KEPT, Action.RECOVERED)  # not worth printing, unless there was a problem
 _HOUSEKEEPING = (Action.REMOVED, Action.REBUILT, Action.RENAMED, Action.CREATED)
 _CACHES = (".snapshot", ".index", ".timeindex", ".txnindex")  # a broker rebuilds them from the log
 _COLOURS = {Severity.WARNING: "yellow", Severity.ERROR: "red"}
@@ -37,26 +37,26 @@ _FUTURE = _PAST | {
 
 
 def exit_status(report: Report) -> int:
-    """That of its failure · 4: something was refused, or is still wrong · 1: something was wrong and is repaired · 0."""
+    """Return the exit status of its failure, or 4: refused or still a problem · 1: repaired · 0: no problem."""
     if report.failure is not None:
         return report.failure.exit_status
     return max((event_status(event.action, event.severity) for event in report.events), default=0)
 
 
 def event_status(action: Action, severity: Severity) -> int:
-    """What one event makes of the exit status, see `exit_status`."""
+    """Return the contribution of one event to the exit status, see `exit_status`."""
     if action is Action.MISSING or leaves_doubt(action, severity):
         return 4
     return 0 if severity is Severity.INFO else 1
 
 
 def action_text(action: Action, *, dry_run: bool = False) -> str:
-    """The verb of an event: what was done, or what would be done."""
+    """Return the verb of an event: what was done, or would be done."""
     return (_FUTURE if dry_run else _PAST)[action]
 
 
 def text_lines(report: Report, *, verbose: bool = False, dry_run: bool = False) -> Iterator[str]:
-    """The events, a line each, losses first, and how the log is now. `verbose`: also housekeeping, and what was kept."""
+    """Return one line per event, losses first, and the state of the log. `verbose`: also housekeeping, and what was kept."""
     shown = report.events if verbose else [event for event in report.events if not _is_quiet(event)]
     for event in sorted(shown, key=_rank):
         text = printable(f"  {action_text(event.action, dry_run=dry_run)} {_event_text(event)}")
@@ -71,12 +71,12 @@ def text_lines(report: Report, *, verbose: bool = False, dry_run: bool = False) 
 
 
 def housekeeping(report: Report) -> int:
-    """The number of small files that were brought up to date: nothing was wrong, and they hold no records."""
+    """Return the number of small files that were updated: without a problem, and without records."""
     return len({event.path for event in report.events if _is_housekeeping(event)})
 
 
 def housekeeping_line(count: int, *, dry_run: bool) -> str:
-    """The line that stands for `count` such files."""
+    """Return the line for `count` such files."""
     return f"{count_of(count, 'small file')} {'would be ' if dry_run else ''}brought up to date; -v lists them"
 
 
@@ -138,7 +138,7 @@ def _failed(report: Report, *, is_under_way: bool, dry_run: bool) -> str:
 
 
 def _unread(report: Report) -> str:
-    """What recovery believed without reading it."""
+    """Return the text about offsets that recovery did not check."""
     first, end = report.log_start_offset or 0, report.unread_below
     if end is None or end <= first or report.operation != "recover":
         return ""
@@ -162,7 +162,7 @@ def _verdict(report: Report, *, dry_run: bool) -> str:
 
 
 def total_verdict(report: Report, *, dry_run: bool = False) -> tuple[str, Severity] | None:
-    """How the report of a partition counts in the total; None: it is of no partition."""
+    """Return the verdict of a report and its severity for the total; None: it is not of a partition."""
     if report.failure is not None:
         return "would fail" if dry_run else "failed", Severity.ERROR
     if report.segments is None:
@@ -178,18 +178,18 @@ def total_verdict(report: Report, *, dry_run: bool = False) -> tuple[str, Severi
 
 
 def has_changes(report: Report) -> bool:
-    """Was anything changed, or would be?"""
+    """Return whether anything was changed, or would be."""
     return exit_status(report) == 1 or any(event.action not in _UNCHANGED for event in report.events)
 
 
 def _is_partly_done(report: Report) -> bool:
-    """Was a part done of what was refused as a whole?"""
+    """Return whether a refused operation was partly done."""
     return any(event.action in _CHANGES or (event.action is Action.REFUSED and (event.records or event.size))
                for event in report.events)
 
 
 def report_fields(report: Report, *, dry_run: bool = False) -> dict[str, object]:
-    """The members of an object `report`."""
+    """Return the members of an object `report`."""
     if report.failure is not None:
         add_next_step(report.failure)
     return {

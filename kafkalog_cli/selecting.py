@@ -1,4 +1,4 @@
-"""The options that select records, the same in every command that shows records, and their values."""
+"""The options that select records, common to commands that print records, and their types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.record.selection import Selection
 
 _HEADER_NAME, _ESCAPED = re.compile(rb"(?:\\[=\\]|[^=])*"), re.compile(rb"\\([=\\])")
-NO_END = LONG_MAX + 1  # of a half-open range: no offset and no time is as large
+NO_END = LONG_MAX + 1  # of a half-open range: larger than any offset and time
 SELECTION = (
     "--offset", "--time", "--key", "--key-regex", "--header", "--producer-id", "--partition-leader-epoch",
     "--transactional-only", "--limit", "--tail",
@@ -30,7 +30,7 @@ _ENDS = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": L
 
 
 class OffsetRange(click.ParamType["tuple[int | str, int]"]):
-    """A:B, from A up to, not including, B; either may be missing. A alone has no end.
+    """A:B, from A to before B; either may be missing. A alone has no end.
 
     with_ends  A may be EARLIEST, LATEST, or negative: offsets counted from the end of the log
     """
@@ -41,7 +41,7 @@ class OffsetRange(click.ParamType["tuple[int | str, int]"]):
         self._with_ends = with_ends
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | str, int]:
-        """Text → (first, end); click.BadParameter for anything else."""
+        """Convert text to (first, end). Raises click.BadParameter."""
         left, colon, right = (part.strip() for part in str(value).partition(":"))
         first: int | str | None = _ENDS.get(left) if self._with_ends else None
         if first is None:
@@ -59,12 +59,12 @@ class OffsetRange(click.ParamType["tuple[int | str, int]"]):
 
 
 class Until(click.ParamType[tuple[int, int]]):
-    """Where to end: an offset, or a time in ISO-8601 or as `2h ago`."""
+    """The end of reading: an offset, or a time in ISO-8601 or as `2h ago`."""
 
     name = "end"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Text → (end offset, end time in ms), of which one is NO_END; click.BadParameter for anything else."""
+        """Convert text to (end offset, end time in ms), one of which is NO_END. Raises click.BadParameter."""
         offset = whole_number(str(value).strip())
         if offset is not None:
             check_range(value, offset, 0, LONG_MAX, param, ctx)
@@ -73,7 +73,7 @@ class Until(click.ParamType[tuple[int, int]]):
 
 
 class TimeRange(click.ParamType[tuple[int, int]]):
-    """FROM:TO, half-open; either may be missing, FROM alone has no end. `..` may stand for the colon."""
+    """FROM:TO, half-open; either may be missing, FROM alone has no end. `..` may replace the colon."""
 
     name = "time range"
 
@@ -81,7 +81,7 @@ class TimeRange(click.ParamType[tuple[int, int]]):
         self._now_ms = now_ms
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Text → (from_ms, to_ms); click.BadParameter where no split at a colon, or several, give two instants."""
+        """Convert text to (from_ms, to_ms). Raises click.BadParameter unless exactly one split gives two times."""
         now = now_ms() if self._now_ms is None else self._now_ms
         separator = ".." if ".." in value else ":"
         found: set[tuple[int, int]] = set()
@@ -105,12 +105,12 @@ class TimeRange(click.ParamType[tuple[int, int]]):
 
 
 class KeyRegex(click.ParamType[re.Pattern[bytes]]):
-    """A regular expression, as UTF-8."""
+    """A regular expression, encoded as UTF-8."""
 
     name = "regex"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> re.Pattern[bytes]:
-        """Text → compiled pattern; click.BadParameter for a bad one."""
+        """Convert text to a compiled pattern. Raises click.BadParameter."""
         try:
             return re.compile(value.encode("utf-8", "surrogateescape"))
         except re.error as error:
@@ -125,10 +125,10 @@ class Header(click.ParamType[tuple[bytes, bytes | None]]):
     def convert(
         self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None
     ) -> tuple[bytes, bytes | None]:
-        """Text → (name, value); a value of None is any. A backslash in front of anything else, and in the value, is itself."""
+        """Convert text to (name, value); value None: any. Other backslashes, and those in the value, are literal."""
         text = value.encode("utf-8", "surrogateescape")
         found = _HEADER_NAME.match(text)
-        assert found is not None  # it matches no bytes, too
+        assert found is not None  # the pattern matches even an empty text
         wanted = text[found.end() + 1 :] if found.end() < len(text) else None
         return _ESCAPED.sub(rb"\1", found[0]), wanted
 
@@ -151,16 +151,16 @@ _OPTIONS = (
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """All of them but --offset, whose form is the command's."""
+    """Add all of them except --offset, whose form differs by command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def selection_from(values: dict[str, Any], **more: Any) -> Selection:
-    """The Selection that these options ask for. Raises click.UsageError for what excludes each other.
+    """Return the Selection for these options. Raises click.UsageError for options that exclude each other.
 
-    more  fields of the Selection that the command knows itself; None: nothing is asked for
+    more  fields of the Selection from the command itself; None: not selected by
     """
     from engine.record.selection import Selection
 

@@ -1,16 +1,16 @@
-"""The console entry point: what Ctrl-C does is settled before anything is imported that takes time.
+"""The console entry point: handles Ctrl-C before slow imports.
 
-It stands alone, since it imports nothing of ours. From its first statement on Ctrl-C shows no traceback. What Python does
-before that, some ten milliseconds, is not ours.
+A module of its own, since it imports nothing of ours. From its first statement on Ctrl-C prints no traceback; the ten
+milliseconds of Python's own start before it are not covered.
 """
 
 import _signal  # type: ignore[import-not-found]  # built in: the module signal takes a millisecond to import
 
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     try:  # noqa: SIM105  # contextlib takes longer to import than this module
-        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # until `main` has its own
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # until `main` sets its own
     except ValueError:
-        pass  # a thread imports this: it is nobody's program
+        pass  # imported by a thread, so not in a program of its own
 
 import gc
 import os
@@ -20,17 +20,17 @@ TYPE_CHECKING = False  # the module typing takes longer to import than this one
 if TYPE_CHECKING:
     from types import FrameType
 
-INTERRUPTED = 130  # what a shell makes of a program that SIGINT ended
+INTERRUPTED = 130  # exit status of a program that SIGINT ended
 
 
 def main() -> None:
-    """Run the program. Ctrl-C ends it with one line and status 130, also while modules are imported."""
+    """Run the program. Ctrl-C ends it with one line and status 130, even during imports."""
     try:
-        _speak_utf_8()
+        _use_utf_8()
         import signal
 
-        gc.set_threshold(50_000)  # modules are no garbage: looking at them again and again is an eighth of a start
-        is_heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # `kafkalog … &` in a script ignores it
+        gc.set_threshold(50_000)  # modules are not garbage: repeated collection would take an eighth of the start
+        is_heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # ignored for `kafkalog … &` in a script
         if is_heeded:
             signal.signal(signal.SIGINT, _interrupt)
         from kafkalog_cli.main import main as run
@@ -39,19 +39,19 @@ def main() -> None:
             run()
         finally:
             if is_heeded:
-                signal.signal(signal.SIGINT, _leave)  # Python clears up, and there is nothing left to give up
+                signal.signal(signal.SIGINT, _leave)  # Python cleans up, and no work is left to interrupt
     except KeyboardInterrupt:
         _leave()
 
 
-def _speak_utf_8() -> None:
-    """Begin again in Python's UTF-8 mode where the locale would have it read names and write text in another way."""
+def _use_utf_8() -> None:
+    """Start the process again in Python's UTF-8 mode if the locale has another encoding."""
     if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})  # noqa: S606  # ourselves
 
 
 def _interrupt(_signal: int, frame: "FrameType | None") -> None:
-    """Give up work in order; but an import, which may lose an exception on its way, is left at once."""
+    """Raise KeyboardInterrupt; during an import, which may swallow an exception, end at once."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             _leave()

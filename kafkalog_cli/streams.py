@@ -1,4 +1,4 @@
-"""The streams that a process was given: a shell may have closed them, and a full disk may stand behind them."""
+"""The standard streams: a shell may have closed them, and writing may fail, for example on a full disk."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any, TextIO
 
 
 def prepare_streams() -> None:
-    """Text is UTF-8 whatever the locale says, and what cannot be written to stderr ends nothing.
+    """Set text to UTF-8 whatever the locale, and ignore failed writes to stderr.
 
-    Nothing to print to is an error, nobody to complain to is none.
+    A closed stdout is an error, a closed stderr is not.
     """
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for as long as the process lives
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # open until the process ends
     if sys.stdout is None:
         print("error[output-failed] stdout is closed", file=sys.stderr)  # noqa: T201  # click would look for stdout
         sys.exit(8)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    sys.stderr = Outliving(sys.stderr)
+    sys.stderr = TolerantStream(sys.stderr)
 
 
-class Outliving:
-    """A text stream that goes on into nothing when it cannot be written, or nobody reads it any more.
+class TolerantStream:
+    """A text stream that drops output once writing fails or its reader ended.
 
-    failure  why it cannot be written
+    failure  the error of the failed write
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -35,7 +35,7 @@ class Outliving:
         self.failure: OSError | None = None
 
     def write(self, text: str) -> int:
-        """Write, or drop."""
+        """Write `text`, or drop it."""
         try:
             return self._stream.write(text)
         except OSError as error:
@@ -43,14 +43,14 @@ class Outliving:
             return len(text)
 
     def flush(self) -> None:
-        """Flush, or drop."""
+        """Flush, or do nothing."""
         try:
             self._stream.flush()
         except OSError as error:
             self.give_up(error)
 
     def give_up(self, error: OSError) -> None:
-        """Go on into nothing, because of `error`."""
+        """Drop output from here on, because of `error`."""
         if not isinstance(error, BrokenPipeError):
             self.failure = error
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -62,10 +62,10 @@ class Outliving:
 
 
 def colour_choice() -> bool | None:
-    """For click's `color`: False where the user wants no colours, True where they are asked for, None: on a terminal only.
+    """Return click's `color`: False if the user wants no colours, True if they are requested, None: on a terminal only.
 
-    NO_COLOR (no-color.org) and FORCE_COLOR (force-color.org) count where they are not empty, the first one before the other;
-    a terminal that calls itself dumb knows no colours.
+    NO_COLOR (no-color.org) and FORCE_COLOR (force-color.org) count if they are not empty, the first one with priority; a
+    terminal named dumb has no colours.
     """
     if os.environ.get("NO_COLOR"):
         return False

@@ -1,4 +1,4 @@
-"""Kafka's segments as tables of Spark: a data source `kafkalog`, and `read` for the fastest path. See docs/spark.md."""
+"""Kafka's log directories as Spark tables: the data source `kafkalog`, and `read`, which is faster. See docs/spark.md."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def read(spark: SparkSession, *paths: str, **options: object) -> DataFrame:
-    """The rows that `spark.read.format("kafkalog")` gives, by `mapInArrow`: faster, also on pyspark 3.5 (see docs/spark.md).
+    """Return the same rows as `spark.read.format("kafkalog")`, through `mapInArrow`: faster, and works on pyspark 3.5.
 
-    paths, options  as for the data source
+    paths, options  as for the data source (docs/spark.md)
     Raises OptionError, LogDirError.
     """
     from kafkalog_spark.tasks import read_mapped

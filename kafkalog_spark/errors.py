@@ -1,4 +1,4 @@
-"""Errors as Spark shows them: one clean sentence; and what a query does with damage, by its option onCorruption."""
+"""The errors that Spark shows, one sentence each; and how a query handles findings (option onCorruption)."""
 
 from __future__ import annotations
 
@@ -14,79 +14,79 @@ if TYPE_CHECKING:
 
 PREFIX = "kafkalog: "
 
-# what can be done about it, by options of the data source
-GO_ON_WITHOUT = "; set failOnDataLoss to false to continue without them"
-GO_ON_BEHIND_DAMAGE = "set onCorruption to skip or report to continue without the damaged part"
-_GO_ON_WITH_LOSS = "If you do not want the query to fail on such cases, set the source option failOnDataLoss to false."
+# advice at the end of an error, in terms of the options of the data source
+MISSING_DATA_ADVICE = "; set failOnDataLoss to false to continue without them"
+CORRUPTION_ADVICE = "set onCorruption to skip or report to continue without the damaged part"
+_DATA_LOSS_ADVICE = "If you do not want the query to fail on such cases, set the source option failOnDataLoss to false."
 _LOG = logging.getLogger("kafkalog")
 
 
 def in_utf8(text: str) -> bytes:
-    """As Spark's strings are; bytes of a file's name that are none are escaped."""
+    """Encode text as UTF-8, as Spark stores strings; bytes of a file name that are not UTF-8 are escaped."""
     return text.encode("utf-8", "backslashreplace")
 
 
 def escaped(text: str) -> str:
-    """The same as text for Spark."""
+    """Return text without characters that UTF-8 cannot encode: they are escaped as in `in_utf8`."""
     return in_utf8(text).decode()
 
 
-class _Sentence(ValueError):
-    """In UTF-8: a worker that cannot say what is wrong leaves Spark waiting for it."""
+class _SparkError(ValueError):
+    """An error whose message is valid UTF-8: Spark hangs if a worker cannot encode its error message."""
 
     def __init__(self, message: str) -> None:
         super().__init__(PREFIX + escaped(message))
 
 
-class OptionError(_Sentence):
-    """An option that makes no sense, or is not there."""
+class OptionError(_SparkError):
+    """An invalid or missing option."""
 
 
-class LogDirError(_Sentence):
+class LogDirError(_SparkError):
     """A path or a log that cannot be read."""
 
 
-class DataLossError(_Sentence):
-    """Offsets that were asked for and are no longer there, while failOnDataLoss is true."""
+class DataLossError(_SparkError):
+    """Requested offsets are no longer in the log, and failOnDataLoss is true."""
 
     def __init__(self, message: str) -> None:
         super().__init__(
             f"{message} Some data may have been lost because they are not available in the log any more; either "
-            f"the data was aged out, or the topic was deleted before all of it was read. {_GO_ON_WITH_LOSS}"
+            f"the data was aged out, or the topic was deleted before all of it was read. {_DATA_LOSS_ADVICE}"
         )
 
 
 def for_command(sentence: str) -> str:
-    """The sentence of an error in the words of `kafkalog spark`, which has other options than the data source."""
+    """Rewrite the advice in an error message for `kafkalog spark`, whose options differ from those of the data source."""
     return (
         sentence.removeprefix(PREFIX)
-        .replace(GO_ON_WITHOUT, "")
-        .replace(GO_ON_BEHIND_DAMAGE, "--on-corruption skip or report continues without the damaged part")
-        .replace(_GO_ON_WITH_LOSS, "Run it again to read the remaining data.")
+        .replace(MISSING_DATA_ADVICE, "")
+        .replace(CORRUPTION_ADVICE, "--on-corruption skip or report continues without the damaged part")
+        .replace(_DATA_LOSS_ADVICE, "Run it again to read the remaining data.")
     )
 
 
 def on_corruption(choice: str) -> tuple[Callable[[Finding], None], bool]:
-    """(what to do with a finding, are unsound batches left out) for the option onCorruption."""
+    """Return (handler of a finding, are corrupt batches skipped) for a value of the option onCorruption."""
     return {"fail": _fail, "skip": _skip, "report": report_finding}[choice], choice != "fail"
 
 
 def _fail(finding: Finding) -> None:
     if finding.severity is not Severity.INFO:
-        raise LogDirError(f"{said(finding)}; {GO_ON_BEHIND_DAMAGE}")
+        raise LogDirError(f"{sentence_of(finding)}; {CORRUPTION_ADVICE}")
 
 
 def _skip(_finding: Finding) -> None:
-    """What can be read is read."""
+    """Ignore the finding: everything readable is read."""
 
 
 def report_finding(finding: Finding) -> None:
-    """Log it, and go on."""
-    _LOG.warning("%s", said(finding))
+    """Log a finding as a warning."""
+    _LOG.warning("%s", sentence_of(finding))
 
 
-def said(finding: Finding) -> str:
-    """A finding as one sentence."""
+def sentence_of(finding: Finding) -> str:
+    """Format a finding as one sentence."""
     where = finding.where
     at = "" if where.position is None else f" at position {where.position}"
     offset = "" if where.offset is None else f", offset {where.offset}"

@@ -1,4 +1,4 @@
-"""The JVM of a session of ours: its output is held back; it ends with the session."""
+"""The JVM of a session that kafkalog starts: its output is buffered during the start; it ends with the session."""
 
 from __future__ import annotations
 
@@ -13,101 +13,101 @@ if TYPE_CHECKING:
 
 _STDERR = 2
 _CHUNK = 64 << 10
-_DYING = 2  # seconds that one takes that does not answer any more
-_LEAVING = 30  # seconds that a JVM may take to end
+_EXIT_WAIT = 2  # seconds to wait for a JVM that no longer answers
+_END_TIMEOUT = 30  # seconds that a JVM may take to end
 _FIRST_LINE = b"Traceback (most recent call last):"
-_KEPT = 1 << 20  # bytes of what it says while it starts
+_MAX_BUFFERED = 1 << 20  # bytes of output that are buffered while it starts
 
 
 class Java:
-    """A JVM for the driver. What it and its Python workers say on stderr comes to ours, from `hand_on` until `hush`.
+    """A JVM for the driver. Its stderr and that of its Python workers is copied to ours, from `forward` until `discard_output`.
 
-    While it starts it warns of what is none of the user's business; that is shown only where it fails.
-    Raises what pyspark raises where Java is missing or too old.
+    The warnings that it prints while it starts do not concern the user; they are shown only if the start fails.
+    Raises the exceptions of pyspark if Java is missing or too old.
     """
 
     def __init__(self, conf: SparkConf) -> None:
         from pyspark.java_gateway import launch_gateway
 
         self._lock = Lock()
-        self._kept: bytes | None = b""  # None: words are handed on
-        self._is_hushed = False
-        out, into = os.pipe()
-        self._words = Thread(target=self._listen, args=(out,), daemon=True)
-        self._words.start()
+        self._buffered: bytes | None = b""  # None: output is forwarded
+        self._is_discarding = False
+        read_end, write_end = os.pipe()
+        self._reader = Thread(target=self._read_output, args=(read_end,), daemon=True)
+        self._reader.start()
         try:
-            self.gateway: Any = launch_gateway(conf, {"stderr": into})  # type: ignore[no-untyped-call]
+            self.gateway: Any = launch_gateway(conf, {"stderr": write_end})  # type: ignore[no-untyped-call]
         except BaseException:
-            os.close(into)
-            self._words.join(_LEAVING)  # it has ended, so there is no more to come
-            self.hand_on()
+            os.close(write_end)
+            self._reader.join(_END_TIMEOUT)  # the JVM has ended: its output is complete
+            self.forward()
             raise
-        os.close(into)
+        os.close(write_end)
 
-    def hand_on(self, *, kept: bool = True) -> None:
-        """From here on its words are ours; `kept`: those that were held back as well."""
+    def forward(self, *, buffered: bool = True) -> None:
+        """Forward the output from now on; `buffered`: the buffered output too."""
         with self._lock:
-            said, self._kept = self._kept, None
-        if kept and said:
-            _say(said)
+            output, self._buffered = self._buffered, None
+        if buffered and output:
+            _write(output)
 
-    def died_of(self) -> int | None:
-        """The exit status of a JVM that ended by itself, which it may be about to; None: it runs."""
+    def exit_status(self) -> int | None:
+        """Return the exit status of the JVM if it has ended, or ends within _EXIT_WAIT; None: it runs."""
         try:
-            return int(self.gateway.proc.wait(_DYING))
+            return int(self.gateway.proc.wait(_EXIT_WAIT))
         except TimeoutExpired:
             return None
 
-    def hush(self) -> None:
-        """From here on nothing is handed on: tasks that are cut off have much to say, and none of it matters any more."""
-        self._is_hushed = True
+    def discard_output(self) -> None:
+        """Discard the output from now on: cancelled tasks print much that no longer matters."""
+        self._is_discarding = True
 
     def end(self) -> None:
         """End the JVM, and wait for it. Its session must be stopped."""
         process = self.gateway.proc
         self.gateway.shutdown()
         with suppress(OSError):
-            process.stdin.close()  # it ends when it sees that nobody can ask any more
+            process.stdin.close()  # the JVM ends when its stdin is closed
         try:
-            process.wait(_LEAVING)
+            process.wait(_END_TIMEOUT)
         except TimeoutExpired:
             process.kill()
             process.wait()
-        self._words.join(_LEAVING)
+        self._reader.join(_END_TIMEOUT)
 
-    def _listen(self, out: int) -> None:
-        words_of_daemons = DaemonsTracebacks()
-        with os.fdopen(out, "rb", buffering=0) as words:
-            while said := words.read(_CHUNK):
-                self._take(words_of_daemons.left_out_of(said))
-        self._take(words_of_daemons.rest())
+    def _read_output(self, read_end: int) -> None:
+        tracebacks = DaemonTracebackFilter()
+        with os.fdopen(read_end, "rb", buffering=0) as pipe:
+            while output := pipe.read(_CHUNK):
+                self._add(tracebacks.feed(output))
+        self._add(tracebacks.rest())
 
-    def _take(self, said: bytes) -> None:
+    def _add(self, output: bytes) -> None:
         with self._lock:
-            if self._kept is not None:
-                self._kept = (self._kept + said)[-_KEPT:]
+            if self._buffered is not None:
+                self._buffered = (self._buffered + output)[-_MAX_BUFFERED:]
                 return
-        if said and not self._is_hushed:
-            _say(said)
+        if output and not self._is_discarding:
+            _write(output)
 
 
-class DaemonsTracebacks:
-    """Leaves out what Spark's own daemon for Python says when Java cuts it off, which is how a failed task ends.
+class DaemonTracebackFilter:
+    """Removes the tracebacks that Spark's Python daemon prints when the JVM closes its connection, after a failed task.
 
-    Errors inside a task are not reported here: Spark hands them on as the error of its job.
+    Spark reports errors inside a task as the error of the job; they are not in this output.
     """
 
     def __init__(self) -> None:
-        self._line = b""  # that has not come whole
-        self._traceback: list[bytes] = []  # that has not come whole
+        self._line = b""  # the incomplete last line
+        self._traceback: list[bytes] = []  # the lines of an incomplete traceback
 
-    def left_out_of(self, said: bytes) -> bytes:
-        """The whole lines that are to be handed on."""
-        *lines, self._line = (self._line + said).split(b"\n")
+    def feed(self, output: bytes) -> bytes:
+        """Add output, and return the complete lines to forward."""
+        *lines, self._line = (self._line + output).split(b"\n")
         return b"".join(one + b"\n" for line in lines for one in self._next(line))
 
     def rest(self) -> bytes:
-        """What is left at the end. A traceback that was cut off after its first line is the daemon's, as Java ends it."""
+        """Return the incomplete rest, at the end. A traceback of only one line is the daemon's, which the JVM killed."""
         left = [*self._traceback, self._line]
         if b"".join(left) == _FIRST_LINE or (self._traceback and any(b"pyspark/daemon.py" in one for one in left)):
             return b""
@@ -123,6 +123,6 @@ class DaemonsTracebacks:
         return [] if any(b"pyspark/daemon.py" in one for one in whole) else whole
 
 
-def _say(words: bytes) -> None:
-    with suppress(OSError):  # closed or full: the program reports errors of its own output
-        os.write(_STDERR, words)
+def _write(output: bytes) -> None:
+    with suppress(OSError):  # closed or full: the program reports errors of its own output elsewhere
+        os.write(_STDERR, output)

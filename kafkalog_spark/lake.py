@@ -1,6 +1,6 @@
-"""Records as one stream of Arrow batches, without Spark and Java: for deltalake, pyiceberg and whatever else takes Arrow.
+"""Records as one stream of Arrow batches, without Spark and Java: for deltalake, pyiceberg and other readers of Arrow.
 
-It is a module of its own because users import it; docs/spark-writing.md has recipes.
+A module of its own because users import it; docs/spark-writing.md has recipes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def batches(*paths: str, **options: object) -> pa.RecordBatchReader:
-    """The records below `paths` as one stream of Arrow batches, read as they are asked for.
+    """Return the records below `paths` as a stream of Arrow batches, which is read on demand.
 
-    options  as for reading; without `columns` these are the eight of an export
+    options  as for reading; `columns` defaults to the eight columns of an export (EXPORTED)
     Raises OptionError, LogDirError, DataLossError; iterating raises LogDirError, DataLossError.
     """
     asked = options_of(paths, {"columns": ",".join(EXPORTED), **options})

@@ -1,4 +1,4 @@
-"""Arrow's columns in Spark's words, and back: the schema of each level, and which columns a user's schema asks for."""
+"""Arrow schemas as Spark DDL, and the Arrow schema for a user's Spark schema."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-_DDL = {
+_DDL_TYPES = {
     pa.binary(): "binary", pa.string(): "string", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
     pa.bool_(): "boolean", pa.timestamp("us", tz="UTC"): "timestamp",
 }  # fmt: skip
 
 
 def ddl_of(schema: pa.Schema) -> str:
-    """The schema as Spark's DDL."""
+    """Return the schema as Spark DDL."""
     return ", ".join(f"`{field.name}` {_ddl(field.type)}" for field in schema)
 
 
@@ -31,11 +31,11 @@ def _ddl(kind: pa.DataType) -> str:
         return f"array<{_ddl(kind.value_type)}>"
     if pa.types.is_struct(kind):
         return f"struct<{', '.join(f'{field.name}: {_ddl(field.type)}' for field in kind)}>"
-    return _DDL[kind]
+    return _DDL_TYPES[kind]
 
 
 def wanted_schema(asked: StructType, types: Mapping[str, pa.DataType] = COLUMN_TYPES) -> pa.Schema:
-    """The Arrow schema of a user's schema, which is the column pruning. Raises OptionError for what is no column of ours."""
+    """Return the Arrow schema of a user's schema: only its columns are read. Raises OptionError for an unknown column."""
     fields = []
     for name, count in Counter(asked.names).items():
         if count > 1:
@@ -51,7 +51,7 @@ def wanted_schema(asked: StructType, types: Mapping[str, pa.DataType] = COLUMN_T
 
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with a user's schema, which may say that columns have no nulls. Raises LogDirError where they have."""
+    """Cast a batch to a user's schema. Raises LogDirError for a null in a column that the schema declares as not null."""
     for field, column in zip(schema, batch.columns, strict=True):
         if column.null_count and not field.nullable:
             raise LogDirError(f"column '{field.name}' has nulls, and the schema says that it has none")

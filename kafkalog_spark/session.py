@@ -1,8 +1,8 @@
-"""The session of `kafkalog spark`: the one of spark-submit where there is one, else one on the cores of this machine.
+"""The session of `kafkalog spark`: the session of spark-submit if there is one, else one on the cores of this machine.
 
-Work on it is done in a thread of its own. The main thread only waits, so that what a signal raises there never comes between
-Python and Java, who would go on talking past each other; it cancels what runs on Spark, and work ends as it does when a task
-fails for good.
+The work is done in a second thread; the main thread only waits. An exception that a signal handler raises in the main thread
+therefore never interrupts a message between Python and the JVM, which would break their protocol. The main thread then cancels
+the jobs of Spark, and the work ends as after a task that failed for good.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _UNWRITABLE = (
     "no Spark session: none of its scratch directories is writable; name others in SPARK_LOCAL_DIRS, else with "
     "--conf spark.local.dir=DIR"
 )
-_ATTEMPTS = 4  # at each task, as on clusters: Spark by itself gives a local one none but the first
-_AGAIN = 0.2  # seconds: work that was just between two jobs of Spark begins the next one
+_ATTEMPTS = 4  # at each task, as on clusters; Spark's default for a local master is 1
+_AGAIN = 0.2  # seconds between attempts to cancel: work that was between two Spark jobs starts the next one
 
 
 @contextmanager
 def session(
     master: str | None = None, settings: tuple[tuple[str, str], ...] = (), *, on_java: Callable[[Java], None] | None = None
 ) -> Iterator[SparkSession]:
-    """A session, stopped in the end with its JVM, unless it existed before.
+    """Open a session; at the end stop it and its JVM, unless it existed before.
 
-    master    where to run; None: as spark-submit says, else every core of this machine
-    settings  of Spark, in addition
-    on_java   takes the JVM where one was started
-    Raises OptionError where pyspark or Java are missing.
+    master    Spark's master; None: that of spark-submit, else every core of this machine
+    settings  additional settings of Spark
+    on_java   is called with the JVM if one was started
+    Raises OptionError if pyspark or Java is missing.
     """
     before = known_session()
     if before is not None:
@@ -62,11 +62,11 @@ def session(
     started: list[Java] = []
     try:
         opened = _open(master, settings, started)
-    except Exception as error:  # noqa: BLE001  # whatever Java says: missing, too old, no such master
+    except Exception as error:  # noqa: BLE001  # any failure of Java: missing, too old, no such master
         for java in started:
-            if java.died_of() == _NO_LOCAL_DIR:
+            if java.exit_status() == _NO_LOCAL_DIR:
                 raise OptionError(_UNWRITABLE) from None
-            java.hand_on()
+            java.forward()
         what = str(error).strip().splitlines()[0]
         raise OptionError(f"no Spark session: {what}; it needs Java 17 or 21, and a master that can be reached") from None
     if on_java is not None and started:
@@ -80,7 +80,7 @@ def session(
 
 
 def known_session() -> SparkSession | None:
-    """The session that this thread has already. Raises OptionError where pyspark is missing."""
+    """Return the active session of this thread, if any. Raises OptionError if pyspark is missing."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -89,7 +89,7 @@ def known_session() -> SparkSession | None:
 
 
 def _open(master: str | None, settings: tuple[tuple[str, str], ...], started: list[Java]) -> SparkSession:
-    """A new session; the JVM that was started for it is added to `started`."""
+    """Open a new session; a JVM that was started for it is appended to `started`."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -112,15 +112,15 @@ def _open(master: str | None, settings: tuple[tuple[str, str], ...], started: li
         builder = builder.config(name, value)
     opened = builder.getOrCreate()
     for java in started:
-        java.hand_on(kept=False)
+        java.forward(buffered=False)
     return opened
 
 
 class Work(Generic[T]):
-    """`work` on a session of its own, in a thread of its own, from now on; where this thread has one, on that and at once.
+    """Runs `work` on a new session, in a new thread. If this thread already has a session, runs it there and at once.
 
     master, settings  see `session`
-    Raises OptionError where pyspark is missing.
+    Raises OptionError if pyspark is missing.
     """
 
     def __init__(
@@ -133,29 +133,29 @@ class Work(Generic[T]):
         self._java: Java | None = None
         self._result: T | None = None
         self._error: BaseException | None = None
-        if known_session() is not None:  # other threads know nothing of it
+        if known_session() is not None:  # a session is active in one thread only
             self._run()
         else:
             Thread(target=self._run, name="kafkalog spark", daemon=True).start()
 
     def wait(self) -> None:
-        """Until it is over. Signals raise here what they raise."""
+        """Wait until the work is done. Signal handlers may raise here."""
         self._over.wait()
 
     def result(self) -> T:
-        """What `work` gave, once it is over. Raises what it raised, and OptionError where Java is missing."""
+        """Return the result of `work`, after `wait`. Raises the exception of `work`, and OptionError if Java is missing."""
         if self._error is not None:
             raise self._error
         assert self._over.is_set()
         return self._result  # type: ignore[return-value]  # None only where T is
 
     def cancel(self) -> bool:
-        """Cancel what runs on Spark, and wait until work has cleared up behind it; False: it had not begun, no wait."""
+        """Cancel the jobs of Spark, and wait until `work` has cleaned up. False: it had not begun, nothing to wait for."""
         self._is_cancelled = True
         while self._session is not None and not self._over.wait(_AGAIN):
             if self._java is not None:
-                self._java.hush()
-            with suppress(Exception):  # over Connect there is no such thing
+                self._java.discard_output()
+            with suppress(Exception):  # Spark Connect has no SparkContext
                 self._session.sparkContext.cancelAllJobs()
         return self._over.is_set()
 
@@ -165,7 +165,7 @@ class Work(Generic[T]):
                 self._session = spark
                 if not self._is_cancelled:
                     self._result = self._work(spark)
-        except BaseException as error:  # noqa: BLE001  # handed over to who waits
+        except BaseException as error:  # noqa: BLE001  # `result` raises it
             self._error = error
         finally:
             self._over.set()

@@ -1,4 +1,4 @@
-"""The data source `kafkalog`: what Spark asks of it, handed on to planning and reading."""
+"""The data source `kafkalog`: Spark's interface, implemented with the planning and reading of kafkalog_spark.table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class KafkaLogReader(DataSourceReader):
-    """Reads a query that ends."""
+    """The reader of a batch query."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         from kafkalog_spark.schema import wanted_schema
@@ -30,13 +30,13 @@ class KafkaLogReader(DataSourceReader):
         self.bounds = Bounds()
 
     def partitions(self) -> list[Split]:
-        """The tasks. Raises OptionError, LogDirError, DataLossError."""
+        """Return the splits. Raises OptionError, LogDirError, DataLossError."""
         from kafkalog_spark.table.levels import plan_level
 
         return [Split(pieces) for pieces in plan_level(self.options, self.bounds)] or [Split([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task, on an executor."""
+        """Read the rows of a split, on an executor."""
         from kafkalog_spark.schema import fitted
         from kafkalog_spark.table.levels import read_level
 
@@ -46,10 +46,10 @@ class KafkaLogReader(DataSourceReader):
 
 
 class FilteringReader(KafkaLogReader):
-    """The same, with filters that Spark pushes down. Spark refuses such a reader while its setting is off."""
+    """A reader that accepts pushed filters. Spark refuses a reader with `pushFilters` while its setting is off."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
-        """Remember what skips partitions and offsets; Spark checks the rows again."""
+        """Note which partitions and offsets the filters exclude; Spark applies all filters to the rows again."""
         from kafkalog_spark.table.options import bounds_of
 
         self.bounds = bounds_of(filters)
@@ -57,43 +57,43 @@ class FilteringReader(KafkaLogReader):
 
 
 class KafkaLogSource(DataSource):
-    """Partition directories of Kafka as a table."""
+    """The format `kafkalog`: Kafka's partition directories as a table."""
 
     @classmethod
     def name(cls) -> str:
-        """The format."""
+        """Return the name of the format."""
         return "kafkalog"
 
     def schema(self) -> str:
-        """Checks the options and the paths. Raises OptionError, LogDirError."""
+        """Return the schema as DDL, after checking options and paths. Raises OptionError, LogDirError."""
         from kafkalog_spark.schema import ddl_of
         from kafkalog_spark.table.columns import level_schema
         from kafkalog_spark.table.options import read_options
-        from kafkalog_spark.table.partitions import find_places
+        from kafkalog_spark.table.partitions import find_partition_dirs
 
         options = read_options(self.options, streaming=None)
-        find_places(options.paths)
+        find_partition_dirs(options.paths)
         return ddl_of(level_schema(options.level, options.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader for `schema`, which is ours or what the user asked for."""
+        """Return the reader of a batch query; `schema` is that of the data source or the user's."""
         is_pushing = "pyspark.sql.worker.data_source_pushdown_filters" in sys.modules
         return (FilteringReader if is_pushing else KafkaLogReader)(schema, dict(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        """The reader of a stream."""
+        """Return the reader of a stream."""
         from kafkalog_spark.streaming import KafkaLogStreamReader
 
         return KafkaLogStreamReader(schema, dict(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The writer of a table. Raises OptionError, LogDirError."""
+        """Return the writer of a table. Raises OptionError, LogDirError."""
         from kafkalog_spark.sink.writers import KafkaLogWriter
 
         return KafkaLogWriter(dict(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802  # Spark's name
-        """The writer of a stream, whatever its output mode. Raises OptionError, LogDirError."""
+        """Return the writer of a stream, for any output mode. Raises OptionError, LogDirError."""
         try:
             from kafkalog_spark.sink.writers import KafkaLogStreamWriter
         except ImportError:

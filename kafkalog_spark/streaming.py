@@ -1,4 +1,4 @@
-"""The streaming reader of the data source, for every pyspark from 4.0 on; limits and AvailableNow need 4.2."""
+"""The streaming reader of the data source. It needs pyspark 4.0; limits and AvailableNow need 4.2."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ except ImportError:  # pyspark before 4.2
     HAS_LIMITS = False
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Not known yet: Spark asks for everything at once."""
+        """A placeholder: this version of Spark always reads everything available."""
 
 
 if TYPE_CHECKING:
@@ -50,26 +50,26 @@ if TYPE_CHECKING:
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads partitions as they grow. Lives in the driver's worker; a pickled copy of it reads the splits."""
+    """Reads partitions as they grow. It runs in the driver's Python worker; executors read splits with a pickled copy."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         self.options = read_options(options, streaming=True)
         self.schema = wanted_schema(schema, types_for("records"))
-        self._target: Offsets | None = None  # AvailableNow: not beyond this
-        self._last_batch: float | None = None  # seconds of a clock
+        self._target: Offsets | None = None  # AvailableNow: where the query ends
+        self._last_batch: float | None = None  # time.monotonic, seconds
 
     def initialOffset(self) -> StreamOffset:  # noqa: N802  # Spark's name
-        """Where a new query begins. Raises OptionError, LogDirError."""
+        """Return the offsets at which a new query begins. Raises OptionError, LogDirError."""
         self._refuse_unknown_limits()
         return to_stream(first_offsets(self.options))
 
     def latestOffset(self, start: StreamOffset | None = None, limit: Any = None) -> StreamOffset:  # noqa: N802
-        """Where the next micro-batch ends. Raises OptionError, LogDirError, DataLossError."""
+        """Return the offsets at which the next micro-batch ends. Raises OptionError, LogDirError, DataLossError."""
         self._refuse_unknown_limits()
         begin = {} if start is None else from_stream(start)
         ends, begins = last_offsets(self.options, begin)
         if self._target is not None:
-            known = self._target.keys() | begin.keys()  # what was away when the target was set keeps its offset
+            known = self._target.keys() | begin.keys()  # a partition that was missing when the target was set keeps its offset
             target = begins | self._target
             ends = {key: max(begins[key], min(end, target[key])) for key, end in ends.items() if key in known}
         if start is not None and self._is_too_early(begins, ends, limit):
@@ -78,7 +78,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_stream(ends if most is None else limited(begins, ends, most))
 
     def _most(self, begins: Offsets, ends: Offsets, limit: Any) -> int | None:
-        """Offsets of a micro-batch; None: all. Spark knows the first of two limits only: here both hold."""
+        """Return the largest number of offsets in a micro-batch; None: no limit. Applies both limits, Spark passes only one."""
         if not HAS_LIMITS or not isinstance(limit, ReadMaxRows | ReadMaxBytes):
             return None
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.options.max_bytes
@@ -86,10 +86,10 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return min(most + ([limit.max_rows] if isinstance(limit, ReadMaxRows) else []))
 
     def _is_too_early(self, begins: Offsets, ends: Offsets, limit: Any) -> bool:
-        """Are fewer offsets due than minOffsetsPerTrigger, and is there time left to wait for more?
+        """Are fewer offsets available than minOffsetsPerTrigger, and is maxTriggerDelay not over yet?
 
-        The first batch of a run waits for nothing, nor do AvailableNow and who wants everything. Mirrors delayBatch of
-        Spark's Kafka source.
+        The first batch of a run does not wait; neither does AvailableNow or a read of everything. Mirrors
+        KafkaMicroBatchStream.delayBatch of Spark.
         """
         least, now = self.options.min_offsets, time.monotonic()
         if least is None or self._target is not None or isinstance(limit, ReadAllAvailable):
@@ -101,9 +101,9 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return False
 
     def _refuse_unknown_limits(self) -> None:
-        """Raise OptionError for limits that cannot be held, as Spark does not say where a micro-batch begins.
+        """Raise OptionError for limits that need pyspark 4.2: older versions do not pass the start of a micro-batch.
 
-        Not as soon as there is a reader: pyspark 4.1 would stumble over not having one.
+        Not raised in the constructor, because pyspark 4.1 fails with another error if it gets no reader.
         """
         if HAS_LIMITS:
             return
@@ -115,9 +115,9 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise OptionError(f"{name} needs pyspark 4.2 or later: {why}")
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """The options maxOffsetsPerTrigger, maxBytesPerTrigger, minOffsetsPerTrigger; without them everything.
+        """Return maxOffsetsPerTrigger, maxBytesPerTrigger or minOffsetsPerTrigger as a limit; without them, everything.
 
-        Spark takes one limit only: what the others say, `latestOffset` holds by itself.
+        Spark accepts only one limit; `latestOffset` applies the others.
         """
         if self.options.max_offsets is not None:
             return ReadMaxRows(self.options.max_offsets)
@@ -126,26 +126,26 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self.options.min_offsets is None else ReadMinRows(self.options.min_offsets)
 
     def reportLatestOffset(self) -> StreamOffset | None:  # noqa: N802
-        """How far the logs go, for the progress of the query."""
+        """Return the ends of the logs, for the progress of the query."""
         return to_stream(last_offsets(self.options, {})[0])
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From now on nothing new is taken."""
+        """End the query at the current ends of the logs."""
         self._target = last_offsets(self.options, {})[0]
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[Split]:
-        """The tasks of a micro-batch. Raises LogDirError, DataLossError."""
+        """Return the splits of a micro-batch. Raises LogDirError, DataLossError."""
         splits = plan_between(self.options, from_stream(start), from_stream(end))
         return [Split(pieces) for pieces in splits] or [Split([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task, on an executor."""
+        """Read the rows of a split, on an executor."""
         assert isinstance(partition, Split)
         for batch in read_level(partition.pieces, self.schema, self.options):
             yield fitted(batch, self.schema)
 
     def commit(self, end: StreamOffset) -> None:
-        """Nothing is kept here: offsets are in the query's checkpoint."""
+        """Do nothing: the offsets are in the checkpoint of the query."""
 
     def stop(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open between calls."""

@@ -1,4 +1,4 @@
-"""One way to run the engine on splits: a row for each, a task for each row, rows of results. Works over Connect as well."""
+"""Runs the engine on splits, one Spark task for each; the results are rows. Also works over Spark Connect."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.options import ReadOptions
     from kafkalog_spark.table.planning import Piece
 
-T = TypeVar("T")  # what a task works on: plain values
+T = TypeVar("T")  # an item of a split: plain values, since they are pickled
 
 
 def each(spark: SparkSession, count: int) -> DataFrame:
-    """The numbers 0 … count − 1, one to a task."""
+    """Return a data frame of the numbers 0 … count − 1, one in each task."""
     return spark.range(0, count, 1, count)
 
 
 def run(
     spark: SparkSession, splits: Sequence[list[T]], schema: pa.Schema, work: Callable[[list[T]], Iterator[pa.RecordBatch]]
 ) -> DataFrame:
-    """What `work` gives for each split, lazily, a task for each.
+    """Return the rows that `work` yields for the splits, lazily, with one task for each split.
 
-    Spark sends what a task runs to all of them alike: each unpacks its own split only.
+    Spark sends the same function with all splits to every task; a task unpacks only its own split.
     """
     from kafkalog_spark.schema import ddl_of
 
@@ -46,19 +46,19 @@ def run(
 
 
 def packed(value: object) -> bytes:
-    """What the driver passes to one task, for `unpacked`: paths that have much in common take little."""
+    """Pickle and compress a value that the driver passes to a task; see `unpacked`. Similar paths compress well."""
     return zlib.compress(pickle.dumps(value), 1)
 
 
 def unpacked(packed: bytes) -> Any:
-    """What `packed` was given, by the driver of the same job."""
-    return pickle.loads(zlib.decompress(packed))  # noqa: S301  # no file or user has a say in it
+    """Return the value that `packed` encoded, on the driver of the same job."""
+    return pickle.loads(zlib.decompress(packed))  # noqa: S301  # the driver made it: no file or user can change it
 
 
 def rows_of(frame: DataFrame) -> Iterator[Row]:
-    """The rows, one task's after the other's: all tasks work at once, and what they give waits on the executors' disks.
+    """Yield the rows, task by task. All tasks run at once; their results are kept on the disks of the executors.
 
-    An iterator of Spark's by itself runs two tasks at a time, on whatever cluster; a list of all rows has to fit the driver
+    Spark's own iterator runs only two tasks at a time, on any cluster; a list of all rows would have to fit in the driver
     (spark.driver.maxResultSize).
     """
     from pyspark.storagelevel import StorageLevel
@@ -72,19 +72,19 @@ def rows_of(frame: DataFrame) -> Iterator[Row]:
 
 
 def options_of(paths: Sequence[str], given: Mapping[str, object]) -> ReadOptions:
-    """The options of a job, given as arguments. Raises OptionError."""
+    """Check the options of a job that were passed as arguments. Raises OptionError."""
     import json
 
     from kafkalog_spark.table.options import read_options
 
-    said: dict[str, Any] = {
+    texts: dict[str, Any] = {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()
     }
-    return read_options({**said, "paths": json.dumps([str(path) for path in paths])})
+    return read_options({**texts, "paths": json.dumps([str(path) for path in paths])})
 
 
 def read_mapped(spark: SparkSession, paths: tuple[str, ...], given: Mapping[str, object]) -> DataFrame:
-    """Plan on the driver, then one task for each split. Raises OptionError, LogDirError, DataLossError."""
+    """Plan on the driver, then read each split in a task. Raises OptionError, LogDirError, DataLossError."""
     from kafkalog_spark.table.columns import level_schema
     from kafkalog_spark.table.levels import plan_level, read_level
     from kafkalog_spark.table.options import Bounds
@@ -96,6 +96,6 @@ def read_mapped(spark: SparkSession, paths: tuple[str, ...], given: Mapping[str,
 
 @dataclass
 class Split(InputPartition):
-    """One task: plain values, since it is pickled."""
+    """The work of one task: plain values, since it is pickled."""
 
     pieces: list[Piece]

@@ -1,16 +1,19 @@
+"""Which files a path means. The file systems are pyfakefs's, where it has what a test needs."""
+
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
 import pytest
+from pyfakefs.helpers import set_uid
 
 from engine.discovery.paths import DirectoryKind, directory_kind, discover
 from engine.errors import UnreadableFile
 from engine.files import ReadOnlyFiles
-from tests.support.permissions import without_permission
 
 HEX = "a2eb80d57bfc4269af90e35d3898849a"
+TOP = "/top"
 
 
 def test_directory_kinds():
@@ -21,40 +24,38 @@ def test_directory_kinds():
     assert directory_kind(["00000000000000000000.log.deleted"]) is DirectoryKind.PARTITION
 
 
-def make(root, *paths):
+def make(fs, *paths):
     for path in paths:
-        full = root / path
-        full.parent.mkdir(parents=True, exist_ok=True)
-        full.write_bytes(b"")
+        fs.create_file(f"{TOP}/{path}")
 
 
-def found(root):
+def found(root=TOP):
     discovery = discover(ReadOnlyFiles(), str(root))
     paths = [path.removeprefix(f"{root}/") for path in discovery.paths]
     return paths, [(finding.code, finding.where.file.removeprefix(f"{root}/")) for finding in discovery.findings]
 
 
-def test_a_file_is_itself_whatever_its_name(tmp_path):
-    make(tmp_path, "odd")
-    assert discover(ReadOnlyFiles(), str(tmp_path / "odd")).paths == [str(tmp_path / "odd")]
+def test_a_file_is_itself_whatever_its_name(fs):
+    make(fs, "odd")
+    assert discover(ReadOnlyFiles(), f"{TOP}/odd").paths == [f"{TOP}/odd"]
 
 
-def test_a_missing_path_is_an_error(tmp_path):
+def test_a_missing_path_is_an_error(fs):
     with pytest.raises(UnreadableFile):
-        discover(ReadOnlyFiles(), str(tmp_path / "none"))
+        discover(ReadOnlyFiles(), f"{TOP}/none")
 
 
-def test_a_tree_of_log_dirs(tmp_path):
+def test_a_tree_of_log_dirs(fs):
     segment = "00000000000000000000.log"
     make(
-        tmp_path,
+        fs,
         "notes.txt", "lost+found/x.log", "d1/meta.properties", "d1/.lock", "d1/t-10/" + segment, "d1/t-9/" + segment,
         "d1/t-9/00000000000000000000.index", "d1/t-9/partition.metadata", "d1/t-9/notes.txt", "d1/t-9/abc.log",
         "d1/server.log", "d1/other/" + segment,
         f"d1/t-2.{HEX}-delete/{segment}", "d0/cleaner-offset-checkpoint", "d0/a-0/" + segment,
         "d0/remote-log-index-cache/3_Ure9eD19RMmD-98XzfrQmw.index",
     )
-    paths, findings = found(tmp_path)
+    paths, findings = found()
     assert paths == [
         "d0/cleaner-offset-checkpoint", "d0/a-0/" + segment, "d0/remote-log-index-cache/3_Ure9eD19RMmD-98XzfrQmw.index",
         "d1/meta.properties", f"d1/t-2.{HEX}-delete/{segment}", "d1/t-9/" + segment,
@@ -66,12 +67,12 @@ def test_a_tree_of_log_dirs(tmp_path):
     ]
 
 
-def test_links_in_a_circle_are_visited_once(tmp_path):
-    make(tmp_path, "a/t-0/00000000000000000000.log")
+def test_links_in_a_circle_are_visited_once(fs):
+    make(fs, "a/t-0/00000000000000000000.log")
     for name in ("one", "two", "three", "a/up"):
-        (tmp_path / name).symlink_to(tmp_path)
-    (tmp_path / "self").symlink_to(tmp_path / "self")
-    paths, findings = found(tmp_path)
+        fs.create_symlink(f"{TOP}/{name}", TOP)
+    fs.create_symlink(f"{TOP}/self", f"{TOP}/self")
+    paths, findings = found()
     assert paths == ["a/t-0/00000000000000000000.log"]
     assert sorted(findings) == [
         ("file-ignored", "a/up"), ("file-ignored", "one"), ("file-ignored", "three"), ("file-ignored", "two"),
@@ -79,16 +80,16 @@ def test_links_in_a_circle_are_visited_once(tmp_path):
     ]
 
 
-def test_depth_is_limited(tmp_path):
-    make(tmp_path, "1/2/3/4/5/6/00000000000000000000.log", "1/2/3/4/5/6/7/00000000000000000000.log")
-    (tmp_path / "1/2/3/4/5/6/00000000000000000000.log").unlink()
-    assert found(tmp_path) == ([], [("path-skipped", "1/2/3/4/5/6/7")])
+def test_depth_is_limited(fs):
+    make(fs, "1/2/3/4/5/6/7/00000000000000000000.log")
+    assert found() == ([], [("path-skipped", "1/2/3/4/5/6/7")])
 
 
-def test_a_directory_without_permission_is_a_finding(tmp_path):
-    make(tmp_path, "t-0/00000000000000000000.log", "t-1/00000000000000000000.log")
-    with without_permission(tmp_path / "t-0"):
-        paths, findings = found(tmp_path)
+def test_a_directory_without_permission_is_a_finding(fs):
+    make(fs, "t-0/00000000000000000000.log", "t-1/00000000000000000000.log")
+    fs.chmod(f"{TOP}/t-0", 0)
+    set_uid(1000)
+    paths, findings = found()
     assert paths == ["t-1/00000000000000000000.log"]
     assert findings == [("path-unreadable", "t-0")]
 
@@ -100,9 +101,9 @@ class RefusingFiles(ReadOnlyFiles):
         return super().list(directory)
 
 
-def test_a_directory_that_fails_is_a_finding(tmp_path):
-    make(tmp_path, "t-0/00000000000000000000.log", "t-1/00000000000000000000.log")
-    discovery = discover(RefusingFiles(), str(tmp_path))
+def test_a_directory_that_fails_is_a_finding(fs):
+    make(fs, "t-0/00000000000000000000.log", "t-1/00000000000000000000.log")
+    discovery = discover(RefusingFiles(), TOP)
     assert [path.rsplit("/", 2)[-2] for path in discovery.paths] == ["t-1"]
     assert [(finding.code, finding.what) for finding in discovery.findings] == [("path-unreadable", "Input/output error")]
 
@@ -121,10 +122,10 @@ class MovingFiles(ReadOnlyFiles):
         return super().resolve(path)
 
 
-def test_what_a_broker_removes_meanwhile_is_no_finding(tmp_path):
-    make(tmp_path, "t-0/00000000000000000000.log", "t-1/00000000000000000000.log", "t-1/00000000000000000009.log")
-    discovery = discover(MovingFiles(), str(tmp_path))
-    assert discovery == ([f"{tmp_path}/t-1/00000000000000000009.log"], [])
+def test_what_a_broker_removes_meanwhile_is_no_finding(fs):
+    make(fs, "t-0/00000000000000000000.log", "t-1/00000000000000000000.log", "t-1/00000000000000000009.log")
+    discovery = discover(MovingFiles(), TOP)
+    assert discovery == ([f"{TOP}/t-1/00000000000000000009.log"], [])
 
 
 def test_what_is_no_file_is_left_to_the_reader(tmp_path):

@@ -216,3 +216,24 @@ def test_what_the_architecture_names_exists():
     assert len(named) > 10
     assert [name for name in named if not list(ROOT.glob(name))] == []
     assert len(text.splitlines()) <= 200
+
+
+# errors with one cause that are of two classes
+ONE_CAUSE = {"offset-out-of-range", "unreadable-file"}
+
+
+def test_an_error_code_stands_for_one_cause():
+    """Programs decide by `code`: no two classes of errors share one, and nobody raises an error without one."""
+    classes: dict[str, list[str]] = {}
+    bare = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                for line in node.body:
+                    if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "code" and isinstance(line.value, ast.Constant):
+                        classes.setdefault(line.value.value, []).append(node.name)
+            elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and ast.unparse(node.exc.func) == "KafkalogError":
+                bare.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert len(classes) > 40
+    assert {code for code, names in classes.items() if len(names) > 1} == ONE_CAUSE
+    assert bare == []

@@ -1,4 +1,4 @@
-"""Runs of decoded records → Arrow record batches of bounded size. No Python object is made for a record."""
+"""Convert runs of decoded records to Arrow record batches of bounded size, without a Python object per record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH_ROWS = 10_000
 BATCH_BYTES = 16 << 20
 _FIRST_ROOM = 1 << 20
 
-# what is taken from a record's batch: column → field
+# values of a record's batch: column → field
 _SPREAD = {
     "producerId": BatchField.PRODUCER_ID, "producerEpoch": BatchField.PRODUCER_EPOCH,
     "partitionLeaderEpoch": BatchField.LEADER_EPOCH, "position": BatchField.POSITION,
@@ -33,11 +33,11 @@ _ATTRIBUTES = ("isTransactional", "isControl", "codec")
 
 
 class BatchBuilder:
-    """Collects the records of one partition and gives them as batches of at most `rows` rows and `room` bytes.
+    """Collects the records of one partition, and returns them in batches of at most `rows` rows and `room` bytes.
 
     columns    names of columns.COLUMN_TYPES, in the order of the batches
-    topic, partition, directory  what those columns say
-    room       bytes of keys and values in a batch, and as many of headers; a larger record has one of its own
+    topic, partition, directory  constant values of these columns
+    room       bytes of keys and values in a batch, and the same of headers; a larger record gets a batch of its own
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class BatchBuilder:
         self._segments: list[tuple[str, int]] = []  # name, rows
 
     def batches(self, runs: Iterable[Run]) -> Iterator[pa.RecordBatch]:
-        """All records of `runs`, the last batch included."""
+        """Return all records of `runs`, including the last, partial batch."""
         for run in runs:
             yield from self.add(run)
         if self._row:
             yield self._finish()
 
     def add(self, run: Run) -> Iterator[pa.RecordBatch]:
-        """Take the records of `run`; gives the batches that became full by it."""
+        """Add the records of `run`, and return the batches that became full."""
         chunk, first = run.chunk, run.first
         while first < run.end:
             last = min(run.end, first + self._rows - self._row)
@@ -82,7 +82,7 @@ class BatchBuilder:
                 end, headers = self._headers.fitting(chunk, first, end, self._room - self._header_bytes)
                 _, keys, values = fitting(chunk.records.table, first, end, self._room - self._bytes)
             fullest = max(self._bytes + keys + values, self._header_bytes + headers)
-            if self._row and fullest > self._room:  # a single one, too large for what is left
+            if self._row and fullest > self._room:  # a single record, too large for the remaining room
                 yield self._finish()
                 continue
             self._take(run, first, end, keys, values)
@@ -153,7 +153,7 @@ class BatchBuilder:
         return has_flag(attributes, self._word("magic"), TRANSACTIONAL_FLAG if name == "isTransactional" else CONTROL_FLAG)
 
     def _sequences(self) -> pa.Array:
-        """Base sequence + delta, 0 after 2^31 − 1; −1 where the batch has none (DefaultRecord.readFrom)."""
+        """Return base sequence + delta, 0 after 2^31 − 1; −1 if the batch has none (DefaultRecord.readFrom)."""
         base = self._word("base_sequence")
         wide = pc.add(base, pc.subtract(self._word("offset"), self._word("base_offset")))
         wrapped = pc.if_else(pc.greater(wide, INT_MAX), pc.subtract(wide, INT_MAX + 1), wide)
@@ -167,7 +167,7 @@ _WORDS = {
 
 
 def _words_for(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Which numbers must be kept for these columns."""
+    """Return the numbers that must be kept for these columns."""
     words = {name for name in columns if name in _SPREAD or name in _COPIED or name == "timestamp"}
     if any(name in columns for name in _ATTRIBUTES):
         words |= {"attributes", "magic"}

@@ -1,4 +1,4 @@
-"""Buffers that arrays are made of: a fixed number of rows, filled by kernels, handed over to Arrow once."""
+"""Buffers for Arrow arrays: a fixed number of rows, filled by kernels, passed to Arrow once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BadColumns(KafkalogError):
-    """Columns that do not fit the bytes they describe: a defect, never a matter of input."""
+    """Columns that do not match the bytes they describe: a defect, not a problem of the input."""
 
     code = "bad-columns"
 
@@ -26,7 +26,7 @@ def _bytes(size: int) -> memoryview:
 
 
 def _room(size: int) -> memoryview:
-    """Bytes that are written before they are read: Arrow's pool gives them without zeros, and out of what it has."""
+    """Return uninitialised bytes from Arrow's memory pool; write them before reading."""
     return memoryview(pa.allocate_buffer(size)).cast("B")
 
 
@@ -39,7 +39,7 @@ def _ends(rows: int) -> memoryview:
 
 
 def _grown(view: memoryview, size: int) -> memoryview:
-    """The same bytes or 32-bit integers, with room for `size` of them at least; at once half as many again."""
+    """Return the content of `view`, bytes or 32-bit integers, in a buffer for at least `size` of them; grows by half."""
     if size <= len(view):
         return view
     size = max(size, len(view) * 3 // 2)
@@ -49,7 +49,7 @@ def _grown(view: memoryview, size: int) -> memoryview:
 
 
 class Words:
-    """64-bit integers of `rows` rows; `nulls` of them are null."""
+    """A column of 64-bit integers with `rows` rows; `nulls` of them are null."""
 
     def __init__(self, rows: int) -> None:
         self.out = _room(8 * rows).cast("q")
@@ -57,45 +57,45 @@ class Words:
         self.nulls = 0
 
     def copy(self, field: memoryview, first: int, end: int, row: int) -> None:
-        """A field of the records as it is."""
+        """Copy a field of the records."""
         self.out[row : row + end - first] = field[first:end]
 
     def spread(self, chunk: Chunk, field: BatchField, first: int, end: int, row: int, added: int = 0) -> None:
-        """A field of their batches."""
+        """Copy a field of the records' batches."""
         if not spread(chunk.batches.table, field, chunk.records.table, first, end, self.out, row, added):
             raise BadColumns("records outside their batches")
 
     def microseconds(self, chunk: Chunk, first: int, end: int, row: int) -> None:
-        """The timestamps of the records."""
+        """Copy the timestamps of the records."""
         nulls = microseconds(chunk.records.table, first, end, self.out, self.valid, row)
         if nulls < 0:
             raise BadColumns("more records than there are rows")
         self.nulls += nulls
 
     def array(self, rows: int, kind: pa.DataType | None = None) -> pa.Array:
-        """The first `rows` as an array of `kind`, 64 bits wide (default: int64)."""
+        """Return the first `rows` as an array of `kind`, 64 bits wide (default: int64)."""
         valid = pa.py_buffer(self.valid) if self.nulls else None
         return pa.Array.from_buffers(kind or pa.int64(), rows, [valid, pa.py_buffer(self.out)], self.nulls)
 
 
 class TimestampTypes:
-    """What the timestamps of `rows` rows are."""
+    """A column of timestamp types with `rows` rows."""
 
     def __init__(self, rows: int) -> None:
         self.out = _room(4 * rows).cast("i")
 
     def take(self, chunk: Chunk, first: int, end: int, row: int) -> None:
-        """By the batches of the records."""
+        """Add the timestamp types of the records, from their batches."""
         if not timestamp_types(chunk.batches.table, chunk.records.table, first, end, self.out, row):
             raise BadColumns("records outside their batches")
 
     def array(self, rows: int) -> pa.Array:
-        """The first `rows` as an array of int32."""
+        """Return the first `rows` as an array of int32."""
         return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(self.out)], 0)
 
 
 class Blobs:
-    """Keys or values of `rows` rows; their bytes grow as they must, to 2 GiB."""
+    """A column of keys or values with `rows` rows; its bytes grow as needed, up to 2 GiB."""
 
     def __init__(self, rows: int, room: int) -> None:
         self.ends = _ends(rows)
@@ -104,11 +104,11 @@ class Blobs:
         self.used = self.nulls = 0
 
     def make_room(self, size: int) -> None:
-        """Room for `size` more bytes."""
+        """Make room for `size` more bytes."""
         self.out = _grown(self.out, self.used + size)
 
     def gather(self, chunk: Chunk, field: RecordField, first: int, end: int, row: int) -> None:
-        """Keys or values of the records, for which there is room."""
+        """Copy keys or values of the records, for which room was made."""
         table = chunk.records.table
         blobs = kernel.Blobs(self.out, self.ends, self.valid)
         used, nulls = gather(chunk.data, table, field, first, end, blobs, self.used, row)
@@ -117,15 +117,15 @@ class Blobs:
         self.used, self.nulls = used, self.nulls + nulls
 
     def array(self, rows: int) -> pa.Array:
-        """The first `rows` as binary."""
+        """Return the first `rows` as binary."""
         return _binary(self.valid if self.nulls else None, self.ends, self.out, self.used, rows, self.nulls)
 
 
-_HEADER = 9  # bytes that a header takes beside its key and value
+_HEADER = 9  # bytes of a header in addition to its key and value
 
 
 class Headers:
-    """The headers of `rows` rows."""
+    """A column of headers with `rows` rows."""
 
     def __init__(self, rows: int) -> None:
         self.lists, self.valid = _ends(rows), _bits(rows)
@@ -143,7 +143,7 @@ class Headers:
         self._values_valid = _grown(self._values_valid, (self.count + count + 7) // 8)
 
     def fitting(self, chunk: Chunk, first: int, end: int, room: int) -> tuple[int, int]:
-        """The end of what fits into `room` bytes of the records first … end − 1, one at least → (end, bytes)."""
+        """Return (end, bytes) of the records from `first` on, at least one, whose headers fit into `room` bytes."""
         while True:
             self._measured = count, keys, values = measure_headers(chunk.data, chunk.records.table, first, end)
             if count < 0:
@@ -154,7 +154,7 @@ class Headers:
             end = first + (end - first) // 2
 
     def gather(self, chunk: Chunk, first: int, end: int, row: int) -> None:
-        """The headers of the records that were found to fit last."""
+        """Copy the headers of the records that `fitting` returned last."""
         self._make_room(*self._measured)
         values = kernel.Blobs(self._values, self._value_ends, self._values_valid)
         headers = kernel.Headers(self.lists, self.valid, self._keys, self._key_ends, values)
@@ -165,7 +165,7 @@ class Headers:
         self.empty, self.nulls = self.empty + empty, self.nulls + nulls
 
     def array(self, rows: int) -> pa.Array:
-        """The first `rows` as lists; null where there are no headers. Keys are what Java makes of their bytes."""
+        """Return the first `rows` as lists; null if there are no headers. Keys are decoded as Java does."""
         keys = self._key_array()
         valid = self._values_valid if self.nulls else None
         values = _binary(valid, self._value_ends, self._values, self._value_ends[self.count], self.count, self.nulls)
@@ -178,7 +178,7 @@ class Headers:
         ends, used = self._key_ends, self._key_ends[self.count]
         try:
             return _binary(None, ends, self._keys, used, self.count, 0).cast(pa.string())
-        except pa.ArrowInvalid:  # some are no UTF-8
+        except pa.ArrowInvalid:  # some keys are not UTF-8
             pass
         names = [bytes(self._keys[ends[one] : ends[one + 1]]).decode("utf-8", "replace") for one in range(self.count)]
         return pa.array(names, pa.string())

@@ -1,4 +1,4 @@
-"""Batch headers as Arrow record batches: a row for each batch, no record decoded."""
+"""Batch headers as Arrow record batches: one row per batch, no record is decoded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.log.errors import CorruptRecord
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.heads import HeadWalk
-from engine.record.soundness import go_on
+from engine.record.soundness import resume_after_damage
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -39,17 +39,17 @@ HEAD_TYPES: dict[str, pa.DataType] = {
     "partition": pa.int32(),
     "directory": pa.string(),
     "segment": pa.string(),  # name of the .log file
-    "position": pa.int64(),  # in it, bytes
+    "position": pa.int64(),  # in the segment, bytes
     "sizeInBytes": pa.int64(),
     "magic": pa.int32(),
-    "baseOffset": pa.int64(),  # of formats 0 and 1 the entry's own
+    "baseOffset": pa.int64(),  # formats 0 and 1: the entry's own offset
     "lastOffset": pa.int64(),
-    "recordCount": pa.int32(),  # of a compressed set of formats 0 and 1 counted, null where it cannot be read
+    "recordCount": pa.int32(),  # of a compressed set of formats 0 and 1: counted, null if it cannot be read
     "codec": pa.string(),
     "timestampType": pa.int32(),  # −1 in format 0
     "baseTimestamp": TIMESTAMP,
     "maxTimestamp": TIMESTAMP,
-    "deleteHorizon": TIMESTAMP,  # null where none is set
+    "deleteHorizon": TIMESTAMP,  # null if not set
     "producerId": pa.int64(),
     "producerEpoch": pa.int16(),
     "baseSequence": pa.int32(),
@@ -57,7 +57,7 @@ HEAD_TYPES: dict[str, pa.DataType] = {
     "isTransactional": pa.bool_(),
     "isControl": pa.bool_(),
     "crc": pa.int64(),  # as stored, unsigned
-    "isValid": pa.bool_(),  # on request: does the checksum fit
+    "isValid": pa.bool_(),  # on request: does the checksum match
 }
 _PLAIN = {
     "sizeInBytes": BatchField.SIZE, "magic": BatchField.MAGIC, "baseOffset": BatchField.BASE_OFFSET,
@@ -70,13 +70,13 @@ def head_batches(
     view: PartitionView, schema: pa.Schema, constants: Mapping[str, str | int], start: int, end: int,
     report: Callable[[Finding], None], *, limit: int = MAX_DECOMPRESSED_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches that begin at offsets start … end − 1, with the columns of `schema`, names of HEAD_TYPES.
+    """Return the batches that begin at offsets start … end − 1, with the columns of `schema`, names of HEAD_TYPES.
 
-    Bodies are read for the column isValid only, and for recordCount those of compressed sets of formats 0 and 1, whose
-    headers do not say it.
-    constants  what topic, partition and directory say
-    report     takes what is wrong with sizes, after which it goes on with the next sound batch, and offset-order
-    limit      bytes that one of those sets may inflate to
+    Bodies are read only for the column isValid, and for recordCount of compressed sets of formats 0 and 1, whose headers do not
+    have it.
+    constants  values of topic, partition and directory
+    report     receives batches with a wrong size, after which reading continues with the next sound batch, and offset-order
+    limit      decompressed bytes of one compressed set
     Raises UnreadableFile, FileChangedWhileReading.
     """
     heads, scanned = _Heads(schema, constants, limit), BatchColumns()
@@ -102,28 +102,28 @@ def head_batches(
 def _of_segment(
     walk: LogWalk | HeadWalk, heads: _Heads, order: OffsetOrder, start: int, end: int, report: Callable[[Finding], None]
 ) -> Iterator[pa.RecordBatch]:
-    goes_on = True
-    while goes_on:
+    resumes = True
+    while resumes:
         for window in walk:
             heads.add(window)
-            order.check(window)  # it marks batches, and isValid says how checksums are
+            order.check(window)  # reports wrong order of batches; isValid has the result of checksums
             if order.is_past(end):
-                goes_on = False
+                resumes = False
                 break
             if heads.rows >= BATCH_ROWS:
                 yield from heads.between(start, end)
         yield from heads.between(start, end)
-        if goes_on:
-            goes_on, findings = go_on(walk)
+        if resumes:
+            resumes, findings = resume_after_damage(walk)
             for finding in findings:
                 report(finding)
 
 
 def _first_position(segment: ReadableSegment, start: int) -> int | None:
-    """Where to begin for the batch that holds `start`; None: it lies after the segment. Damage in the way: before that."""
+    """Return where to start for the batch with `start`; None: after the segment. If damage is in the way, before the damage."""
     try:
         head = segment.translate_offset(start)
-    except CorruptRecord:  # the walk from there finds it again, and reports it
+    except CorruptRecord:  # the walk from there finds the damage again, and reports it
         return segment.position_before(start)
     return None if head is None else head.position
 
@@ -131,23 +131,23 @@ def _first_position(segment: ReadableSegment, start: int) -> int | None:
 class _Heads:
     """The headers of some windows of a file, at most 2 · BATCH_ROWS."""
 
-    file: OpenFile  # that the rows are of
+    file: OpenFile  # the file of the rows
 
     def __init__(self, schema: pa.Schema, constants: Mapping[str, str | int], limit: int) -> None:
         self._schema, self._constants, self._limit = schema, constants, limit
         self._batches = BatchColumns(2 * BATCH_ROWS)
-        self._bases: list[tuple[int, int]] = []  # rows, and where their positions count from
+        self._bases: list[tuple[int, int]] = []  # rows of each window, and its file position
         self.rows = 0
 
     def add(self, window: Window) -> None:
-        """Take the headers of a window."""
+        """Add the headers of a window."""
         for field in BatchField:
             self._batches.field(field)[self.rows : self.rows + window.rows] = window.batches.field(field)[: window.rows]
         self._bases.append((window.rows, window.base))
         self.rows += window.rows
 
     def between(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Those that hold offsets from `start` on and begin before `end`; afterwards there are none."""
+        """Return the rows with offsets from `start` on that begin before `end`, and clear all rows."""
         if not self.rows:
             return
         arrays = [self._column(name).cast(HEAD_TYPES[name]) for name in self._schema.names]
@@ -220,8 +220,8 @@ class _Heads:
 
 
 def _inner_counts(file: OpenFile, places: list[dict[str, int]], limit: int) -> array[int]:
-    """How many messages are in each of these compressed sets of formats 0 and 1; −1: not all of it can be read."""
-    from engine.record.reader import ChunkReader  # it brings all codecs
+    """Return the number of messages in each of these compressed sets of formats 0 and 1; −1: not all of it can be read."""
+    from engine.record.reader import ChunkReader  # imports all codecs
 
     found: list[Finding] = []
     reader, scanned = ChunkReader(file.path, found.append, limit), BatchColumns(1)

@@ -1,4 +1,4 @@
-"""Rows of Arrow record batches → record columns, as the encoder takes them. No Python object is made for a row."""
+"""Convert rows of Arrow record batches to record columns for the encoder, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from engine.record.columns import RecordColumns
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_FEW = 256  # records that there is room for at first
-_RECORD = 8 * RECORD_FIELDS  # bytes of a record in columns
+_FEW = 256  # initial number of records
+_RECORD = 8 * RECORD_FIELDS  # bytes of a record in the columns
 _MICROS = 1000
 _EARLIEST = -(2**63) // _MICROS
 _NOTHING = memoryview(b"")
 
 
 class RowRefused(KafkalogError):
-    """A row that no record can be made of."""
+    """A row from which no record can be made."""
 
     code = "row-refused"
 
 
 class BadRows(KafkalogError):
-    """Arrays whose buffers do not fit together: a defect, never a matter of input."""
+    """Inconsistent buffers of arrays: a defect, not a problem of the input."""
 
     code = "bad-rows"
 
 
 class Blobs(NamedTuple):
-    """An array of bytes as its buffers; `start` is the row of the buffers that is row 0."""
+    """The buffers of an array of bytes; `start` is the index of row 0 in the buffers."""
 
     data: memoryview
     ends: memoryview
@@ -47,7 +47,7 @@ class Blobs(NamedTuple):
 
     @classmethod
     def of(cls, values: pa.Array) -> Blobs:
-        """The buffers of an array of binary or strings of any width."""
+        """Return the buffers of an array of binary or strings, large or not."""
         if values.type != pa.binary():
             values = values.cast(pa.binary())
         valid, ends, data = values.buffers()
@@ -56,7 +56,7 @@ class Blobs(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """An array of 64-bit integers as its buffers."""
+    """The buffers of an array of 64-bit integers."""
 
     values: memoryview
     valid: memoryview
@@ -65,14 +65,14 @@ class Numbers(NamedTuple):
 
     @classmethod
     def of(cls, values: pa.Array) -> Numbers:
-        """The buffers of an array of int64 or of timestamps in microseconds."""
+        """Return the buffers of an array of int64 or of timestamps in microseconds."""
         valid, data = values.buffers()
         start, length = values.offset, len(values)
         return cls(_view(data)[: 8 * (start + length)].cast("q"), _view(valid), start, length)
 
 
 class HeaderLists(NamedTuple):
-    """An array of lists of (key, value) as its buffers."""
+    """The buffers of an array of lists of (key, value)."""
 
     lists: memoryview
     valid: memoryview
@@ -83,14 +83,14 @@ class HeaderLists(NamedTuple):
 
     @classmethod
     def of(cls, headers: pa.Array) -> HeaderLists:
-        """The buffers of an array of list<struct<key, value>>."""
+        """Return the buffers of an array of list<struct<key, value>>."""
         keys, values = map(Blobs.of, headers.values.flatten())  # a header that is null has no key
         valid, lists = headers.buffers()[:2]
         start, length = headers.offset, len(headers)
         return cls(_ends(lists, start + length + 1), _view(valid), start, length, keys, values)
 
     def for_kernels(self) -> kernel.HeaderLists:
-        """The same for kernels."""
+        """Return the buffers in the kernels' form."""
         return kernel.HeaderLists(*self[:4], kernel.Blobs(*self.keys), kernel.Blobs(*self.values))
 
 
@@ -100,14 +100,14 @@ def _view(buffer: pa.Buffer | None) -> memoryview:
 
 def _ends(buffer: pa.Buffer | None, count: int) -> memoryview:
     view = _view(buffer)[: 4 * count]
-    return (view if len(view) == 4 * count else memoryview(bytes(4 * count))).cast("i")  # an empty array may have none
+    return (view if len(view) == 4 * count else memoryview(bytes(4 * count))).cast("i")  # an empty array may have no buffer
 
 
 class IncomingRows:
-    """What records are made of, by row.
+    """The columns of the records to make.
 
-    key, headers, timestamp, offset  None: there is no such column
-    now  ms, of records without a timestamp
+    key, headers, timestamp, offset  None: no such column
+    now  timestamp, ms, of records without one
     """
 
     def __init__(
@@ -122,9 +122,9 @@ class IncomingRows:
         self.offset = None if offset is None else Numbers.of(offset)
 
     def partitions(self, given: pa.Array | None, count: int | None, keyless: int) -> pa.Array:
-        """The partition of each row: `given`, or where that is null by the hash of the key, as Kafka's producers choose.
+        """Return the partition of each row: `given`, or if that is null by the hash of the key, as Kafka's producers choose.
 
-        count    partitions of the topic; None: it is not known, then every row must say its own
+        count    partitions of the topic; None: unknown, then `given` may have no nulls
         keyless  the partition of rows without a key
         Raises RowRefused.
         """
@@ -148,7 +148,7 @@ class IncomingRows:
 
 
 def groups(codes: pa.Array, count: int) -> Iterator[tuple[int, memoryview, int, int]]:
-    """Rows by code: (code, numbers of rows, first, end); those of one code are in order.
+    """Group rows by code: (code, row numbers, first, end); the rows of a group are in order.
 
     codes  int32 without nulls, 0 … count − 1
     """
@@ -166,7 +166,7 @@ def groups(codes: pa.Array, count: int) -> Iterator[tuple[int, memoryview, int, 
 
 
 class Sheet:
-    """Records that wait to be packed: columns over one buffer, which grow as they must."""
+    """Records to be packed: columns over one growing buffer."""
 
     def __init__(self) -> None:
         self._data = memoryview(bytearray(0))
@@ -176,22 +176,22 @@ class Sheet:
 
     @property
     def data(self) -> memoryview:
-        """The bytes that the columns point into."""
+        """Return the bytes that the columns point into."""
         return self._data[: self._used]
 
     @property
     def size(self) -> int:
-        """Bytes of memory that the records take."""
+        """Return the bytes of memory of the records."""
         return self._used + _RECORD * self.filled
 
     def clear(self) -> None:
-        """Forget the records; their room is used again."""
+        """Remove the records; their memory is used again."""
         self._used = self.filled = 0
 
     def add(self, rows: IncomingRows, chosen: memoryview, first: int, end: int, next_offset: int) -> int:
-        """Take the rows chosen[first:end] → the offset after the last of them. Raises RowRefused.
+        """Add the rows chosen[first:end]; returns the offset after the last one. Raises RowRefused.
 
-        next_offset  of the first of them; where rows have offsets the least that it may have
+        next_offset  of the first of them; if rows have offsets, the lowest valid one
         """
         taken = kernel.Chosen(chosen, first, end)
         self._make_room(rows, taken, end - first)
@@ -222,7 +222,7 @@ class Sheet:
             if blobs is not None:
                 size += _sound(kernel.measure_rows(kernel.Blobs(*blobs), taken))
         if rows.headers is not None:
-            size += self._header_size(rows.headers, taken) + 10  # the kernel wants room for two varints
+            size += self._header_size(rows.headers, taken) + 10  # the kernel needs room for two varints
         if self._used + size > len(self._data):
             grown = memoryview(bytearray(max(self._used + size, len(self._data) * 3 // 2)))
             grown[: self._used] = self._data[: self._used]
@@ -253,7 +253,7 @@ class Sheet:
         self._used = _sound(kernel.take_header_rows(headers.for_kernels(), taken, self._data, self._used, table, self.filled))
 
     def _timestamps(self, column: Numbers, taken: kernel.Chosen, count: int, now: int) -> None:
-        """Before 1970 too: Kafka's producers send no such records, but brokers take them, and backups of those have them."""
+        """Set timestamps, including those before 1970: Kafka's producers do not send them, but brokers accept them."""
         rule = kernel.NumberRule(_MICROS, now, _EARLIEST, grows=False)
         done, _ = self._numbers(column, taken, rule, RecordField.TIMESTAMP)
         if done < count:

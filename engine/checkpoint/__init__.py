@@ -1,1 +1,1 @@
-"""Files beside the logs: checkpoints and identities, small and read whole up to a bound; producer snapshots, read in pieces."""
+"""Small files beside the logs: checkpoints and identity files, read whole up to a limit; producer snapshots, read in pieces."""

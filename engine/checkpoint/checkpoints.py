@@ -1,8 +1,8 @@
-"""Checkpoint files: a version, a count, and that many lines of text. Mirrors CheckpointFile.
+"""Checkpoint files: a version, a count, and that number of lines of text. Mirrors CheckpointFile.
 
-leader-epoch-checkpoint of a partition says where each leader's records begin (LeaderEpochFileCache, KIP-101); those of a log
-dir have an offset for each partition (OffsetCheckpointFile): recovery points, high watermarks (replication), log start offsets,
-the cleaner's first uncleaned offsets. Their names are in `discovery.names.FileKind`.
+leader-epoch-checkpoint of a partition has the start offset of each leader epoch (LeaderEpochFileCache, KIP-101). Those of a
+log dir have an offset for each partition (OffsetCheckpointFile): recovery points, high watermarks (replication), log start
+offsets, and the offsets up to which the cleaner cleaned. Their names are in `discovery.names.FileKind`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KINDS = (FileKind.REPLICATION_CHECKPOINT, FileKind.RECOVERY_POINT_CHECKPOINT)
 
 
 class Decoded(NamedTuple, Generic[Value]):
-    """What a small file says, None where it cannot be understood, and what is wrong with it."""
+    """The value of a small file, None if the file is malformed, and its problems."""
 
     value: Value | None
     findings: list[Finding]
@@ -45,11 +45,12 @@ class Decoded(NamedTuple, Generic[Value]):
 class Checkpoint(NamedTuple, Generic[Entry]):
     """The lines of a checkpoint file.
 
-    version, expected  the first two lines, None where they are missing, as in the empty files that brokers leave;
-                       `expected` is the number of entries
-    entries            the lines that make sense, in file order
-    fault              why Kafka reads nothing of it, None where it does: one that ends before the number of entries has
-                       none for Kafka
+    version, expected  the first two lines, None if they are missing, as in the empty files that brokers leave; `expected` is
+    the
+                       number of entries
+    entries            the valid lines, in file order
+    fault              why Kafka reads nothing of the file; None: Kafka reads it. Kafka reads a file that ends before the line
+                       with the number of entries as an empty one
     """
 
     version: int | None
@@ -60,7 +61,7 @@ class Checkpoint(NamedTuple, Generic[Entry]):
 
 
 class Line(NamedTuple):
-    """A line: number from 1, byte position, and text without its end, None where it is not UTF-8."""
+    """A line: number from 1, byte position, and text without line end, None if it is not UTF-8."""
 
     number: int
     position: int
@@ -68,11 +69,11 @@ class Line(NamedTuple):
 
 
 def text_lines(data: bytes) -> Iterator[Line]:
-    """The lines as java.io.BufferedReader splits them: LF, CR or CR LF end one; the last may lack it."""
+    """Split into lines as java.io.BufferedReader does: at LF, CR or CR LF, which the last line may lack."""
     position, number = 0, 0
     while position < len(data):
         found = _LINE.match(data, position)
-        if found is None:  # the pattern matches everywhere
+        if found is None:  # cannot happen: the pattern matches everywhere
             return
         number += 1
         try:
@@ -84,7 +85,7 @@ def text_lines(data: bytes) -> Iterator[Line]:
 
 
 class Faults:
-    """Findings about one file, MAX_FINDINGS at most, the rest as a number."""
+    """Findings about one file, MAX_FINDINGS at most, and the number of the others."""
 
     def __init__(self, path: str, code: str = "file-malformed") -> None:
         self._path = path
@@ -92,7 +93,7 @@ class Faults:
         self._findings: First[Finding] = First(MAX_FINDINGS)
 
     def add(self, what: str, line: Line | None = None, *, offset: int | None = None) -> None:
-        """Note a fault, of `line` or of the whole file; `offset`: the log offset that it is about."""
+        """Add a fault of `line`, or of the whole file; `offset`: the log offset concerned."""
         if line is not None:
             what = f"line {line.number}: {what}"
         where = Where(self._path, None if line is None else line.position, offset)
@@ -100,17 +101,17 @@ class Faults:
 
     @property
     def first(self) -> str | None:
-        """The first fault in words, None where there is none."""
+        """Return the text of the first fault, None if there is none."""
         return self._findings[0].what if self._findings else None
 
     def all(self) -> list[Finding]:
-        """What was noted."""
+        """Return all findings."""
         more = self._findings.more
         return [*self._findings, *([Finding(self._code, Where(self._path), f"{more} more faults", more)] if more else [])]
 
 
 def quoted(text: str | None) -> str:
-    """A line of a file inside a message: escaped and cut, so that it stays one short line."""
+    """Return a line of a file for use in a message: escaped and shortened to one short line."""
     if text is None:
         return "not UTF-8"
     return repr(text) if len(text) <= 80 else repr(text[:80]) + "…"
@@ -120,12 +121,12 @@ def decode_checkpoint(
     data: bytes, path: str, parse: Callable[[list[str]], Entry | None], version: int = 0,
     doubt: Callable[[list[Entry], Faults], None] = lambda _entries, _faults: None,
 ) -> Checkpoint[Entry]:  # fmt: skip
-    """Read the bytes of a checkpoint of `path`; `parse` makes an entry of the words of a line, None for a bad one.
+    """Decode the bytes of the checkpoint at `path`; `parse` converts the words of a line to an entry, None for a bad line.
 
-    doubt  notes what is wrong with entries that Kafka takes
+    doubt  reports problems of entries that Kafka accepts
 
-    An empty file has no entries and no fault. Bad lines become findings and the others are kept, where Kafka gives up
-    the whole file. A file of another version is not read on.
+    An empty file has no entries and no fault. Bad lines become findings and the others are kept; Kafka rejects the whole file.
+    Of a file of another version nothing else is read.
     """
     faults = Faults(path)
     lines = text_lines(data)
@@ -172,7 +173,7 @@ def _entries(lines: Iterator[Line], parse: Callable[[list[str]], Entry | None], 
 def read_small(
     files: ReadOnlyFiles, path: str, limit: int, decode: Callable[[bytes, str], Found], malformed: Callable[[Finding], Found],
 ) -> Found:
-    """What `decode` makes of the bytes at `path`, or `malformed` of the finding for a file of more than `limit` bytes.
+    """Decode the file at `path` with `decode`, or call `malformed` with the finding for a file of more than `limit` bytes.
 
     Raises UnreadableFile.
     """
@@ -183,7 +184,7 @@ def read_small(
 
 
 def words(line: str) -> list[str]:
-    """`line` split at white space as Java does: a blank in front makes an empty first word, one after none."""
+    """Split `line` at white space as Java does: white space at the start makes an empty first word, at the end none."""
     parts = _BLANKS.split(line)
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -191,7 +192,7 @@ def words(line: str) -> list[str]:
 
 
 def encode_checkpoint(lines: Iterable[str], version: int = 0) -> bytes:
-    """The bytes of a checkpoint with these lines. Mirrors CheckpointFile.CheckpointWriteBuffer."""
+    """Return the bytes of a checkpoint with these lines. Mirrors CheckpointFile.CheckpointWriteBuffer."""
     entries = list(lines)
     return "".join(f"{line}\n" for line in (version, len(entries), *entries)).encode()
 
@@ -203,7 +204,7 @@ class MalformedCheckpoint(KafkalogError):
 
 
 class EpochEntry(NamedTuple):
-    """A line: the first offset that the leader of `epoch` wrote."""
+    """A line: the first offset of the leader epoch `epoch`."""
 
     epoch: int
     start_offset: int
@@ -215,12 +216,12 @@ def read_leader_epochs(files: ReadOnlyFiles, path: str) -> Checkpoint[EpochEntry
 
 
 def decode_leader_epochs(data: bytes, path: str) -> Checkpoint[EpochEntry]:
-    """The epochs in the bytes of a leader-epoch-checkpoint, in file order. Never raises."""
+    """Decode the bytes of a leader-epoch-checkpoint, in file order. Never raises."""
     return decode_checkpoint(data, path, _parse_epoch, doubt=_doubt_epochs)
 
 
 def load_leader_epochs(files: ReadOnlyFiles, path: str) -> tuple[bytes, list[EpochEntry]]:
-    """The bytes of the file at `path`, and its epochs as Kafka reads them. Raises MalformedCheckpoint, UnreadableFile."""
+    """Return the bytes of the file at `path` and its epochs, read as Kafka does. Raises MalformedCheckpoint, UnreadableFile."""
     def refuse(finding: Finding) -> tuple[bytes, list[EpochEntry]]:
         raise _refused(path, finding.what)
 
@@ -228,9 +229,9 @@ def load_leader_epochs(files: ReadOnlyFiles, path: str) -> tuple[bytes, list[Epo
 
 
 def parse_leader_epochs(data: bytes, path: str) -> list[EpochEntry]:
-    """The epochs in the bytes of a leader-epoch-checkpoint as Kafka reads them: all lines, or MalformedCheckpoint.
+    """Decode a leader-epoch-checkpoint as Kafka does: all lines, or MalformedCheckpoint.
 
-    A file that ends before the number of entries has none. Mirrors CheckpointFile.CheckpointReadBuffer.
+    A file that ends before the line with the number of entries has none. Mirrors CheckpointFile.CheckpointReadBuffer.
     """
     checkpoint = decode_checkpoint(data, path, _parse_epoch)
     if checkpoint.fault is not None:
@@ -261,7 +262,7 @@ def _doubt_epochs(entries: list[EpochEntry], faults: Faults) -> None:
 
 
 def encode_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
-    """The bytes of a leader-epoch-checkpoint."""
+    """Return the bytes of a leader-epoch-checkpoint."""
     return encode_checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in entries)
 
 
@@ -279,19 +280,19 @@ def read_offset_checkpoint(files: ReadOnlyFiles, path: str) -> Checkpoint[Partit
 
 
 def decode_offset_checkpoint(data: bytes, path: str) -> Checkpoint[PartitionOffset]:
-    """The partitions in the bytes of an offset checkpoint. Never raises."""
+    """Decode the bytes of an offset checkpoint. Never raises."""
     return decode_checkpoint(data, path, _parse_offset, doubt=_doubt_offsets)
 
 
 def known_offsets(files: ReadOnlyFiles, path: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
-    """The offset of each partition, and why Kafka cannot read the file at `path`: None where it can. Raises UnreadableFile.
+    """Return the offset of each partition, and why Kafka cannot read the file at `path`: None if it can. Raises UnreadableFile.
 
-    A log dir may have ten thousand partitions, of which each asks: while its bytes are the same the file is parsed once.
+    Each of up to ten thousand partitions of a log dir calls this: the file is parsed only if its bytes changed.
     """
     return read_small(files, path, MAX_CHECKPOINT_SIZE, _known, lambda finding: ({}, finding.what))
 
 
-@lru_cache(maxsize=12)  # the checkpoints of some log dirs
+@lru_cache(maxsize=12)  # a few checkpoints of a few log dirs
 def _known(data: bytes, path: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
     checkpoint = decode_offset_checkpoint(data, path)
     return MappingProxyType(by_partition(checkpoint.entries)), checkpoint.fault
@@ -317,24 +318,24 @@ def _doubt_offsets(entries: list[PartitionOffset], faults: Faults) -> None:
 
 
 def by_partition(entries: Iterable[PartitionOffset]) -> dict[tuple[str, int], int]:
-    """(topic, partition) → offset; of equal partitions the last one counts, as for the broker."""
+    """Return (topic, partition) → offset; the last line of a partition counts, as for the broker."""
     return {(topic, partition): offset for topic, partition, offset in entries}
 
 
 def encode_offset_checkpoint(entries: Iterable[PartitionOffset]) -> bytes:
-    """The bytes of an offset checkpoint."""
+    """Return the bytes of an offset checkpoint."""
     return encode_checkpoint(f"{topic} {partition} {offset}" for topic, partition, offset in entries)
 
 
 def checkpoint_fault(files: ReadOnlyFiles, path: str) -> str | None:
-    """Why Kafka cannot read the offset checkpoint at `path`; None where it can."""
+    """Return why Kafka cannot read the offset checkpoint at `path`; None if it can."""
     return read_offset_checkpoint(files, path).fault
 
 
 def lower_checkpoints(files: Files, log_dir: str, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
     """Lower high watermarks and recovery points of partitions to the ends of their logs.
 
-    Returns the high watermarks that were lowered, as they were before. A checkpoint that no broker can read stays as it is.
+    Returns the previous values of the high watermarks that were lowered. A checkpoint that no broker can read is unchanged.
     Raises UnreadableFile, UnwritableFile.
     """
     watermarks, _ = (_lower(files, f"{log_dir}/{kind.value}", ends) for kind in _KINDS)

@@ -1,6 +1,4 @@
-"""Files that say whose a directory is and how it was left: partition.metadata, meta.properties, .kafka_cleanshutdown,
-quorum-state.
-"""
+"""Files that identify a directory or its state: partition.metadata, meta.properties, .kafka_cleanshutdown, quorum-state."""
 
 from __future__ import annotations
 
@@ -32,9 +30,9 @@ class PartitionMetadata(NamedTuple):
 
 
 class MetaProperties(NamedTuple):
-    """meta.properties of a log dir. None where the file does not say; `others`: keys that Kafka 4.3.1 does not use.
+    """meta.properties of a log dir. None: not in the file. `others`: keys that Kafka 4.3.1 does not use.
 
-    node_id  `node.id`, or `broker.id` in version 0, which brokers under ZooKeeper wrote
+    node_id  `node.id`, or `broker.id` in version 0, which brokers with ZooKeeper wrote
     """
 
     version: int
@@ -45,14 +43,14 @@ class MetaProperties(NamedTuple):
 
 
 class CleanShutdown(NamedTuple):
-    """.kafka_cleanshutdown: its presence is the message. Both None in the empty file that older brokers leave."""
+    """.kafka_cleanshutdown, which exists after a clean stop. Both are None in the empty file of older brokers."""
 
     version: int | None
     broker_epoch: int | None
 
 
 class QuorumState(NamedTuple):
-    """quorum-state of the metadata log. Ids and epochs are -1 where there is none.
+    """quorum-state of the metadata log. Ids and epochs are -1 if there is none.
 
     Version 0 has static voters and no directory id, version 1 has dynamic voters, which are in the log (KIP-853).
     """
@@ -68,12 +66,12 @@ class QuorumState(NamedTuple):
 
 
 def is_uuid(text: str) -> bool:
-    """Is `text` an id as Kafka writes them: 16 bytes in URL-safe base64? Mirrors Uuid.fromString."""
+    """Return whether `text` is an id as Kafka writes them: 16 bytes in URL-safe base64. Mirrors Uuid.fromString."""
     return _UUID.fullmatch(text) is not None
 
 
 def read_identity(files: ReadOnlyFiles, path: str, decode: Callable[[bytes, str], Decoded[Value]]) -> Decoded[Value]:
-    """What `decode` reads in one of these files; one of more than MAX_IDENTITY_SIZE bytes is malformed.
+    """Decode one of these files with `decode`; one of more than MAX_IDENTITY_SIZE bytes is malformed.
 
     Raises UnreadableFile.
     """
@@ -81,7 +79,7 @@ def read_identity(files: ReadOnlyFiles, path: str, decode: Callable[[bytes, str]
 
 
 def decode_partition_metadata(data: bytes, path: str) -> Decoded[PartitionMetadata]:
-    """Read partition.metadata: two lines, whatever follows is ignored. Mirrors PartitionMetadataReadBuffer."""
+    """Decode partition.metadata: two lines; any others are ignored. Mirrors PartitionMetadataReadBuffer."""
     faults = Faults(path)
     values: list[str] = []
     for line, key in zip(text_lines(data), ("version", "topic_id"), strict=False):
@@ -103,7 +101,7 @@ def decode_partition_metadata(data: bytes, path: str) -> Decoded[PartitionMetada
 
 
 def decode_meta_properties(data: bytes, path: str) -> Decoded[MetaProperties]:
-    """Read meta.properties of version 0 or 1. Mirrors MetaProperties.Builder."""
+    """Decode meta.properties of version 0 or 1. Mirrors MetaProperties.Builder."""
     faults = Faults(path)
     properties = decode_properties(data)
     for number, what in properties.faults:
@@ -128,7 +126,7 @@ def decode_meta_properties(data: bytes, path: str) -> Decoded[MetaProperties]:
 
 
 def decode_clean_shutdown(data: bytes, path: str) -> Decoded[CleanShutdown]:
-    """Read .kafka_cleanshutdown. Mirrors CleanShutdownFileHandler, which takes an unreadable one for no epoch."""
+    """Decode .kafka_cleanshutdown; a malformed one has no epoch. Mirrors CleanShutdownFileHandler."""
     if not data:
         return Decoded(CleanShutdown(None, None), [])
     faults = Faults(path)
@@ -140,9 +138,9 @@ def decode_clean_shutdown(data: bytes, path: str) -> Decoded[CleanShutdown]:
 
 
 def decode_quorum_state(data: bytes, path: str) -> Decoded[QuorumState]:
-    """Read quorum-state of data version 0 or 1; only its first line counts. Mirrors FileQuorumStateStore."""
+    """Decode quorum-state of data version 0 or 1; only its first line counts. Mirrors FileQuorumStateStore."""
     faults = Faults(path)
-    fields = _json_object(data[: re.search(rb"[\r\n]|\Z", data).start()], faults)  # type: ignore[union-attr]  # \Z is always there
+    fields = _json_object(data[: re.search(rb"[\r\n]|\Z", data).start()], faults)  # type: ignore[union-attr]  # \Z matches
     if fields is None:
         return Decoded(None, faults.all())
     version = fields.get("data_version")
@@ -196,7 +194,7 @@ def _text(fields: dict[str, object], key: str, faults: Faults) -> str | None:
 
 
 def _voters(fields: dict[str, object], faults: Faults) -> tuple[int, ...] | None:
-    """The voter ids; None where the file says null."""
+    """Return the voter ids; None if the file has null."""
     voters = fields.get("currentVoters", faults)
     if voters is None:
         return None

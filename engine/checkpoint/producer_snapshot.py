@@ -1,7 +1,7 @@
 """Producer snapshots: the state of idempotent and transactional producers at an offset. Mirrors ProducerSnapshot.
 
-There is one version, 1, in every release since 0.11. The checksum covers all bytes after itself, also those after
-the last producer. The order of the producers is that of a Java HashMap. A partition may have millions of them.
+There is one version, 1, in every release since 0.11. The checksum covers all bytes after it, including any after the last
+producer. The order of the producers is that of a Java HashMap. A partition may have millions of them.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from engine.files import Buffer, OpenFile, ReadOnlyFiles, WritableFile
 
 VERSION = 1
-_MAX_SIZE = INT_MAX  # bytes that Java reads into one array
+_MAX_SIZE = INT_MAX  # bytes that Java can read into one array
 
-_PIECE = 16_384 * PRODUCER_SNAPSHOT_ENTRY.size  # bytes that are read or written at once
+_PIECE = 16_384 * PRODUCER_SNAPSHOT_ENTRY.size  # bytes per read or write
 _CRC_AT = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
 _COUNT_AT = PRODUCER_SNAPSHOT_HEADER.positions["entry_count"]
 
 
 class ProducerSnapshot:
-    """A .snapshot file, of whatever size: it is read some producers at a time, once for its checksum and for each iteration.
+    """A .snapshot file of any size: producers are read in pieces, once for the checksum and once for each iteration.
 
     size                        bytes
-    version, stored_crc, count  as in the file, None where it is too short for them
-    computed_crc                None where it is too short to hold a checksum, or too large
-    is_too_large                Kafka does not read it, and nor is it read here
-    `len`, iteration, `pieces`  the producers whose bytes are there, whatever else is wrong with the file
+    version, stored_crc, count  as in the file; None if the file is too short for them
+    computed_crc                None if the file is too short to hold a checksum, or too large
+    is_too_large                Kafka cannot read the file, and neither does this class
+    `len`, iteration, `pieces`  the producers whose bytes exist, even if the file is corrupt
     """
 
     def __init__(self, data: bytes, path: str, files: ReadOnlyFiles | None = None) -> None:
-        """`data`: all bytes; with `files`: those of the header, the others are in the file at `path`."""
+        """`data`: all bytes; or, with `files`, those of the header, the rest being in the file at `path`."""
         self._data, self._files = data, files
         self.path = path
         self.version: int | None = PRODUCER_SNAPSHOT_HEADER.field("version", data) if len(data) >= _CRC_AT else None
@@ -67,7 +67,7 @@ class ProducerSnapshot:
 
     @classmethod
     def read(cls, files: ReadOnlyFiles, path: str) -> ProducerSnapshot:
-        """The file at `path`. Raises UnreadableFile, and so does reading its producers; FileChangedWhileReading."""
+        """Read the file at `path`. Raises UnreadableFile, FileChangedWhileReading; iteration does, too."""
         with files.open(path) as file:
             head = file.read(0, PRODUCER_SNAPSHOT_HEADER.size)
         return cls(head, path, files)
@@ -79,11 +79,11 @@ class ProducerSnapshot:
 
     @property
     def _room(self) -> int:
-        """Bytes after the header."""
+        """Return the number of bytes after the header."""
         return max(0, self.size - PRODUCER_SNAPSHOT_HEADER.size)
 
     def _rest(self, end: int | None = None) -> Iterator[Buffer]:
-        """The bytes after the header, up to `end` (default: all), whole producers at a time."""
+        """Iterate over the bytes after the header, up to `end` (default: all), in pieces of whole producers."""
         start = PRODUCER_SNAPSHOT_HEADER.size
         if self._files is None:
             yield memoryview(self._data)[start:end]
@@ -94,7 +94,7 @@ class ProducerSnapshot:
                 yield file.read_exactly(at, min(_PIECE, end - at))
 
     def pieces(self) -> Iterator[Buffer]:
-        """The bytes of the producers, one after the other, some at a time."""
+        """Iterate over the bytes of the producers, in pieces."""
         return self._rest(PRODUCER_SNAPSHOT_HEADER.size + len(self) * PRODUCER_SNAPSHOT_ENTRY.size)
 
     def __iter__(self) -> Iterator[ProducerSnapshotEntry]:
@@ -102,9 +102,9 @@ class ProducerSnapshot:
             yield from map(ProducerSnapshotEntry._make, PRODUCER_SNAPSHOT_ENTRY.struct.iter_unpack(piece))
 
     def error(self) -> str | None:
-        """The message of Kafka's CorruptSnapshotException, None for a file that it accepts.
+        """Return the message of Kafka's CorruptSnapshotException, None for a file that it accepts.
 
-        Kafka then takes nothing from the file. Mirrors ProducerStateManager.readSnapshot.
+        Kafka then uses nothing from the file. Mirrors ProducerStateManager.readSnapshot.
         """
         if self.is_too_large:
             return f"{self.size} bytes, more than the {_MAX_SIZE} that Kafka reads: the file was not read"
@@ -133,7 +133,7 @@ class ProducerSnapshot:
         return "null" if self.count > len(self) else None
 
     def sanity(self) -> list[Finding]:
-        """What is wrong with the file, in our words: one finding at most."""
+        """Check the file; returns at most one finding."""
         what = self._fault()
         return [] if what is None else [Finding("snapshot-corrupt", Where(self.path, 0), what)]
 
@@ -153,9 +153,9 @@ class ProducerSnapshot:
 
 
 def write_producer_snapshot(file: WritableFile, count: int, pieces: Iterable[Buffer]) -> None:
-    """Let `file` be a snapshot of `count` producers, whose entries are in `pieces`; not synced. Raises UnwritableFile.
+    """Write a snapshot of `count` producers, whose entries are in `pieces`, to `file`; not synced. Raises UnwritableFile.
 
-    For many producers the header is written last: until then the file has no right checksum.
+    For many producers the header is written last: until then the checksum in the file does not match.
     Mirrors ProducerStateManager.writeSnapshot.
     """
     header = ProducerSnapshotHeader(VERSION, 0, count)
@@ -169,11 +169,11 @@ def write_producer_snapshot(file: WritableFile, count: int, pieces: Iterable[Buf
             file.write_at(size, piece)
         size += len(piece)
     file.write_at(0, PRODUCER_SNAPSHOT_HEADER.pack(header._replace(crc=crc)), *held)
-    file.truncate(size)  # Kafka leaves what a longer file had behind, and the snapshot is corrupt then
+    file.truncate(size)  # Kafka does not remove the rest of a longer file, which makes the snapshot corrupt
 
 
 def is_producer_snapshot_of(file: OpenFile, count: int, pieces: Iterable[Buffer]) -> bool:
-    """Is `file`, byte for byte, what `write_producer_snapshot` makes of the same? Raises UnreadableFile."""
+    """Return whether `file` has exactly the bytes that `write_producer_snapshot` would write. Raises UnreadableFile."""
     header = ProducerSnapshotHeader(VERSION, 0, count)
     crc, at = crc32c(PRODUCER_SNAPSHOT_HEADER.pack(header)[_COUNT_AT:]), PRODUCER_SNAPSHOT_HEADER.size
     if file.size() != at + count * PRODUCER_SNAPSHOT_ENTRY.size:
@@ -186,12 +186,12 @@ def is_producer_snapshot_of(file: OpenFile, count: int, pieces: Iterable[Buffer]
 
 
 def first_sequence(entry: ProducerSnapshotEntry) -> int:
-    """Sequence of the first record of the producer's last batch."""
+    """Return the sequence of the first record of the producer's last batch."""
     return decrement_sequence(entry.last_sequence, entry.offset_delta)
 
 
 def producer_text(entry: ProducerSnapshotEntry) -> str:
-    """The line of kafka-dump-log. The batch is left out where only a marker was seen."""
+    """Return the line that kafka-dump-log prints. It has no batch if only a marker was seen."""
     open_since = entry.current_txn_first_offset
     text = (
         f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "

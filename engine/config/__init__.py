@@ -1,1 +1,1 @@
-"""Settings: of topics (topic.py), of a broker (server.py), and the .properties format."""
+"""Topic settings (topic.py), broker settings (server.py), and the .properties format."""

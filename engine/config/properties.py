@@ -13,16 +13,16 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Properties(NamedTuple):
-    """Keys and values, the last one of equal keys. `faults`: what java.util.Properties would refuse, by line number."""
+    """Keys and values; the last one of equal keys counts. `faults`: what java.util.Properties would refuse, by line number."""
 
     values: dict[str, str]
     faults: list[tuple[int, str]]
 
 
 def decode_properties(data: bytes) -> Properties:
-    """Read the bytes of a properties file: Latin-1 with escapes for other characters, comments, continued lines.
+    """Decode a properties file: Latin-1, with escapes for other characters, comments, continued lines.
 
-    Mirrors java.util.Properties.load. Never raises: a line with a broken escape is a fault and is left out.
+    Never raises: a line with a broken escape is a fault and is left out. Mirrors java.util.Properties.load.
     """
     values: dict[str, str] = {}
     faults: list[tuple[int, str]] = []
@@ -38,7 +38,7 @@ def decode_properties(data: bytes) -> Properties:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """(number of its first line, text) of each entry: without comments and blank lines, continued lines joined."""
+    """Return (number of its first line, text) of each entry, continued lines joined, without comments and blank lines."""
     lines: list[tuple[int, str]] = []
     parts: list[str] = []
     first = 0
@@ -65,7 +65,7 @@ def _after_separator(rest: str) -> str:
 
 
 def _unescape(text: str) -> str | None:
-    """`text` with escapes resolved; None for a Unicode escape without four hex digits."""
+    """Return `text` with escapes resolved; None for a Unicode escape without four hex digits."""
     if "\\" not in text:
         return text
     broken = False

@@ -1,6 +1,6 @@
-"""server.properties: where the logs are, and what topics without settings of their own obey.
+"""server.properties: the log dirs of a broker, and its defaults for topic settings.
 
-Mirrors KafkaConfig.extractLogConfigMap and ServerTopicConfigSynonyms. What else a broker reads there is left alone.
+All other settings of the file are ignored. Mirrors KafkaConfig.extractLogConfigMap and ServerTopicConfigSynonyms.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 DEDUPE_BUFFER_SIZE = "log.cleaner.dedupe.buffer.size"
 _COMMA = re.compile(r"\s*,\s*")
 
-# topic setting → the broker settings for it, the first one that is set counts; factor to the topic's unit
+# topic setting → its broker settings, of which the first one that is set counts; factor to the topic's unit
 SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "segment.bytes": (("log.segment.bytes", 1),),
     "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
@@ -60,11 +60,11 @@ SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """What a broker's settings say about its logs.
+    """The settings of a broker that concern its logs.
 
-    log_dirs          as in the file; empty where the file does not say
-    topic_settings    settings of topics that have none of their own, under the topic's names
-    dedupe_buffer_size  bytes that the cleaner may take for keys; None: it does not say
+    log_dirs          as in the file; empty if it is not set
+    topic_settings    defaults for topics, under the topics' names
+    dedupe_buffer_size  bytes for the cleaner's keys; None: not set
     values            all settings of the file, as text
     """
 
@@ -80,12 +80,12 @@ class ServerConfig:
 
     @property
     def topics(self) -> LogConfig:
-        """The configuration of a topic without settings of its own."""
+        """Return the configuration of a topic without settings of its own."""
         return LogConfig.of(dict(self.topic_settings))
 
     @property
     def metadata_log(self) -> LogConfig:
-        """The configuration of the metadata log, which obeys settings of its own. Mirrors KafkaRaftLog.createLog."""
+        """Return the configuration of the metadata log, which has its own settings. Mirrors KafkaRaftLog.createLog."""
         return LogConfig.of({
             "max.message.bytes": "8388608", "retention.ms": "-1", "retention.bytes": "-1", **dict(self.metadata_settings),
         })
@@ -100,7 +100,7 @@ class ServerConfig:
 
 
 def read_server_config(files: ReadOnlyFiles, path: str) -> ServerConfig:
-    """The settings in the file at `path`. Raises UnreadableFile, UsageError for values that a broker would refuse."""
+    """Read the settings in the file at `path`. Raises UnreadableFile, UsageError for values that a broker would refuse."""
     properties = decode_properties(files.read(path, MAX_SERVER_PROPERTIES_SIZE))
     if properties.faults:
         number, what = properties.faults[0]
@@ -112,7 +112,7 @@ def read_server_config(files: ReadOnlyFiles, path: str) -> ServerConfig:
 
 
 def server_config(values: Mapping[str, str]) -> ServerConfig:
-    """The same of settings that were read. Raises UsageError."""
+    """Convert the settings `values` (name → text). Raises UsageError for values that a broker would refuse."""
     names = values.get("log.dirs", values.get("log.dir"))
     log_dirs = tuple(word for word in _COMMA.split(names.strip()) if word) if names is not None else ()
     if len(set(log_dirs)) < len(log_dirs):
@@ -139,9 +139,9 @@ def server_config(values: Mapping[str, str]) -> ServerConfig:
 
 
 def topic_settings(values: Mapping[str, str]) -> dict[str, str]:
-    """The topic settings that a broker's settings mean; topics' own names count, too, and override them.
+    """Convert a broker's settings to topic settings. A topic setting among `values` overrides the broker's.
 
-    Raises UsageError for a number that is none. A negative retention time is none at all, as for the broker.
+    A negative retention time means no limit, as for the broker. Raises UsageError for invalid numbers.
     """
     found: dict[str, str] = {}
     for name, synonyms in SYNONYMS.items():
@@ -164,14 +164,14 @@ def _number(name: str, text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user says about topics: server.properties, and settings that go over everything else."""
+    """The user's settings for topics: server.properties, and `overrides`, which override every other source."""
 
     server: ServerConfig = field(default_factory=ServerConfig)
     overrides: tuple[tuple[str, str], ...] = ()
 
     @property
     def config(self) -> LogConfig:
-        """Of a topic that has none of its own. Raises UsageError for settings that are unknown or out of range."""
+        """Return the configuration of a topic without settings of its own. Raises UsageError for invalid settings."""
         return self.server.topics.with_settings(dict(self.overrides))
 
     def check(self) -> None:

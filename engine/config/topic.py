@@ -1,6 +1,6 @@
-"""The topic settings that a log obeys, under Kafka's names. Mirrors LogConfig, TopicConfig and ConfigDef.
+"""The topic settings that concern a log, under Kafka's names. Mirrors LogConfig, TopicConfig and ConfigDef.
 
-Values are refused in Kafka's own words. One bound is wider: segment.bytes may be small, as brokers before 4.0 took it.
+Errors use Kafka's own words. One bound is wider: segment.bytes may be small, as in brokers before 4.0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 _POLICIES = ("compact", "delete")
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
-_LOWEST_SEGMENT_SIZE = 14  # bytes: of the smallest message that there ever was
+_LOWEST_SEGMENT_SIZE = 14  # bytes: the smallest message of any format
 
 
 def _setting(name: str, default: Any, low: float = 0, high: float = LONG_MAX, *, one_of: tuple[str, ...] = ()) -> Any:
@@ -30,9 +30,9 @@ def _setting(name: str, default: Any, low: float = 0, high: float = LONG_MAX, *,
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Settings of one topic. Sizes in bytes, times in ms; LONG_MAX stands for never, −1 of retention for no limit.
+    """Settings of one topic. Sizes in bytes, times in ms; LONG_MAX means never, −1 of retention means no limit.
 
-    local_retention_ms, local_retention_size  of topics with remote storage; −2: as retention says
+    local_retention_ms, local_retention_size  of topics with remote storage; −2: the same as retention
     """
 
     segment_size: int = _setting("segment.bytes", 1 << 30, _LOWEST_SEGMENT_SIZE, INT_MAX)
@@ -66,28 +66,28 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """How long a segment may wait to be rolled, ms (LogConfig.maxSegmentMs)."""
+        """Return the largest time before a segment is rolled, ms (LogConfig.maxSegmentMs)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
     @property
     def compact(self) -> bool:
-        """Is the topic compacted?"""
+        """Return whether the topic is compacted."""
         return "compact" in self.cleanup_policy.split(",")
 
     @property
     def delete(self) -> bool:
-        """Does retention by time and size apply?"""
+        """Return whether retention by time and size applies."""
         return "delete" in self.cleanup_policy.split(",")
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> LogConfig:
-        """The configuration with `settings` (Kafka's names → text) over the defaults. Raises UsageError."""
+        """Return the defaults with `settings` (Kafka's names → text) applied. Raises UsageError."""
         return cls().with_settings(settings)
 
     def with_settings(self, settings: Mapping[str, str]) -> LogConfig:
-        """A copy with `settings` (Kafka's names → text) over it. Raises UsageError.
+        """Return a copy with `settings` (Kafka's names → text) applied. Raises UsageError.
 
-        Settings of topics that have no bearing on files are checked and left out.
+        Topic settings that do not concern files are checked and ignored.
         """
         given: dict[str, Any] = {}
         for name, text in settings.items():
@@ -100,7 +100,7 @@ class LogConfig:
                 _value(name, text, *_WITHOUT_BEARING[name])
             else:
                 raise UsageError(f"Unknown topic config name: {name}", do="see `Topic Configs` in Kafka's documentation")
-        if INTERNAL_SEGMENT_SIZE in settings:  # goes before segment.bytes
+        if INTERNAL_SEGMENT_SIZE in settings:  # overrides segment.bytes
             bounds = {"low": 1, "high": INT_MAX}
             given["segment_size"] = _value(INTERNAL_SEGMENT_SIZE, settings[INTERNAL_SEGMENT_SIZE], 0, bounds)
         config = replace(self, **given)
@@ -120,7 +120,7 @@ class LogConfig:
             )
 
 
-INTERNAL_SEGMENT_SIZE = "internal.segment.bytes"  # for Kafka's own tests: below the bound of segment.bytes
+INTERNAL_SEGMENT_SIZE = "internal.segment.bytes"  # for Kafka's own tests: may be below the bound of segment.bytes
 _SETTINGS = {setting.metadata["name"]: setting for setting in fields(LogConfig)}
 _ANY_TEXT: tuple[Any, dict[str, Any]] = ("", {"one_of": None})
 _ANY_FLAG: tuple[Any, dict[str, Any]] = (False, {})
@@ -134,12 +134,12 @@ _WITHOUT_BEARING: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def is_known(name: str) -> bool:
-    """Is `name` a setting of topics in Kafka 4.3.1?"""
+    """Return whether `name` is a topic setting of Kafka 4.3.1."""
     return name in _SETTINGS or name in _WITHOUT_BEARING or name == INTERNAL_SEGMENT_SIZE
 
 
 def _value(name: str, text: str, default: Any, bounds: Mapping[str, Any]) -> object:
-    """`text` as a value of the type of `default`, within `bounds`. Raises UsageError. Mirrors ConfigDef.parseType."""
+    """Convert `text` to the type of `default`, within `bounds`. Raises UsageError. Mirrors ConfigDef.parseType."""
     text = text.strip()
     if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
@@ -149,7 +149,7 @@ def _value(name: str, text: str, default: Any, bounds: Mapping[str, Any]) -> obj
         return _words(name, text, bounds["one_of"])
     try:
         if isinstance(default, int) and not _WHOLE.fullmatch(text):
-            raise ValueError(text)  # noqa: TRY301  # int() is more lenient than Integer.parseInt
+            raise ValueError(text)  # noqa: TRY301  # int() accepts more than Integer.parseInt
         value = type(default)(text)
     except ValueError:
         kind = "DOUBLE" if isinstance(default, float) else "INT" if bounds["high"] == INT_MAX else "LONG"

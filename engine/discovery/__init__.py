@@ -1,1 +1,1 @@
-"""From a path to the files it means: file names, discovery, quoted globs, unfinished sink commits."""
+"""From a path to its files: file names, discovery, quoted globs, unfinished sink commits."""

@@ -1,6 +1,6 @@
 """Names and suffixes of Kafka's files and directories.
 
-Mirrors LogFileUtils, LocalLog.parseTopicPartitionName and Snapshots.parse. A name never proves what a file holds.
+Mirrors LogFileUtils, LocalLog.parseTopicPartitionName and Snapshots.parse. A name is no proof of a file's content.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from engine.formats import INT_MAX, LONG_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-JOB_LOCK, TASK_LOCK = ".kafkalog-job-", ".kafkalog-task-"  # of Spark's jobs, in a log dir, where brokers pass over them
-METADATA_TOPIC = "__cluster_metadata"  # of a KRaft cluster; one partition, which only controllers write
+JOB_LOCK, TASK_LOCK = ".kafkalog-job-", ".kafkalog-task-"  # locks of Spark's jobs, in a log dir; brokers ignore them
+METADATA_TOPIC = "__cluster_metadata"  # of a KRaft cluster; it has one partition, which only controllers write
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))  # Topic.INTERNAL_TOPICS
 _TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
 
 
 class FileKind(Enum):
-    """What a file is, as far as its name says. The value is the suffix or the whole name."""
+    """The kind of a file according to its name. The value is the suffix or the whole name."""
 
     LOG = ".log"
     OFFSET_INDEX = ".index"
     TIME_INDEX = ".timeindex"
     TRANSACTION_INDEX = ".txnindex"
     PRODUCER_SNAPSHOT = ".snapshot"
-    LOG_07 = ".kafka"  # Kafka 0.7: messages do not hold their offset, it is their byte position
+    LOG_07 = ".kafka"  # Kafka 0.7, where the offset of a message is its byte position
     KRAFT_SNAPSHOT = ".checkpoint"  # <offset>-<epoch>.checkpoint, record batches inside
     BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"  # record batches too
     LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -44,12 +44,12 @@ class FileKind(Enum):
 
 
 class FileName(NamedTuple):
-    """What a file name says.
+    """The parts of a file name.
 
-    base_offset  the number before the first dot: base offset of a segment, end offset of a snapshot; None where the
-                 kind has none or the name does not hold a 64-bit number
+    base_offset  the number before the first dot: base offset of a segment, end offset of a snapshot; None if the kind has
+                 none, or if it is not a 64-bit number
     epoch        of a KRaft snapshot
-    suffix       what Kafka added: "", ".deleted", ".cleaned", ".swap", ".part", ".tmp", or several of them
+    suffix       added by Kafka: "", ".deleted", ".cleaned", ".swap", ".part", ".tmp", or several of them
     remote_id    22 characters: a file of the remote index cache, <offset>_<id>.index
     """
 
@@ -61,16 +61,16 @@ class FileName(NamedTuple):
 
 
 class PartitionKind(Enum):
-    """What a partition directory is for. The value is what its name ends with."""
+    """The state of a partition directory. The value is the suffix of its name."""
 
     PLAIN = ""
-    DELETE = "-delete"  # its topic was deleted, or the copy in another log dir took over
+    DELETE = "-delete"  # its topic was deleted, or the copy in another log dir replaced it
     FUTURE = "-future"  # being copied from another log dir
-    STRAY = "-stray"  # this broker is no replica any more
+    STRAY = "-stray"  # this broker is not a replica any more
 
 
 class PartitionDir(NamedTuple):
-    """What the name of a partition directory says. `unique_id`: 32 hex digits, None for a plain directory."""
+    """The parts of the name of a partition directory. `unique_id`: 32 hex digits, None for a plain directory."""
 
     topic: str
     partition: int
@@ -91,29 +91,29 @@ NUMBERED = (
 _BY_SUFFIX = {kind.value: kind for kind in NUMBERED}
 _BY_NAME = {kind.value: kind for kind in FileKind if kind not in NUMBERED}
 _ORDER = {kind: at for at, kind in enumerate(FileKind)}
-DELETED = ".deleted"  # after the names of files that a broker will delete
-CLEANED, SWAP = ".cleaned", ".swap"  # after the names of new segments: being written; whole, and about to replace others
+DELETED = ".deleted"  # suffix of files that a broker will delete
+CLEANED, SWAP = ".cleaned", ".swap"  # suffixes of new segments: not complete yet; complete, and about to replace others
 LOG_SWAP = FileKind.LOG.value + SWAP
-ASIDE = ".kafkalog"  # after the name of a file that is being rewritten beside it; Kafka ignores the name
+ASIDE = ".kafkalog"  # suffix of the new version of a file while it is written; Kafka ignores the name
 _ADDED_SUFFIXES = ("", SWAP, CLEANED, DELETED, ".part", ".tmp")
 
 _ADDED = re.compile(r"(?:\.(?:deleted|cleaned|swap|part|tmp))+\Z")
 _LONG = re.compile(r"[+-]?[0-9]+")
 _REMOTE = re.compile(r"([0-9]+)_([A-Za-z0-9_-]{22})")
-_KRAFT = re.compile(r"([0-9]+)-([0-9]+)(?:-[0-9]+)?")  # the third number is that of a temporary file
+_KRAFT = re.compile(r"([0-9]+)-([0-9]+)(?:-[0-9]+)?")  # the third number is in names of temporary files
 _MARKED_DIR = re.compile(r"(.*)\.([^\s.]+)(-delete|-future|-stray)", re.DOTALL)
 
 
 def file_name(path: str) -> str:
-    """The last part of a path, as java.io.File.getName gives it."""
+    """Return the last part of a path, as java.io.File.getName does."""
     return path.rstrip("/").rpartition("/")[2]
 
 
 def parse_file_name(name: str) -> FileName | None:
-    """What `name` (without directories) says; None for names that Kafka does not use.
+    """Parse a name without directories; None for names that Kafka does not use.
 
-    Lenient as Kafka's tools are: `12.log`, `-5.index` and `2.foo.log` have a base offset, `abc.log` is a log without.
-    `canonical_name` says whether Kafka would have written the name so.
+    Accepts what Kafka's tools accept: `12.log`, `-5.index` and `2.foo.log` have a base offset, `abc.log` is a log without one.
+    `canonical_name` returns the name that Kafka would write.
     """
     if name in _BY_NAME:
         return FileName(_BY_NAME[name])
@@ -138,31 +138,31 @@ def parse_file_name(name: str) -> FileName | None:
 
 
 def parse_long(text: str) -> int | None:
-    """A decimal number of 64 bits, None for any other text. Mirrors Long.parseLong for ASCII."""
-    is_number = (text.isdigit() and text.isascii()) or _LONG.fullmatch(text)  # the first is the usual case, and faster
+    """Parse a decimal number of 64 bits; None for any other text. Mirrors Long.parseLong for ASCII."""
+    is_number = (text.isdigit() and text.isascii()) or _LONG.fullmatch(text)  # the first test is faster and usually enough
     return _bounded(text, LONG_MAX) if is_number else None
 
 
 def offset_of(name: str) -> int | None:
-    """The offset before the first dot; None where there is none. Mirrors LogFileUtils.offsetFromFileName."""
+    """Return the offset before the first dot; None if there is none. Mirrors LogFileUtils.offsetFromFileName."""
     number, dot, _ = name.partition(".")
     return parse_long(number) if dot else None
 
 
 def parse_int(text: str) -> int | None:
-    """A decimal number of 32 bits, None for any other text. Mirrors Integer.parseInt for ASCII."""
+    """Parse a decimal number of 32 bits; None for any other text. Mirrors Integer.parseInt for ASCII."""
     return _bounded(text, INT_MAX) if _LONG.fullmatch(text) else None
 
 
 def _bounded(digits: str, largest: int) -> int | None:
-    if len(digits) > 64:  # leading zeros are legal, but int() of endless digits takes endless time
+    if len(digits) > 64:  # leading zeros are valid, but int() is slow for very many digits
         return None
     number = int(digits)
     return number if -largest - 1 <= number <= largest else None
 
 
 def canonical_name(name: FileName) -> str | None:
-    """The name that Kafka itself gives to such a file; None where the offset is missing."""
+    """Return the name that Kafka would write; None if the offset is missing."""
     if name.kind not in NUMBERED:
         return name.kind.value + name.suffix
     if name.base_offset is None:
@@ -178,60 +178,60 @@ def canonical_name(name: FileName) -> str | None:
 
 
 def _digits(offset: int) -> str:
-    """20 digits, the sign apart. Mirrors LogFileUtils.filenamePrefixFromOffset."""
+    """Return 20 digits, after a sign if negative. Mirrors LogFileUtils.filenamePrefixFromOffset."""
     return f"-{-offset:020d}" if offset < 0 else f"{offset:020d}"
 
 
-# plain names: these functions are called for every file of a log dir, and the value of an enum takes its time
+# constants: these functions run for every file of a log dir, and access to the value of an enum is slow
 _LOG, _OFFSET_INDEX, _TIME_INDEX = FileKind.LOG.value, FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value
 _TRANSACTION_INDEX, _PRODUCER_SNAPSHOT = FileKind.TRANSACTION_INDEX.value, FileKind.PRODUCER_SNAPSHOT.value
 
 
 def is_topic_name(name: str) -> bool:
-    """May a topic be called this? Mirrors Topic.isValid."""
+    """Return whether `name` is a valid topic name. Mirrors Topic.isValid."""
     return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 def is_log_file_name(name: str) -> bool:
-    """Is it the name of a segment's .log, as Kafka writes it?"""
+    """Return whether `name` is the name of a segment's .log as Kafka writes it."""
     return name[20:] == _LOG and name[:20].isascii() and name[:20].isdigit()
 
 
 def offset_of_brokers(name: str, suffix: str) -> int | None:
-    """The base offset of a file whose name is one that Kafka writes, and ends with `suffix`; None for any other name."""
+    """Return the base offset of a name that Kafka writes and that ends with `suffix`; None for any other name."""
     digits = name[:20]
     return _bounded(digits, LONG_MAX) if name[20:] == suffix and digits.isascii() and digits.isdigit() else None
 
 
 def log_file_name(base_offset: int, suffix: str = "") -> str:
-    """Name of the log of a segment."""
+    """Return the name of the log of a segment."""
     return _digits(base_offset) + _LOG + suffix
 
 
 def offset_index_file_name(base_offset: int, suffix: str = "") -> str:
-    """Name of the offset index of a segment."""
+    """Return the name of the offset index of a segment."""
     return _digits(base_offset) + _OFFSET_INDEX + suffix
 
 
 def time_index_file_name(base_offset: int, suffix: str = "") -> str:
-    """Name of the time index of a segment."""
+    """Return the name of the time index of a segment."""
     return _digits(base_offset) + _TIME_INDEX + suffix
 
 
 def transaction_index_file_name(base_offset: int, suffix: str = "") -> str:
-    """Name of the transaction index of a segment."""
+    """Return the name of the transaction index of a segment."""
     return _digits(base_offset) + _TRANSACTION_INDEX + suffix
 
 
 def producer_snapshot_file_name(offset: int, suffix: str = "") -> str:
-    """Name of the producer snapshot taken when `offset` was the log end offset."""
+    """Return the name of the producer snapshot taken at log end offset `offset`."""
     return _digits(offset) + _PRODUCER_SNAPSHOT + suffix
 
 
 def parse_partition_dir(name: str) -> PartitionDir | None:
-    """What the name of a directory says; None if it is no partition's.
+    """Parse the name of a directory; None if it is not a partition's.
 
-    The partition is what follows the last dash: topics may hold dots, dashes and underscores.
+    The partition number follows the last dash: topic names may contain dots, dashes and underscores.
     Mirrors LocalLog.parseTopicPartitionName.
     """
     marked = _MARKED_DIR.fullmatch(name)
@@ -249,12 +249,12 @@ def parse_partition_dir(name: str) -> PartitionDir | None:
 
 
 def partition_of(path: str) -> PartitionDir | None:
-    """The partition whose directory holds the file at `path`, which must be absolute; None: the directory is none."""
+    """Return the partition whose directory holds the file at `path` (absolute); None: not a partition directory."""
     return parse_partition_dir(file_name(parent_of(path)))
 
 
 def parent_of(path: str) -> str:
-    """The directory of `path`; `/` for one in the root."""
+    """Return the directory of `path`; `/` for a path in the root."""
     parent = path.rstrip("/").rpartition("/")[0]
     while parent.endswith("/."):
         parent = parent[:-2]
@@ -262,8 +262,8 @@ def parent_of(path: str) -> str:
 
 
 def file_order(name: str) -> tuple[int, int, int, str, int, str]:
-    """Sort key: by base offset, each segment's log, index, timeindex, txnindex, snapshot together, plain files before
-    `.swap`, `.cleaned` and `.deleted` ones; files without offset after them; foreign names last.
+    """Sort key: by base offset; files of a segment in the order log, index, timeindex, txnindex, snapshot, plain ones before
+    `.swap`, `.cleaned` and `.deleted` ones; then files without offset; then names that are not Kafka's.
     """
     parsed = parse_file_name(name)
     if parsed is None:
@@ -275,13 +275,13 @@ def file_order(name: str) -> tuple[int, int, int, str, int, str]:
 
 
 def directory_order(name: str) -> tuple[bool, str, int, str]:
-    """Sort key: partitions by topic and number, other directories after them by name."""
+    """Sort key: partitions by topic and number, then other directories by name."""
     parsed = parse_partition_dir(name)
     return (True, name, 0, "") if parsed is None else (False, parsed.topic, parsed.partition, name)
 
 
 def log_base_offsets(names: Iterable[str], suffix: str = "") -> list[int]:
-    """Base offsets of the logs with that suffix among the names of a directory's files, ascending."""
+    """Return the base offsets of the logs with that suffix among `names`, ascending."""
     parsed = ((name, parse_file_name(name)) for name in names)
     return sorted(
         one.base_offset for name, one in parsed

@@ -1,4 +1,4 @@
-"""The way from a user's path to the files that it names: which directories are searched, in which order files come."""
+"""Find the files of a user's path: which directories are searched, and the order of the files."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
     from engine.files import ReadOnlyFiles
 
-MAX_DEPTH = 6  # directories below the one that was named: a tree, its log dirs, their partitions, and some more
+MAX_DEPTH = 6  # depth below the given directory: log dirs, their partitions, and a few levels for a tree of log dirs
 REMOTE_INDEX_CACHE = "remote-log-index-cache"  # directory in a log dir: indexes of segments in remote storage
-FOREIGN_DIRECTORIES = frozenset(("lost+found", "$RECYCLE.BIN", "System Volume Information"))  # of file systems
+FOREIGN_DIRECTORIES = frozenset(("lost+found", "$RECYCLE.BIN", "System Volume Information"))  # of the file system itself
 _PARTITION_FILES = frozenset(
     (*NUMBERED, FileKind.LEADER_EPOCH_CHECKPOINT, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE)
 )
 STAGING = ".kafkalog-staging"  # a directory for each job that writes
-JOURNAL = "commit.json"  # in such a directory, from when a commit begins to when it is done or undone
-MANIFEST = ".kafkalog-sink.json"  # what was committed last
+JOURNAL = "commit.json"  # in a staging directory, from the start of a commit until it is complete or undone
+MANIFEST = ".kafkalog-sink.json"  # describes the last commit
 MAX_KEPT_SIZE = 128 << 20  # bytes of a journal or manifest
-_HEAD_SIZE = 1024  # bytes of it that say which commit it is about
+_HEAD_SIZE = 1024  # bytes at the start of a journal or manifest that identify its commit
 _HEAD = re.compile(rb'\{"version": [0-9]+, "(?:commit|last)": "([^"\\]+)"')
 WHAT = "a write of Spark's sink to this log dir did not finish its commit"
 
 
 class DirectoryKind(Enum):
-    """What the plain files in a directory make of it."""
+    """The kind of a directory, derived from its plain files."""
 
     PARTITION = "partition"  # it holds files of a partition
     LOG_DIR = "log dir"  # it holds the files that a broker keeps in each of log.dirs
@@ -49,46 +49,46 @@ class DirectoryKind(Enum):
 
 
 def is_brokers_log_dir(files: ReadOnlyFiles, path: str) -> bool:
-    """Does a broker keep its checkpoints in the directory at `path`, which partitions lie in, or were they copied there?"""
+    """Return whether a directory that holds partitions is a broker's log dir, not a copy of partitions without checkpoints."""
     return any(files.exists(f"{path}/{kind.value}") for kind in (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT))
 
 
 def is_log_dir(files: ReadOnlyFiles, path: str) -> bool:
-    """Do partitions lie in the directory at `path`, or does a broker keep its checkpoints there?"""
+    """Return whether a directory holds partitions or a broker's checkpoints."""
     return any(parse_partition_dir(name) is not None for name in files.list(path)) or is_brokers_log_dir(files, path)
 
 
 def is_log_07(files: ReadOnlyFiles, directory: str) -> bool:
-    """Does the partition directory hold files of 0.7, and none of a later log? Raises UnreadableFile."""
+    """Return whether a partition directory holds files of Kafka 0.7 and none of a later log. Raises UnreadableFile."""
     return are_of_07(files.list(directory))
 
 
 def are_of_07(names: Collection[str]) -> bool:
-    """Are these the names of files of 0.7, with none of a later log among them?"""
+    """Return whether `names` has files of Kafka 0.7 and none of a later log."""
     if not names_07(names):
         return False
     return all(parsed is None or parsed.kind is not FileKind.LOG for parsed in map(parse_file_name, names))
 
 
 def names_07(names: Collection[str]) -> list[str]:
-    """Those that files of 0.7 have."""
-    candidates = [name for name in names if FileKind.LOG_07.value in name]  # nearly always none: names may be very many
+    """Return the names of files of Kafka 0.7."""
+    candidates = [name for name in names if FileKind.LOG_07.value in name]  # usually empty; there may be very many names
     return [name for name in candidates if (parsed := parse_file_name(name)) is not None and parsed.kind is FileKind.LOG_07]
 
 
 class Discovery(NamedTuple):
-    """Files to read, in order, and what was met on the way."""
+    """Files to read, in order, and findings of the search."""
 
     paths: list[str]
     findings: list[Finding]
 
 
 def discover(files: ReadOnlyFiles, path: str, max_depth: int = MAX_DEPTH) -> Discovery:
-    """The files that a user means by `path`: a file itself, or all of Kafka's files in and below a directory.
+    """Return `path` itself if it is a file, or all of Kafka's files in and below a directory.
 
-    Directories may be a partition's, a log dir, or a tree of log dirs. Partitions come by topic and number, files in
-    the order of `file_order`; the empty `.lock` is left out. Directories below that cannot be read, lie too deep or
-    are foreign are findings; each directory is visited once, however many symbolic links lead there.
+    A directory may be a partition, a log dir, or a tree of log dirs. Partitions are sorted by topic and number, files by
+    `file_order`; the empty `.lock` is left out. A directory that cannot be read, is too deep, or is not Kafka's is reported as
+    a finding. Each directory is visited once, even if several symbolic links lead to it.
     Raises UnreadableFile if `path` itself cannot be read.
     """
     if not files.info(path).is_directory:
@@ -99,7 +99,7 @@ def discover(files: ReadOnlyFiles, path: str, max_depth: int = MAX_DEPTH) -> Dis
 
 
 def nothing_found(path: str) -> Finding:
-    """What to say of a directory in which `discover` found no file."""
+    """Return the finding for a directory in which `discover` found no file."""
     return Finding("nothing-found", Where(path), "contains no files of Kafka's")
 
 
@@ -127,7 +127,7 @@ def _visit(files: ReadOnlyFiles, directory: str, names: list[str], depth: int, s
 
 
 def _sort_out(files: ReadOnlyFiles, prefix: str, names: list[str], found: Discovery) -> tuple[list[str], list[str]]:
-    """The names of plain files (and of what only looks like one: a FIFO fails when it is opened) and of directories."""
+    """Return the names of plain files and of directories. A FIFO counts as a file: opening it fails with a message."""
     plain: list[str] = []
     below: list[str] = []
     for name in names:
@@ -172,18 +172,18 @@ def _enter(files: ReadOnlyFiles, prefix: str, name: str, depth: int, seen: set[s
 
 
 def _refused(files: ReadOnlyFiles, prefix: str, name: str, error: UnreadableFile, found: Discovery) -> None:
-    """Report `error`, unless a running broker has removed or renamed the path meanwhile."""
+    """Report `error`, unless a running broker removed or renamed the path meanwhile."""
     try:
         is_there = name in files.list(prefix)
     except UnreadableFile:
         is_there = True
     if is_there:
-        what = str(error).removeprefix(f"{prefix}{name}: ")  # a finding names its place by itself
+        what = str(error).removeprefix(f"{prefix}{name}: ")  # the finding names the path already
         found.findings.append(Finding("path-unreadable", Where(prefix + name), what))
 
 
 def directory_kind(file_names: Iterable[str]) -> DirectoryKind:
-    """What a directory is, from the names of the plain files in it."""
+    """Return the kind of a directory from the names of its plain files."""
     kind = DirectoryKind.OTHER
     for name in file_names:
         parsed = parse_file_name(name)
@@ -196,18 +196,18 @@ def directory_kind(file_names: Iterable[str]) -> DirectoryKind:
 
 
 def _lacks_offset(name: FileName) -> bool:
-    """`server.log`, `package.index`: Kafka's suffix, but no file of a partition is named so."""
+    """Return whether a name has Kafka's suffix but no offset, such as `server.log` or `package.index`."""
     return name.kind in NUMBERED and name.base_offset is None
 
 
 class HalfCommitted(KafkalogError):
-    """A log dir with half of what Spark's sink was about to write: who changes it now would lose that when it is undone."""
+    """A commit of Spark's sink to this log dir is unfinished: undoing it would also undo any change made now."""
 
     code = "half-committed"
 
 
 def half_commit(files: ReadOnlyFiles, log_dir: str) -> str | None:
-    """The journal of a commit that is under way or was stopped; None: there is none. Raises UnreadableFile."""
+    """Return the path of the journal of an unfinished commit; None: there is none. Raises UnreadableFile."""
     staging = f"{log_dir}/{STAGING}"
     if not files.exists(staging):
         return None
@@ -219,7 +219,7 @@ def half_commit(files: ReadOnlyFiles, log_dir: str) -> str | None:
 
 
 def undoable_since(files: ReadOnlyFiles, log_dir: str) -> int | None:
-    """When the last commit came to its end (ms), if it may be undone: see kafkalog_spark.sink.undoing; else None."""
+    """Return when the last commit ended (ms) if it can be undone, else None; see kafkalog_spark.sink.undoing."""
     path = f"{log_dir}/{MANIFEST}"
     try:
         said = json.loads(files.read(path, MAX_KEPT_SIZE)) if files.exists(path) else {}
@@ -229,25 +229,25 @@ def undoable_since(files: ReadOnlyFiles, log_dir: str) -> int | None:
 
 
 def undo_advice(log_dir: str) -> str:
-    """What to do about such a commit."""
+    """Return the advice for an unfinished commit."""
     return f"kafkalog restore {argument(log_dir)}; the sink's next write does the same"
 
 
 def refuse_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
-    """Raise HalfCommitted where a commit was stopped. To be asked with the lock of the log dir held: then none is under way."""
+    """Raise HalfCommitted if a commit was interrupted. Hold the lock of the log dir: then no commit is running."""
     journal = half_commit(files, log_dir)
     if journal is not None:
         raise HalfCommitted(f"{journal}: {WHAT}", do=undo_advice(log_dir), path=journal)
 
 
 def _holds(files: ReadOnlyFiles, journal: str, manifest: str) -> bool:
-    """Is the commit of the journal the one that the manifest describes?"""
+    """Return whether journal and manifest describe the same commit."""
     commit = _commit(files, journal)
     return commit is not None and commit == _commit(files, manifest)
 
 
 def _commit(files: ReadOnlyFiles, path: str) -> bytes | None:
-    """Which commit a journal or manifest is about, by its beginning, however large it is; None if that is unknown."""
+    """Return the commit of a journal or manifest, read from its first bytes; None if it is unknown."""
     if not files.exists(path):
         return None
     with files.open(path) as file:

@@ -1,4 +1,4 @@
-"""Patterns that no shell has expanded: `logs/*-0/0*.log` in quotes, in a cron table, in a configuration file."""
+"""Globs that no shell expanded: `logs/*-0/0*.log` in quotes, in a cron table, in a configuration file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _MAGIC = re.compile(r"[*?[]")
 
 
 def expand(files: ReadOnlyFiles, pattern: str) -> list[str]:
-    """The paths that `pattern` names, in order: `*`, `?` and `[…]` stand for a part of one name, never for `/`.
+    """Return the paths that match `pattern`, in order: `*`, `?` and `[…]` match within one name, never `/`.
 
-    A path that exists is itself, whatever its characters. A pattern that fits nothing comes back as it is, so that
-    opening it says what is wrong; for the same reason a directory that is closed to us comes as itself, and a path after
-    one as it would be. Names that begin with a dot need a pattern that does. Never raises.
+    An existing path is returned unchanged, whatever its characters. A pattern without matches is returned unchanged, so that
+    opening it reports the problem. For the same reason a directory that cannot be listed is returned itself, and a path after
+    it unchecked. Names that begin with a dot match only a pattern that begins with one. Never raises.
     """
-    if not _MAGIC.search(pattern) or _stands(files, pattern, unknown=False):
+    if not _MAGIC.search(pattern) or _exists(files, pattern, unknown=False):
         return [pattern]
     found = [root := files.root(pattern)]
     for part in pattern[len(root) :].split("/"):
@@ -32,28 +32,28 @@ def expand(files: ReadOnlyFiles, pattern: str) -> list[str]:
 
 
 def _step(files: ReadOnlyFiles, base: str, part: str) -> list[str]:
-    """Everything in the directory `base` that `part` names."""
+    """Return the paths in the directory `base` that match `part`."""
     prefix = base if not base or base.endswith("/") else base + "/"
     if not _MAGIC.search(part):
-        return [prefix + part] if _stands(files, prefix + part, unknown=True) else []
+        return [prefix + part] if _exists(files, prefix + part, unknown=True) else []
     try:
         names = files.list(base or ".")
     except UnreadableFile:
-        return [base] if _is_closed(files, base) else []
+        return [base] if _may_be_directory(files, base) else []
     visible = (name for name in names if part.startswith(".") or not name.startswith("."))
     return [prefix + name for name in sorted(visible, key=file_order) if fnmatchcase(name, part)]
 
 
-def _stands(files: ReadOnlyFiles, path: str, *, unknown: bool) -> bool:
-    """Is there anything at `path`? `unknown` if that cannot be found out."""
+def _exists(files: ReadOnlyFiles, path: str, *, unknown: bool) -> bool:
+    """Return whether `path` exists; `unknown` if that cannot be found out."""
     try:
         return files.exists(path)
     except UnreadableFile:
         return unknown
 
 
-def _is_closed(files: ReadOnlyFiles, path: str) -> bool:
-    """Is `path`, which cannot be listed, a directory as far as one can tell, and no file in which nothing fits?"""
+def _may_be_directory(files: ReadOnlyFiles, path: str) -> bool:
+    """Return whether `path`, which cannot be listed, may be a directory."""
     try:
         return files.exists(path) and files.info(path).is_directory
     except UnreadableFile:

@@ -1,1 +1,1 @@
-"""What kafka-dump-log prints and more: files as text or JSON, selections of records, reports of what does not fit."""
+"""Dump files as kafka-dump-log does and beyond: as text or JSON, selections of records, problems in the files."""

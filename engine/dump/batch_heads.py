@@ -1,4 +1,4 @@
-"""Single batches at positions that an index names."""
+"""Headers of single batches, at positions from an index."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from engine.record.columns import BatchColumns
 
 _BLOCK = 256 << 10
-_LARGEST_BASE = LONG_MAX - 2 * INT_MAX  # of an index whose offsets do not leave 64 bits
+_LARGEST_BASE = LONG_MAX - 2 * INT_MAX  # base offset of an index above which offsets may exceed 64 bits
 
 
 class BatchAt(NamedTuple):
-    """What the head of a batch at a file position says."""
+    """The header of a batch at a file position."""
 
     position: int
     size: int
@@ -37,19 +37,19 @@ class BatchAt(NamedTuple):
 
 
 class BatchHeads:
-    """Heads of batches at any position of a log, read in blocks since indexes ask in growing order."""
+    """Headers of batches at any position of a log. Reads blocks, since indexes ask in growing order."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
         self.size = file.size()
         self._buffer = memoryview(bytearray(min(_BLOCK, max(self.size, 1))))
-        self._block = self._buffer[:0].toreadonly()  # what the buffer holds
-        self._start = 0  # file position of its first byte
+        self._block = self._buffer[:0].toreadonly()  # the filled part of the buffer
+        self._start = 0  # file position of the block's first byte
 
     def at(self, position: int, limit: int | None = None) -> BatchAt | str:
-        """The batch that begins at `position` and lies within `limit` bytes from there; else why there is none.
+        """Return the batch that begins at `position` and ends within `limit` bytes, or the reason why there is none.
 
-        Raises UnreadableFile, and FileChangedWhileReading where the log became shorter meanwhile.
+        Raises UnreadableFile, and FileChangedWhileReading if the log became shorter meanwhile.
         """
         if not 0 <= position <= self.size:
             return f"byte {position} is outside the log, which has {self.size} bytes"
@@ -75,7 +75,7 @@ class BatchHeads:
         return BatchAt(position, length + LOG_OVERHEAD, base_offset, last_offset)
 
     def sound_entries(self, index: OffsetIndex, number: int, count: int, limit: int) -> tuple[int, bool]:
-        """How many of the entries number … count − 1 are right at a glance (see kernels.verify.sound_offset_entries).
+        """Return how many of the entries number … count − 1 a quick check finds valid (kernels.verify.sound_offset_entries).
 
         Raises UnreadableFile.
         """
@@ -88,11 +88,11 @@ class BatchHeads:
         return int(found), bool(several)
 
     def window(self, batch: BatchAt, columns: BatchColumns, rows: int = 1) -> Window | None:
-        """The whole batch, its header in `columns`; None where it is larger than a block.
+        """Return the whole batch, its header in `columns`; None if it is larger than a block.
 
-        rows  up to so many batches, as far as they follow the first one, are in memory, and `columns` have room
+        rows  largest number of batches; those after the first are included if they are in memory and fit into `columns`
 
-        Valid until another batch is asked for. Raises UnreadableFile, and FileChangedWhileReading.
+        Valid until the next call. Raises UnreadableFile, and FileChangedWhileReading.
         """
         if batch.size > len(self._buffer):
             return None
@@ -103,7 +103,7 @@ class BatchHeads:
         return Window(self._block, self._start, columns, min(found, rows))
 
     def _load(self, position: int, size: int) -> int:
-        """Make `size` bytes at `position` present, as far as the file has them → where they begin in the block."""
+        """Load `size` bytes at `position`, or up to the end of the file; returns their position in the block."""
         if not self._start <= position <= self._start + len(self._block) - size:
             count = self._file.read_into(self._buffer[: max(0, min(len(self._buffer), self.size - position))], position)
             self._block = self._buffer[:count].toreadonly()

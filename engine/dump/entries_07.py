@@ -1,4 +1,4 @@
-"""The entries of a log of Kafka 0.7 one by one, as far as a selection wants them; problems are reported as findings."""
+"""Dump the selected entries of a log of Kafka 0.7, one by one; problems are reported as findings."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 
 
 def starting_offset(path: str) -> int | None:
-    """The offset of the first byte of the file, which its name says up to the first dot; None where it does not."""
+    """Return the offset of the first byte of the file, from its name up to the first dot; None if there is none."""
     return parse_long(path.rpartition("/")[2].partition(".")[0])
 
 
-class _Stretches:
-    """Where the walks over a log of 0.7 begin: at its start, and with --continue-on-corruption after every damage.
+class _Walks:
+    """Positions at which walks over a log of 0.7 begin: the start, and with --continue-on-corruption after each damage.
 
-    report  takes what was skipped, and where
+    report  receives what was skipped, and where
 
-    Iterate once. Who walks keeps `tail`, the position after the last entry, and `sound`, that after the last one with a
-    right checksum. Afterwards `problem` is what the last walk ended at.
+    Iterate once. The walk must set `tail`, the position after the last entry, and `sound`, the position after the last one with
+    a valid checksum. Afterwards `problem` is the reason why the last walk ended.
     """
 
     def __init__(self, file: OpenFile, options: DumpOptions, report: Callable[[int, Problem], None]) -> None:
@@ -65,22 +65,22 @@ class _Stretches:
             yield begin
             self.problem = tail_problem(self._file, self.tail, self.end)
             if self._is_limited and self.problem is not None and self.problem.code == "torn-tail":
-                self.problem = None  # the limit cut it off
+                self.problem = None  # the limit truncated the entry
             begin = self._next_entry()
             if begin is not None:
-                self._skipped(begin)
+                self._report_skipped(begin)
 
     def _next_entry(self) -> int | None:
-        """Where a sound entry begins after the damage; one after `sound`, whose checksum was wrong, may have led astray."""
+        """Return the next sound entry after `sound`: later entries may have been found from a corrupt size."""
         if self.problem is None or self.problem.code == "zero-tail" or not self._options.continue_on_corruption:
             return None
         largest = self._options.max_batch_bytes
-        return find_entry(self._file, self.sound + 1, self.end, max_entry=largest, gave_up=self._gave_up)
+        return find_entry(self._file, self.sound + 1, self.end, max_entry=largest, gave_up=self._report_gave_up)
 
-    def _gave_up(self, position: int) -> None:
+    def _report_gave_up(self, position: int) -> None:
         self._report(position, search_ended(position, self.end))
 
-    def _skipped(self, found: int) -> None:
+    def _report_skipped(self, found: int) -> None:
         damaged = self.tail
         if found <= damaged:
             what = f"a sound entry begins at byte {found}, inside one with a wrong checksum"
@@ -92,13 +92,14 @@ class _Stretches:
 
 
 class Entries07:
-    """Iterate once for the entries at the top level, compressed sets shut. Raises UnreadableFile.
+    """Iterate once over the entries at the top level; compressed sets are not opened. Raises UnreadableFile.
 
-    selector   decides which come; None: all. Damage is reported up to where the selection ends
-    window     bytes that are read at a time
-    in_pieces  entries that a window does not hold come without their payloads, however large they are: the caller reads them
+    selector   selects entries; None: all. Damage is reported up to the end of the selection
+    window     bytes read at a time
+    in_pieces  entries larger than a window have no payload, whatever their size: the caller reads it
 
-    Offsets are longs of Java's, which wrap. Afterwards `tail` is that after the last entry; None: the selection ended before.
+    Offsets are Java's longs, which wrap. Afterwards `tail` is the offset after the last entry; None: the selection ended
+    before.
     """
 
     def __init__(
@@ -111,32 +112,32 @@ class Entries07:
         self.tail: int | None = None
 
     def __iter__(self) -> Iterator[MessageAndOffset]:
-        selector, stretches = self._selector, _Stretches(self._file, self._options, self.problem)
-        for begin in stretches:
-            for message in self._stretch(begin, stretches.end):
+        selector, walks = self._selector, _Walks(self._file, self._options, self.problem)
+        for begin in walks:
+            for message in self._entries_between(begin, walks.end):
                 if selector is not None and selector.is_past_entry(message.offset):
                     return
-                position = stretches.tail  # entries stand one after the other
-                stretches.tail = position + SIZE_FIELD + message.size
+                position = walks.tail  # entries follow each other without gaps
+                walks.tail = position + SIZE_FIELD + message.size
                 if message.error is not None or message.computed != message.checksum:
                     self._problems(message, position)
                 if message.computed == message.checksum is not None:
-                    stretches.sound = stretches.tail
+                    walks.sound = walks.tail
                 if selector is None or selector.entry(message.offset):
                     yield message
-        self.tail = self.offset(stretches.tail)
-        if stretches.problem:
-            self.problem(stretches.tail, stretches.problem)
+        self.tail = self.offset(walks.tail)
+        if walks.problem:
+            self.problem(walks.tail, walks.problem)
 
-    def _stretch(self, begin: int, end: int) -> Iterator[MessageAndOffset]:
-        """The entries between two positions."""
+    def _entries_between(self, begin: int, end: int) -> Iterator[MessageAndOffset]:
+        """Iterate over the entries between two positions."""
         found = iterate_file(self._file, self.start, max_entry=self._largest, window=self._window, begin=begin, end=end)
         if self.start + end <= LONG_MAX:
             return found
         return (one._replace(offset=to_long(one.offset), next_offset=to_long(one.next_offset)) for one in found)
 
     def inside(self, wrapper: MessageAndOffset) -> Iterator[MessageAndOffset]:
-        """The messages of a compressed set; what is wrong with it, or its wrapper, is reported."""
+        """Iterate over the messages of a compressed set; reports problems of the set or its wrapper."""
         if not wrapper.codec or not wrapper.valid or wrapper.payload is None:
             return
         for message in open_sets(iter((wrapper,)), limit=self._options.max_decompressed_bytes):
@@ -149,15 +150,15 @@ class Entries07:
                 yield message
 
     def offset(self, position: int) -> int:
-        """That of a byte position in the file."""
+        """Return the offset of a byte position in the file."""
         return to_long(self.start + position)
 
     def position(self, message: MessageAndOffset) -> int:
-        """Where the entry begins in the file."""
+        """Return the position of an entry in the file."""
         return to_long(message.offset - self.start)
 
     def problem(self, position: int, problem: Problem) -> None:
-        """Report what is wrong with the entry at `position`."""
+        """Report a problem of the entry at `position`."""
         self._report(Finding(problem.code, Where(self._path, position, self.offset(position)), problem.what))
 
     def _problems(self, message: MessageAndOffset, position: int) -> None:
@@ -171,7 +172,7 @@ _CODECS = ("none", "gzip", "snappy")
 
 
 def put_entries(entries: Entries07, options: DumpOptions, stream: JsonStream) -> None:
-    """Write one log's entries as objects. Payloads come with --print-data-log."""
+    """Write the entries of one log as objects; payloads with --print-data-log."""
     for message in entries:
         fields = {"position": entries.position(message), **_fields(message)}
         _put(stream, "entry-07", fields, message, with_payload=options.print_data)
@@ -204,7 +205,7 @@ def _fields(message: MessageAndOffset) -> dict[str, object]:
     }  # fmt: skip
 
 
-_FLUSH = 8192  # entries whose text waits to be written
+_FLUSH = 8192  # entries per write
 
 
 def dump_entries(
@@ -213,9 +214,9 @@ def dump_entries(
 ) -> None:
     """Dump the entries of `file`, called `path` in the text and the findings. Mirrors DumpLogSegments of 0.7.2.
 
-    Compressed sets are not opened. Memory does not depend on the size of the file or of its entries. A selection that
-    ends before the log does leaves out the line about the tail. Raises UnreadableFile, and FileChangedWhileReading if
-    the file becomes shorter meanwhile.
+    Compressed sets are not opened. Memory does not depend on the size of the file or of its entries. If the selection ends
+    before the log, the line about the tail is left out. Raises UnreadableFile, and FileChangedWhileReading if the file becomes
+    shorter meanwhile.
     """
     name = printable(path).encode() if options.escape else path.encode("utf-8", "surrogateescape")
     entries = Entries07(file, path, options, report, selector, window=window, in_pieces=True)
@@ -237,7 +238,7 @@ class _Text:
         """Write the text of all entries."""
         lines, print_payload, shown = self._lines, self._print_payload, self._shown
         text: list[bytes] = []
-        waiting = 0  # bytes of payloads
+        waiting = 0  # bytes of payloads in `text`
         for message in self._entries:
             offset, _, _, _, attributes, stored, computed, payload, _, _ = message
             if payload is None or len(text) == _FLUSH or waiting > WINDOW:
@@ -256,7 +257,7 @@ class _Text:
         self._write(b"".join(text))
 
     def _put_alone(self, message: MessageAndOffset) -> None:
-        """Write an entry that cannot be read, or that a window does not hold."""
+        """Write an entry that cannot be read, or that is larger than a window."""
         if message.payload_position is None:
             self._write(b"offset: %d isvalid: false payloadsize: -1 magic: %d compresscodec: %b\n" % (
                 message.offset, message.magic or 0, self._codec_of_short(message)))  # fmt: skip
@@ -270,14 +271,14 @@ class _Text:
         self._put_payload(message.payload_position, size)
 
     def _codec_of_short(self, message: MessageAndOffset) -> bytes:
-        """The codec of an entry that is too short for its header, but has attributes."""
+        """Return the codec of an entry that is too short for its header, but has attributes."""
         if message.magic != 1:
             return b"UNKNOWN"
         at = self._entries.position(message) + SIZE_FIELD + 1
         return _codec_name(self._file.read_exactly(at, 1)[0] & CODEC_MASK_07)
 
     def _put_payload(self, position: int, size: int) -> None:
-        """Write a payload of any size as text, piece by piece."""
+        """Write a payload of any size as text, in pieces."""
         rest = b""
         for at in range(position, position + size, WINDOW):
             piece = rest + self._file.read_exactly(at, min(WINDOW, position + size - at))
@@ -287,14 +288,14 @@ class _Text:
         self._write(self._shown(rest) + b"\n")
 
     def _shown(self, payload: bytes | memoryview) -> bytes:
-        """A payload as text, on a terminal without what a terminal obeys."""
+        """Return a payload as text, for a terminal without control characters."""
         payload = bytes(payload)
         text = payload if payload.isascii() else java_utf8(payload)  # no call in the common case
         return terminal_safe(text.decode()).encode() if self._escape else text
 
 
 def _lines(*, print_payload: bool) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Formats for (offset, payload size[, payload text]), by [valid][0 for magic 0, codec + 1 for magic 1]."""
+    """Return formats for (offset, payload size[, payload text]), by [valid][0 for magic 0, codec + 1 for magic 1]."""
     line = b"offset: %%d isvalid: %b payloadsize: %%d magic: %d compresscodec: %b"
     line += b"\npayload:\t%%b\n" if print_payload else b"\n"
     kinds = [(0, 0)] + [(1, codec) for codec in range(CODEC_MASK_07 + 1)]

@@ -1,13 +1,13 @@
-"""Offsets that do not follow one another: which gaps the cleaner left, and which are losses.
+"""Gaps in the offsets of a log: those that the cleaner left, and those that are losses.
 
-kafka-dump-log calls every gap an error, also the start of a log that does not begin at 0. A gap inside the offset
-range that a batch claims can only come from the cleaner; one between batches, or before the first, counts as the
-cleaner's where it is known to have been at work: by its checkpoint, by the topic, by traces in the same log, or by the keys
-of its records. docs/findings.md has the whole rule; verify follows it, too.
+kafka-dump-log calls every gap an error, even a log that does not begin at 0. A gap inside the offset range of a batch can only
+come from the cleaner. A gap between batches, or before the first one, counts as the cleaner's if the cleaner is known to have
+worked on the log: from its checkpoint, the topic, traces in the same log, or the keys of its records. docs/findings.md has the
+whole rule; verify follows it, too.
 
-Deep iteration compares records. A walk that does not read them compares what batch headers claim. That finds the same
-losses. Whether batches follow one another is asked of their headers in both: one that claims offsets of the batch after it
-shows nothing of that in its records.
+Deep iteration compares records; a walk that does not read records compares the ranges of batch headers, and finds the same
+losses. Both use the headers to check that batches follow each other: records do not show that a header claims offsets of the
+next batch.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 
 class Gaps(HeaderGaps):
-    """Collects the gaps of one log: by chunks of records, or by windows of batches whose records nobody reads."""
+    """Collects the gaps of one log: by chunks of records, or by windows of batches without their records."""
 
     def __init__(self, base_offset: int | None = None, *, compacted: bool = False, wanted: Selection = EVERYTHING) -> None:
         super().__init__(base_offset, compacted=compacted, wanted=(wanted.first_offset, wanted.end_offset))
-        # offset of the last record; where none was seen yet, what the first one should follow, if that is known
+        # offset of the last record; before the first one, the offset that it should follow, None if unknown
         self._previous = self._claimed
-        self._headers_end = self._claimed  # where records are read: the last offset that batches claim so far
-        self._unread = False  # did the last batch that was seen have no records?
-        self._told: set[int] = set()  # where their headers say already that offsets do not grow
+        self._headers_end = self._claimed  # if records are read: the last offset in batch headers so far
+        self._unread = False  # has the last batch no records?
+        self._reported: set[int] = set()  # positions at which headers already show that offsets do not grow
         self._base = 0
 
     def feed(self, chunk: Chunk, base: int) -> None:
-        """Take the records of a chunk, whose window begins at file position `base`."""
+        """Check the records of a chunk, whose window begins at file position `base`."""
         table = chunk.records.table
         self._base = base
         self._follow_headers(chunk)
@@ -77,43 +77,43 @@ class Gaps(HeaderGaps):
     def _follow_headers(self, chunk: Chunk) -> None:
         table, known = chunk.batches.table, len(self.disorders)
         self._headers_end = self._follow(table, chunk.first_row, chunk.last_row, self._base, self._headers_end, holes=False)
-        self._told.update(gap.position for gap in self.disorders[known:])
+        self._reported.update(gap.position for gap in self.disorders[known:])
 
     def begin_anywhere(self) -> None:
-        """The walk does not begin at the beginning: what comes first follows nothing."""
+        """Start the walk in the middle of the log: the first batch follows nothing."""
         self._claimed = self._previous = self._headers_end = None
 
     def _gap(self, chunk: Chunk, record: int) -> None:
         records, batches = chunk.records.table, chunk.batches.table
         before = self._previous
-        assert before is not None  # feed has set it
+        assert before is not None  # set by feed
         after = records[RecordField.OFFSET, record]
         row = records[RecordField.BATCH, record]
         gap = Gap(before, after, self._base + batches[BatchField.POSITION, row])
         if after <= before:
             is_first = record == chunk.first or records[RecordField.BATCH, record - 1] != row
             is_inside = row < chunk.first_row or not is_first
-            if is_inside or (gap.position not in self._told and len(self.disorders) < KEPT):  # after those headers count
+            if is_inside or (gap.position not in self._reported and len(self.disorders) < KEPT):  # not reported yet
                 self._disorder(gap)
         elif not self._is_claimed(chunk, record):
             self._hole(gap)
         elif batches[BatchField.MAGIC, row] < MAGIC_V2 and not self._follows_unread(chunk, record):
-            self.compacted = True  # headers of format 2 say so themselves: what they do not is damage
+            self.compacted = True  # format 2: headers show compaction, and a gap that they do not show is damage
 
     def _without_records(self, chunk: Chunk, record: int) -> range | None:
-        """The batches of the chunk between that of the record before and this one's, which have none; None: both are in one."""
+        """Return the batches without records between those of the previous and this record; None: both are in one batch."""
         batch = chunk.records.field(RecordField.BATCH)
         inside = record > chunk.first
         first = batch[record - 1] + 1 if inside else chunk.first_row
         return range(first, batch[record]) if first <= batch[record] else None
 
     def _follows_unread(self, chunk: Chunk, record: int) -> bool:
-        """Are there entries of formats 0 and 1 before it whose records could not be read? None of them is without records."""
+        """Return whether unread entries of formats 0 or 1 come before the record; such entries always have records."""
         between = self._without_records(chunk, record)
         return between is not None and (len(between) > 0 or (self._unread and between.start == chunk.first_row))
 
     def _is_claimed(self, chunk: Chunk, record: int) -> bool:
-        """Do batches claim all the offsets between the record before and this one?"""
+        """Return whether batches claim all offsets between the previous record and this one."""
         between, batches = self._without_records(chunk, record), chunk.batches.table
         if between is None:
             return True
@@ -123,15 +123,15 @@ class Gaps(HeaderGaps):
             claimed = _claim(batches, empty, claimed)
         if claimed is None:
             return False
-        if batches[BatchField.MAGIC, row] < MAGIC_V2:  # a wrapper does not say where it begins
+        if batches[BatchField.MAGIC, row] < MAGIC_V2:  # a wrapper has no first offset
             return bool(chunk.records.table[RecordField.OFFSET, record] == claimed + 1)
         return bool(batches[BatchField.BASE_OFFSET, row] == claimed + 1)
 
 
 def _claim(batches: memoryview, row: int, claimed: int | None) -> int | None:
-    """The last offset of batch `row`, which has no records, if it begins right after `claimed`; else None.
+    """Return the last offset of batch `row`, which has no records, if it begins right after `claimed`; else None.
 
-    A compressed wrapper of format 0 or 1 does not say where it begins: it only must end after `claimed`.
+    A compressed wrapper of format 0 or 1 has no first offset: it must only end after `claimed`.
     """
     last: int = batches[BatchField.LAST_OFFSET, row]
     if claimed is None:
@@ -142,7 +142,7 @@ def _claim(batches: memoryview, row: int, claimed: int | None) -> int | None:
 
 
 def gaps_of(files: ReadOnlyFiles, path: str, name: FileName, wanted: Selection | None = None) -> Gaps:
-    """What collects the gaps of the log at `path`."""
+    """Return the collector of gaps for the log at `path`."""
     base_offset = name.base_offset if name.kind is FileKind.LOG else None
     compacted = was_cleaned(files, files.absolute(path), name)
     return Gaps(base_offset, compacted=compacted, wanted=wanted or EVERYTHING)
@@ -151,7 +151,7 @@ def gaps_of(files: ReadOnlyFiles, path: str, name: FileName, wanted: Selection |
 def report_gaps(
     gaps: Gaps, files: ReadOnlyFiles, path: str, name: FileName, report: Callable[[Finding], None], reports: DumpReports
 ) -> None:
-    """What was collected of the log at `path`: as findings, and as kafka-dump-log's last words."""
+    """Report the gaps of the log at `path`: as findings, and for kafka-dump-log's reports."""
     absolute = files.absolute(path)
     for gap in sorted(gaps.disorders, key=lambda gap: gap.position):
         reports.gap(absolute, gap.before, gap.after)
@@ -169,7 +169,7 @@ def report_gaps(
 
     earlier, following = segments_around(files, path, name)
     if has_traces(files, following):
-        return  # the cleaner works from the beginning on: it was here, too
+        return  # the cleaner works from the start of a log, so it worked here, too
     if keys_explain_gaps(files, path, [gap.position for gap in losses], earlier, following):
         report(explained_finding(gaps, path))
         return

@@ -1,7 +1,7 @@
-"""Offset and time indexes as kafka-dump-log shows and checks them, each entry against the log beside it.
+"""Print offset and time indexes as kafka-dump-log does, and check each entry against the log of the same segment.
 
-Kafka's tool dies at an entry that points nowhere; this continues with the next; where it reads the whole rest of
-the log for every entry of a time index, this reads on from the entry's own position (see OffsetSearch).
+Kafka's tool stops at an entry that points nowhere; this continues with the next one. Kafka's tool reads the whole rest of the
+log for every entry of a time index; this reads from the entry's own position (see OffsetSearch).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from engine.index.time import TimestampOffset
     from engine.record.windows import Window
 
-_WRONG_KEPT = 50_000  # wrong entries that are named one by one
-_NEAR = 64  # batches that are looked at one by one first: where the offset index is right, the one in question is there
+_WRONG_KEPT = 50_000  # wrong entries reported one by one
+_NEAR = 64  # batches read one by one first: if the offset index is right, the wanted batch is among them
 _SMALLEST_BLOCK = 8  # bits of a position in a block: 256 bytes
-_BLOCKS = 15  # bits of the numbers of blocks, 32,768 at most
-_FANOUT = 4  # bits: 16 blocks make one of the next level
-_PASSAGES_KEPT = 100_000  # blocks that are remembered; only in a log made for it are there more
+_BLOCKS = 15  # bits of block numbers: at most 32,768 blocks
+_FANOUT = 4  # bits: 16 blocks form a block of the next level
+_SUMMARIES_KEPT = 100_000  # blocks kept in memory; only a log made for this purpose has more
 
 
 class IndexDump:
@@ -52,18 +52,18 @@ class IndexDump:
         self._report, self._reports = report, reports
 
     def offset_index(self, path: str, log_path: str, base_offset: int) -> None:
-        """An .index file. Mirrors DumpLogSegments.dumpIndex."""
+        """Dump an .index file. Mirrors DumpLogSegments.dumpIndex."""
         index = OffsetIndex.read(self._files, path, base_offset)
         log = self._open_log(path, log_path)
         try:
             if not len(index):
                 self._renderer.empty_index(path)
-                self._doubts(index)
+                self._report_problems(index)
             elif self._options.sanity_only:
                 self._sanity(index, path)
             else:
                 self._offset_entries(index, path, BatchHeads(log) if log else None)
-                self._doubts(index)
+                self._report_problems(index)
         finally:
             if log:
                 log.close()
@@ -78,7 +78,7 @@ class IndexDump:
                 wrong.note_last_offsets(several=several)
                 if not sound:
                     entry = index.entry(number)
-                    self._judge_offset(index, path, number, entry, heads.at(entry.position, limit), wrong)
+                    self._check_offset_entry(index, path, number, entry, heads.at(entry.position, limit), wrong)
                     sound = 1
             if not self._options.verify_only:
                 self._renderer.entries(index.entry(one) for one in range(number, number + sound))
@@ -89,10 +89,10 @@ class IndexDump:
         else:
             self._report_mismatches(index, path, wrong)
 
-    def _judge_offset(
+    def _check_offset_entry(
         self, index: OffsetIndex, path: str, number: int, entry: OffsetPosition, batch: BatchAt | str, wrong: _Mismatches
     ) -> None:
-        """What is wrong with an entry that points to `batch`, or why there is none."""
+        """Check an entry that points to `batch`, or to none for the reason in `batch`."""
         is_unused = number == 0 and index.used_entries <= 1 and entry == (index.base_offset, 0) and len(index) > 1
         if isinstance(batch, str):
             if not is_unused:
@@ -114,47 +114,47 @@ class IndexDump:
             self._report(Finding("index-offset-mismatch", Where(path), count_of(more, "more entry"), more))
 
     def time_index(self, path: str, log_path: str, index_path: str, base_offset: int) -> None:
-        """A .timeindex file. Mirrors DumpLogSegments.dumpTimeIndex."""
+        """Dump a .timeindex file. Mirrors DumpLogSegments.dumpTimeIndex."""
         index = TimeIndex.read(self._files, path, base_offset)
         log = self._open_log(path, log_path)
         try:
             if self._options.sanity_only:
                 self._sanity(index, path)
             else:
-                self._time_entries(index, path, log, self._offset_index_beside(path, index_path, base_offset))
-                self._doubts(index)
+                self._time_entries(index, path, log, self._offset_index_of_segment(path, index_path, base_offset))
+                self._report_problems(index)
         finally:
             if log:
                 log.close()
 
     def _time_entries(self, index: TimeIndex, path: str, log: OpenFile | None, offsets: OffsetIndex) -> None:
-        judge = None
+        check = None
         if log:
             absolute = self._files.absolute(path)
-            judge = _TimeJudge(log, offsets, self._options, self._report, self._reports, path, absolute)
+            check = _TimeEntryCheck(log, offsets, self._options, self._report, self._reports, path, absolute)
         previous = NO_TIMESTAMP
         number, count = 0, index.dumped_entries
         while number < count:
             sound = count - number
-            if judge:
-                sound, previous = judge.sound_entries(index, number, count, previous)
+            if check:
+                sound, previous = check.sound_entries(index, number, count, previous)
                 if not sound:
                     entry, sound = index.entry(number), 1
                     if number or (index.used_entries and entry != (0, index.base_offset)):
-                        judge.entry(number, entry, previous)
+                        check.entry(number, entry, previous)
                     previous = entry.timestamp
             if not self._options.verify_only:
                 self._renderer.entries(index.entry(one) for one in range(number, number + sound))
             number += sound
 
-    def _doubts(self, index: OffsetIndex | TimeIndex) -> None:
-        """What is wrong with the file itself, whatever its log holds."""
+    def _report_problems(self, index: OffsetIndex | TimeIndex) -> None:
+        """Report the problems of the file itself, without its log."""
         for finding in index.sanity():
-            if finding.code != "timeindex-out-of-order":  # those were reported entry by entry
+            if finding.code != "timeindex-out-of-order":  # already reported entry by entry
                 self._report(finding)
 
     def _sanity(self, index: OffsetIndex | TimeIndex, path: str) -> None:
-        """Only the check that a broker makes when it opens an index."""
+        """Report only the result of the check that a broker makes when it opens an index."""
         problem = index.broker_error(self._files.absolute(path))
         if problem is None:
             self._renderer.sound_index(path)
@@ -170,7 +170,7 @@ class IndexDump:
             self._report(Finding("log-missing", Where(path), str(error)))
             return None
 
-    def _offset_index_beside(self, path: str, index_path: str, base_offset: int) -> OffsetIndex:
+    def _offset_index_of_segment(self, path: str, index_path: str, base_offset: int) -> OffsetIndex:
         try:
             return OffsetIndex.read(self._files, index_path, base_offset)
         except UnreadableFile as error:
@@ -179,32 +179,32 @@ class IndexDump:
 
 
 class _Mismatches:
-    """Entries of an offset index that do not name the last offset of their batch."""
+    """Entries of an offset index whose offset is not the last one of their batch."""
 
     def __init__(self) -> None:
         self.found: First[tuple[int, int, BatchAt]] = First(_WRONG_KEPT)  # (number of the entry, its offset, its batch)
-        self._by_first_offset = True  # does nothing show that the index holds last offsets?
+        self._by_first_offset = True  # may all entries be first offsets of appends?
 
     @property
     def are_first_offsets(self) -> bool:
-        """Did a broker before 2.0 write the index? It named the first offset of an append, not the last."""
+        """Return whether a broker before 2.0 wrote the index: entries had the first offset of an append, not the last."""
         return bool(self.found) and self._by_first_offset
 
     def add(self, number: int, offset: int, batch: BatchAt) -> None:
-        """Entry `number` says `offset`, which is not the last of its batch."""
+        """Add entry `number`, whose `offset` is not the last one of its batch."""
         self._by_first_offset = self._by_first_offset and batch.base_offset == offset
         self.found.take((number, offset, batch))
 
     def note_last_offsets(self, *, several: bool) -> None:
-        """Entries name the last offsets of their batches; `several`: one of these has others."""
+        """Note entries with the last offsets of their batches; `several`: one of these batches has several offsets."""
         if several:
             self._by_first_offset = False
 
 
-class _TimeJudge:
-    """What is wrong with entries of a time index, taken one after the other.
+class _TimeEntryCheck:
+    """Checks the entries of a time index, in order.
 
-    offsets   the offset index beside it        path, absolute  of the time index, for findings and for Kafka's reports
+    offsets   the offset index of the segment   path, absolute  of the time index, for findings and for Kafka's reports
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class _TimeJudge:
         self._report, self._reports, self._path, self._absolute = report, reports, path, absolute
 
     def sound_entries(self, index: TimeIndex, number: int, count: int, previous: int) -> tuple[int, int]:
-        """How many of the entries number … count − 1 are right at a glance → (how many, timestamp of the last one)."""
+        """Return how many of the entries number … count − 1 a quick check finds valid, and the timestamp of the last one."""
         known = self._timestamps.known_window
         if known is None or not self._offsets.leads_by_growing_offsets:
             return 0, previous
@@ -226,7 +226,7 @@ class _TimeJudge:
         return int(found), int(last)
 
     def entry(self, number: int, entry: TimestampOffset, previous: int) -> None:
-        """Report what is wrong with entry `number`; `previous` is the timestamp of the one before it."""
+        """Check entry `number`; `previous` is the timestamp of the entry before it."""
         where = Where(self._path, number * TIME_INDEX_ENTRY.size, entry.offset)
         batch = self._search.first(self._offsets.lookup(entry.offset, zero_tail=True).position, entry.offset)
         if batch is None or batch.last_offset != entry.offset:
@@ -245,57 +245,56 @@ class _TimeJudge:
             self._report(Finding("timeindex-out-of-order", where, what))
 
 
-class _Passage(NamedTuple):
-    """What the batches in a block come to: largest last offset, and where the next block is entered; None: nowhere."""
+class _BlockSummary(NamedTuple):
+    """The batches of a block, read from one position: largest last offset, first position after the block (None: the end)."""
 
     largest: int
     after: int | None
 
 
 class OffsetSearch:
-    """Finds batches from any position on, and walks no part of the log twice at length, however often it is asked.
+    """Finds batches by offset from any position on, without reading a part of the log repeatedly.
 
-    How far the batches of a block reach, and where they lead, is remembered, for the position at which the block was
-    entered: what begins elsewhere may be other batches. Offsets need not grow. So a question costs some batches at its
-    beginning and its end, and a few steps over blocks of blocks.
+    The summary of each block is kept by the position of its first batch, since other positions may yield other batches. Offsets
+    need not grow. A search reads a few batches at its start and its end, and some summaries of blocks and of blocks of blocks.
     """
 
     def __init__(self, heads: BatchHeads) -> None:
         self._heads = heads
         self._bits = max(_SMALLEST_BLOCK, heads.size.bit_length() - _BLOCKS)
-        self._passages: dict[tuple[int, int], _Passage] = {}  # by level, and where the block was entered
-        self._last: tuple[int, int, int | None] = (-1, 0, None)  # position and offset of the last question, where it led
+        self._summaries: dict[tuple[int, int], _BlockSummary] = {}  # by level, and position of the first batch in the block
+        self._last: tuple[int, int, int | None] = (-1, 0, None)  # position and offset of the last search, and its result
 
     def first(self, position: int, offset: int) -> BatchAt | None:
-        """First batch from `position` on that ends at `offset` or after it; None: there is none, or bytes that are no batch.
+        """Return the first batch from `position` on that ends at `offset` or later; None: not before the end or damage.
 
         Raises UnreadableFile, and FileChangedWhileReading.
         """
         begin: int | None = position
         if self._last[0] == position and self._last[1] <= offset:
-            begin = self._last[2]  # nothing in front of that reached a smaller offset
+            begin = self._last[2]  # all batches before it end at smaller offsets
         found = None if begin is None else self._first(begin, offset)
         self._last = (position, offset, None if found is None else found.position)
         return found
 
     def _first(self, position: int, offset: int) -> BatchAt | None:
-        passed, enters = 0, False
-        while passed < _NEAR or not enters:
+        count, is_at_block = 0, False
+        while count < _NEAR or not is_at_block:
             batch = self._heads.at(position)
             if isinstance(batch, str):
                 return None
             if batch.last_offset >= offset:
                 return batch
             after = position + batch.size
-            passed, enters = passed + 1, self._block(0, after) != self._block(0, position)
+            count, is_at_block = count + 1, self._block(0, after) != self._block(0, position)
             position = after
         return self._over_blocks(position, offset)
 
     def _over_blocks(self, position: int, offset: int) -> BatchAt | None:
-        """As `first`, from where a block is entered."""
+        """As `first`, from the start of a block."""
         level = 0
         while True:
-            largest, after = self._passage(level, position)
+            largest, after = self._summary(level, position)
             if largest >= offset:
                 if level == 0:
                     return self._in_block(position, offset)
@@ -313,40 +312,42 @@ class OffsetSearch:
             position += batch.size
         return None
 
-    def _passage(self, level: int, position: int) -> _Passage:
-        """Through the block of `level` that is entered at `position`."""
-        known = self._passages.get((level, position))
+    def _summary(self, level: int, position: int) -> _BlockSummary:
+        """Return the summary of the block of `level` whose first batch is at `position`."""
+        known = self._summaries.get((level, position))
         if known is not None:
             return known
         largest, block = LONG_MIN, self._block(level, position)
         after: int | None = position
         while after is not None and self._block(level, after) == block:
-            reached, after = self._passage(level - 1, after) if level else self._one(after)
+            reached, after = self._summary(level - 1, after) if level else self._batch_summary(after)
             largest = max(largest, reached)
-        if len(self._passages) >= _PASSAGES_KEPT:
-            self._passages.clear()
-        self._passages[level, position] = passage = _Passage(largest, after)
-        return passage
+        if len(self._summaries) >= _SUMMARIES_KEPT:
+            self._summaries.clear()
+        self._summaries[level, position] = summary = _BlockSummary(largest, after)
+        return summary
 
-    def _one(self, position: int) -> _Passage:
+    def _batch_summary(self, position: int) -> _BlockSummary:
         batch = self._heads.at(position)
-        return _Passage(LONG_MIN, None) if isinstance(batch, str) else _Passage(batch.last_offset, position + batch.size)
+        if isinstance(batch, str):
+            return _BlockSummary(LONG_MIN, None)
+        return _BlockSummary(batch.last_offset, position + batch.size)
 
     def _block(self, level: int, position: int) -> int:
         return position >> (self._bits + level * _FANOUT)
 
 
-_ROWS = 256  # batches that are decoded together
-_DENSE = 1 << 10  # bytes: where batches are smaller, an index names few of them, and only those are decoded
-_REMEMBERED = 100_000  # batches whose answers are remembered
+_ROWS = 256  # batches decoded in one call
+_DENSE = 1 << 10  # bytes: if batches are smaller, the index has an entry for few of them, and only those are decoded
+_REMEMBERED = 100_000  # batches whose results are kept
 
 
 class LargestTimestamps:
-    """Of batches of one log, which are asked for in the order of their positions mostly.
+    """The largest timestamps of batches of one log, mostly requested in the order of their positions.
 
-    Answers are remembered: an index may name a batch as often as it likes, or name them in any order.
+    Results are kept: an index may point to a batch repeatedly, or in any order.
 
-    report  takes what is wrong with the records of a batch that was asked for, once
+    report  receives problems with the records of a requested batch, once
     """
 
     def __init__(self, log: OpenFile, heads: BatchHeads, options: DumpOptions, report: Callable[[Finding], None]) -> None:
@@ -356,12 +357,12 @@ class LargestTimestamps:
         self._reader = ChunkReader(log.path, self._damage.append, options.max_decompressed_bytes)
         self._batches = BatchColumns(_ROWS)
         self._largest = memoryview(array("q", [0] * _ROWS))
-        self.known_window: Timestamps | None = None  # the batches that were decoded together last; None: none were
+        self.known_window: Timestamps | None = None  # the batches decoded last; None: none yet
         self._known: dict[int, int | None] = {}  # by position of the batch
-        self._singly: set[int] = set()  # positions of batches that could not be decoded together
+        self._singly: set[int] = set()  # positions of batches that could not be decoded together with others
 
     def of(self, batch: BatchAt) -> int | None:
-        """−1 at least; None where there are no records, or they could not all be read.
+        """Return the largest timestamp, −1 at least; None if there are no records, or not all of them can be read.
 
         Raises UnreadableFile, and FileChangedWhileReading.
         """
@@ -377,7 +378,7 @@ class LargestTimestamps:
         return known[batch.position]
 
     def _from(self, batch: BatchAt) -> dict[int, int | None]:
-        """`batch` and those after it that are in memory, if they are worth it and nothing is wrong with any of them."""
+        """Decode `batch` and those after it that are in memory; only if they are dense enough and all of them are sound."""
         window = self._heads.window(batch, self._batches, rows=_ROWS)
         if window is None:
             return {}
@@ -408,7 +409,7 @@ class LargestTimestamps:
             if not part.rows:
                 continue
             if part.batches.table[BatchField.COUNT, 0] == 0:
-                return None  # the cleaner emptied the batch, and with it went what the entry was made from
+                return None  # the cleaner removed all records, and with them the source of the entry
             largest = self._read(part)
             if largest is None:
                 for finding in self._damage:
@@ -418,7 +419,7 @@ class LargestTimestamps:
         return answer
 
     def _read(self, window: Window) -> memoryview | None:
-        """The largest timestamp of each of the window's batches; None where something is wrong with one, see `_damage`."""
+        """Return the largest timestamp of each batch of the window; None if one of them is corrupt, see `_damage`."""
         self._damage.clear()
         self.known_window = None
         for row in range(window.rows):

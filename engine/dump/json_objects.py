@@ -1,4 +1,4 @@
-"""What a dump shows, as JSON objects: batches and records by the kernel, everything else entry by entry."""
+"""The output of a dump as JSON objects: kernels write batches and records, Python writes all other entries."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _FORM = Form(record_objects, headers=b'"headers":[', end=b"}\n", bad_control=b',
 
 
 class JsonDump:
-    """Writes files as objects. A DumpRenderer."""
+    """A DumpRenderer that writes JSON objects."""
 
     def __init__(self, options: DumpOptions, stream: JsonStream, report: Callable[[Finding], None]) -> None:
         self._options, self._stream, self._report = options, stream, report
 
     def file(self, path: str, name: FileName | None) -> None:
-        """The object `file`, in front of everything that is in it."""
+        """Write the object `file`, before the objects of its content."""
         fields: dict[str, object] = {**text_field("path", path), "kind": None}
         if name is not None:
             fields["kind"] = name.kind.name.lower().replace("_", "-")
@@ -65,41 +65,41 @@ class JsonDump:
         self._stream.put("file", fields)
 
     def log(self, path: str, partition: PartitionDir | None) -> JsonRenderer:
-        """What shows the batches of the log at `path`."""
+        """Return the renderer for the log at `path`."""
         return JsonRenderer(path, partition, self._options, self._stream, self._report)
 
     def log_07(self, file: OpenFile, path: str, selector: Selector | None) -> None:
-        """Objects `entry-07`, and what is wrong with them."""
+        """Write objects `entry-07`, and report their problems."""
         put_entries(Entries07(file, path, self._options, self._report, selector), self._options, self._stream)
 
     def entry(self, entry: Entry) -> None:
-        """One entry of an index, a snapshot or a small file."""
+        """Write one entry of an index, a snapshot or a small file."""
         self._stream.put(TYPES[type(entry)], entry._asdict())
 
     def entries(self, entries: Iterable[Entry]) -> None:
-        """Entries of one file."""
+        """Write entries of one file."""
         for entry in entries:
             self.entry(entry)
 
     def empty_index(self, _path: str) -> None:
-        """An index without entries is a `file` with nothing behind it."""
+        """Write nothing: an index without entries is a `file` object without others after it."""
 
     def sound_index(self, _path: str) -> None:
-        """The check that a broker makes passed."""
+        """Write nothing: a broker would accept the index."""
         self._stream.put("sanity-check", {"passed": True})
 
     def count(self, path: str | None, records: int, batches: int) -> None:
-        """The object `count`, without a path for the sum."""
+        """Write the object `count`, without a path for the sum."""
         where: dict[str, object] = {"path": None} if path is None else text_field("path", path)
         self._stream.put("count", {**where, "records": records, "batches": batches})
 
     def flush(self) -> None:
-        """Hand out what was written up to here."""
+        """Write the objects so far to the sink."""
         self._stream.out.flush()
 
 
 class JsonRenderer(KernelRenderer):
-    """Writes one log's batches and records as objects, and counts them. A LogRenderer."""
+    """A LogRenderer that writes batches and records of one log as objects, and counts them."""
 
     def __init__(
         self, path: str, partition: PartitionDir | None, options: DumpOptions, stream: JsonStream,
@@ -116,19 +116,19 @@ class JsonRenderer(KernelRenderer):
         )
 
     def batches(self, window: Window, row: int, last_row: int) -> None:
-        """Objects `batch`."""
+        """Write objects `batch`."""
         self._stream.counts["batch"] += last_row - row
         super().batches(window, row, last_row)
 
     def records(self, chunk: Chunk, base: int) -> None:
-        """Objects `batch` and `record`, interleaved. A message that is shorter than its value is a finding only."""
+        """Write objects `batch` and `record`, interleaved. A message shorter than its value is only a finding."""
         chunk = chunk.without_records() if chunk.is_overlong else chunk
         self._stream.counts["batch"] += chunk.last_row - chunk.first_row
         self._stream.counts["record"] += chunk.end - chunk.first
         super().records(chunk, base)
 
     def trailing(self, count: int) -> None:
-        """Nothing: a finding reports the bytes after the last batch."""
+        """Write nothing: a finding reports the bytes after the last batch."""
 
     def _batches(self, window: Window, row: int, last_row: int) -> tuple[int, int, int]:
         done: tuple[int, int, int] = batch_objects(
@@ -166,13 +166,13 @@ class JsonRenderer(KernelRenderer):
                 continue
             try:
                 fields[f"decoded_{name}"] = None if data is None else java_utf8(decode(data)).decode()
-            except (Exception, SystemExit) as error:  # noqa: BLE001  # it becomes a finding
+            except (Exception, SystemExit) as error:  # noqa: BLE001  # becomes a finding
                 fields[f"decoded_{name}"] = None
                 self._finding("record-undecodable", chunk, record, base, decoder_failure(error))
         return fields
 
     def _members(self, fields: dict[str, object]) -> bytes:
-        """The last members of an object that was left open, and its brace."""
+        """Return the last members of an unfinished object, and its brace."""
         return b"," + self._stream.text(fields)[1:]
 
     def _put_contents(self, key: memoryview | None, value: memoryview | None, flags: int) -> None:
@@ -181,7 +181,7 @@ class JsonRenderer(KernelRenderer):
 
 
 def control_object(key: bytes | None, value: bytes | None) -> dict[str, object]:
-    """What a control record says. Raises ControlRecordInvalid and SchemaError."""
+    """Return the members for a control record. Raises ControlRecordInvalid and SchemaError."""
     kind = control_type(key)
     known = known_control_type(kind)
     if known is None:

@@ -1,4 +1,4 @@
-"""JSON objects on their way out: one a line, or elements of one array. docs/json.md describes them."""
+"""JSON output: one object a line, or one array of objects. docs/json.md describes the objects."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from engine.findings import Finding
 
 
-SCHEMA = "kafkalog/1"  # name and version of what kafkalog_cli/schema.json describes
+SCHEMA = "kafkalog/1"  # name and version of the schema in kafkalog_cli/schema.json
 
 
 class JsonStream:
     """Writes objects into `out`, each with its `type`, from `begin` to `end`, and counts those between.
 
-    command  what `begin` says of them
+    command  the command's name, in `begin`
     array    one document {"schema":…,"objects":[…]} instead of a document a line
-    ascii    what is not ASCII is escaped: for terminals
-    counts   objects by type; whoever lets kernels write into `out` counts those
+    ascii    escape all characters other than ASCII, for terminals
+    counts   objects by type; callers that let kernels write into `out` must add those
     """
 
     def __init__(
@@ -46,20 +46,20 @@ class JsonStream:
         self.close()
 
     def put_open(self, kind: str, fields: dict[str, object]) -> None:
-        """Write one object, as `put` does, without its closing brace: fields written piece by piece, and `close`, follow."""
+        """Write one object, as `put` does, without its closing brace: add fields in pieces, then call `close`."""
         self.counts[kind] += 1
         self.out.put((b"," if self.array else b"") + self.text({"type": kind, **fields})[:-1])
 
     def close(self) -> None:
-        """End the object that was left open."""
+        """End the unfinished object."""
         self.out.put(b"}\n")
 
     def text(self, value: object) -> bytes:
-        """Any value as JSON."""
+        """Return any value as JSON."""
         return json_text(value, ascii=self.ascii)
 
     def finding(self, finding: Finding) -> None:
-        """Write something wrong that was seen."""
+        """Write a finding."""
         kind, where = finding.kind, finding.where
         self._findings[finding.severity.value] += 1
         self.put("finding", {
@@ -69,11 +69,11 @@ class JsonStream:
         })  # fmt: skip
 
     def error(self, error: KafkalogError) -> None:
-        """Write work that could not be done."""
+        """Write an error."""
         self.put("error", error_fields(error))
 
     def end(self, exit_status: int) -> None:
-        """Write the last object. A stream without it was cut off."""
+        """Write the last object. A stream without it is incomplete."""
         counts = {name: count for name, count in sorted(self.counts.items()) if count}
         severities = {name: self._findings[name] for name in ("error", "warning", "info")}
         self.put("end", {"exit_status": exit_status, "objects": counts, "findings": severities})
@@ -82,14 +82,14 @@ class JsonStream:
 
 
 def error_fields(error: KafkalogError) -> dict[str, object]:
-    """The members of an object about work that failed."""
+    """Return the members of an error object."""
     do = None if error.do is None else sentence(error.do)
     path: dict[str, object] = {"path": None} if error.path is None else text_field("path", error.path)
     return {"code": error.code, **path, "message": sentence(str(error)), "do": do}
 
 
 def json_text(value: object, *, ascii: bool = False) -> bytes:  # noqa: A002  # json's own word
-    """`value` as compact JSON. Lone surrogates, which UTF-8 cannot hold, make it all ASCII."""
+    """Return `value` as compact JSON. With lone surrogates, which UTF-8 cannot encode, all of it is ASCII."""
     if not ascii:
         try:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
@@ -99,12 +99,12 @@ def json_text(value: object, *, ascii: bool = False) -> bytes:  # noqa: A002  # 
 
 
 def text_field(name: str, text: str) -> dict[str, object]:
-    """A field for a file name: itself, or its bytes as `name_b64` where they are not UTF-8."""
+    """Return a field for a file name: the name, or its bytes as `name_b64` if they are not UTF-8."""
     return bytes_field(name, text.encode("utf-8", "surrogateescape"))
 
 
 def bytes_field(name: str, data: bytes | None) -> dict[str, object]:
-    """A field for bytes: null, text where they are well-formed UTF-8, else base64 as `name_b64`."""
+    """Return a field for bytes: null, text if they are well-formed UTF-8, else base64 as `name_b64`."""
     if data is None:
         return {name: None}
     try:
@@ -114,7 +114,7 @@ def bytes_field(name: str, data: bytes | None) -> dict[str, object]:
 
 
 def sentence(text: str) -> str:
-    r"""A sentence that may name files: bytes that are not UTF-8 as \xff."""
+    r"""Return a sentence that may contain file names, with bytes that are not UTF-8 as \xff."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -122,9 +122,9 @@ _PIECE = 48 << 10  # a multiple of three, for base64
 
 
 def put_large_field(out: TextBuffer, name: str, data: memoryview | None, *, escape: bool) -> None:
-    r"""Write `,"name":"text"`, or `,"name_b64":"base64"` where the bytes are no well-formed UTF-8; None is null.
+    r"""Write `,"name":"text"`, or `,"name_b64":"base64"` if the bytes are not well-formed UTF-8; None is null.
 
-    escape  what a terminal would obey as \u202e
+    escape  write characters that control a terminal as \u202e
     """
     if data is None:
         out.put(f',"{name}":null')
@@ -142,7 +142,7 @@ def put_large_field(out: TextBuffer, name: str, data: memoryview | None, *, esca
 
 
 def is_text(data: memoryview) -> bool:
-    """Are these bytes well-formed UTF-8?"""
+    """Return whether the bytes are well-formed UTF-8."""
     try:
         for _ in _texts(data):
             pass
@@ -152,7 +152,7 @@ def is_text(data: memoryview) -> bool:
 
 
 def _texts(data: memoryview) -> Iterator[str]:
-    """The characters of `data`, piece by piece. Raises UnicodeDecodeError where it is no UTF-8."""
+    """Decode `data` in pieces. Raises UnicodeDecodeError if it is not UTF-8."""
     decoder = getincrementaldecoder("utf-8")()
     for at in range(0, len(data), _PIECE):
         yield decoder.decode(bytes(data[at : at + _PIECE]), final=at + _PIECE >= len(data))

@@ -1,4 +1,4 @@
-"""Batches and records of one log, shown by kernels: what text and JSON do in the same way. What is their own is below it."""
+"""Write the batches and records of one log with kernels: the common part of text and JSON output."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
 
 
-LARGE = 256 << 10  # bytes of a key or payload that is shown in pieces, so that memory does not grow with it
-MANY = 4096  # headers that are shown together
+LARGE = 256 << 10  # bytes of a key or payload above which it is written in pieces, so that memory stays bounded
+MANY = 4096  # headers per call of the kernel
 
 
 class Part(NamedTuple):
-    """What is due of a chunk: batches row … last_row − 1 and records record … last_record − 1, interleaved."""
+    """The part of a chunk still to be written: batches row … last_row − 1, records record … last_record − 1, interleaved."""
 
     row: int
     last_row: int
@@ -31,7 +31,7 @@ class Part(NamedTuple):
     last_record: int
 
     def split(self, chunk: Chunk, count: int) -> list[Part]:
-        """The same in `count` parts with about as many records each. A batch goes with its first record."""
+        """Split into `count` parts of about equal numbers of records. A batch belongs to the part of its first record."""
         records = self.last_record - self.record
         cuts = [self.record + records * number // count for number in range(1, count)]
         table = chunk.records.table
@@ -45,7 +45,7 @@ class Shown(NamedTuple):
     """How the batches and records of a chunk are written.
 
     kernel     print_records or record_objects
-    put_large  (shown, record): shows a record that an empty buffer has no room for
+    put_large  (shown, record): writes a record for which an empty buffer has no room
     base       file position of the window
     """
 
@@ -56,7 +56,7 @@ class Shown(NamedTuple):
     flags: int
 
     def fill(self, out: TextBuffer, part: Part) -> tuple[Part, Status]:
-        """Write what there is room for → what is left of the part, and FULL or END."""
+        """Write as much as fits; returns the rest of the part, and FULL or END."""
         chunk, (row, last_row, record, last_record) = self.chunk, part
         decoded = Decoded(chunk.data, chunk.batches.table, chunk.records.table, self.base)
         out.at, row, record, status = self.kernel(out.data, out.at, decoded, row, last_row, record, last_record, self.flags)
@@ -66,7 +66,7 @@ class Shown(NamedTuple):
 
 
 def put_records(out: TextBuffer, shown: Shown, part: Part) -> None:
-    """Batches and records, by as many threads as they are worth."""
+    """Write batches and records, with several threads if there are enough records."""
     count = out.shares(part.last_record - part.record)
     if count == 1:
         _put_part(out, shown, part)
@@ -87,7 +87,7 @@ def _put_part(out: TextBuffer, shown: Shown, part: Part) -> None:
 
 
 def _is_large_next(shown: Shown, part: Part) -> bool:
-    """Is what the kernel found no room for a large record, and not the batch in front of it?"""
+    """Return whether the kernel stopped at a large record, and not at the batch before it."""
     table, (row, last_row, record, last_record) = shown.chunk.records.table, part
     if record >= last_record or (row < last_row and row <= table[RecordField.BATCH, record]):
         return False
@@ -98,13 +98,13 @@ def _is_large_next(shown: Shown, part: Part) -> bool:
 
 
 def put_head(out: TextBuffer, shown: Shown, record: int, mark: bytes) -> None:
-    """The text before the key of a large record; many headers some at a time.
+    """Write the text before the key of a large record; if it has many headers, in groups.
 
-    mark  what the kernel writes in front of the first header; after the last is `]`
+    mark  text before the first header; `]` follows the last one
     """
     chunk = shown.chunk
     shown = shown._replace(flags=(shown.flags & ~CONTENTS) | OPEN, put_large=_not_large)
-    alone = Part(chunk.last_row, chunk.last_row, record, record + 1)  # no batch is due any more
+    alone = Part(chunk.last_row, chunk.last_row, record, record + 1)  # the batch is written already
     table = chunk.records.table
     if not shown.flags & META or table[RecordField.HEADER_COUNT, record] <= MANY:
         put_records(out, shown, alone)
@@ -126,7 +126,7 @@ def put_head(out: TextBuffer, shown: Shown, record: int, mark: bytes) -> None:
 
 
 def _header_groups(data: memoryview, at: int, left: int) -> Iterator[tuple[int, int]]:
-    """(position, how many) of headers that are shown together; the decoder has seen that they fit."""
+    """Iterate over (position, number) of groups of headers. The decoder has checked that they fit."""
     while left:
         start, count = at, 0
         while count < min(left, MANY) and at - start < LARGE:
@@ -154,12 +154,12 @@ if TYPE_CHECKING:
 
 
 class Form(NamedTuple):
-    r"""How records look.
+    r"""The output form of records.
 
-    kernel       writes them: print_records or record_objects
-    headers      what it writes in front of the first header of a record
-    end          after a record
-    bad_control  the end of the line of a control record that cannot be read, without \n
+    kernel       print_records or record_objects
+    headers      text before the first header of a record
+    end          text after a record
+    bad_control  end of the line of a control record that cannot be decoded, without \n
     """
 
     kernel: Callable[..., Any]
@@ -169,7 +169,7 @@ class Form(NamedTuple):
 
 
 class KernelRenderer:
-    """A LogRenderer for one form."""
+    """A LogRenderer for one output form."""
 
     def __init__(
         self, form: Form, path: str, options: DumpOptions, out: TextBuffer, report: Callable[[Finding], None]
@@ -177,7 +177,7 @@ class KernelRenderer:
         self._form, self._path, self._options, self._out, self._report = form, path, options, out, report
 
     def batches(self, window: Window, row: int, last_row: int) -> None:
-        """Batches row … last_row − 1 without their records."""
+        """Write batches row … last_row − 1 without their records."""
         out, status = self._out, int(Status.FULL)
         while status == Status.FULL:
             out.at, row, status = self._batches(window, row, last_row)
@@ -185,7 +185,7 @@ class KernelRenderer:
                 out.make_room()
 
     def records(self, chunk: Chunk, base: int) -> None:
-        """Batches and records, interleaved."""
+        """Write batches and records, interleaved."""
         flags, ending = self._flags_of(chunk), self._ending_of(chunk)
         if ending is None:
             self._put(chunk, base, flags)
@@ -193,43 +193,43 @@ class KernelRenderer:
             self._one_by_one(chunk, base, flags | OPEN, ending)
 
     def matches(self, chunk: Chunk, base: int, selector: Selector) -> None:
-        """What the selection wants of the same."""
+        """Write the selected batches and records."""
         for part in selector.records(chunk, base):
             self.records(part, base)
 
-    # ---- of each form
+    # ---- implemented by each form
 
     def _batches(self, window: Window, row: int, last_row: int) -> tuple[int, int, int]:
-        """Batches by the kernel → (where the buffer is filled up to, the next row, status)."""
+        """Write batches by the kernel; returns (end of the text in the buffer, next row, status)."""
         raise NotImplementedError
 
     def _flags_of(self, chunk: Chunk) -> int:
-        """The flags with which the kernel shows these records."""
+        """Return the flags with which the kernel writes these records."""
         raise NotImplementedError
 
     def _ending_of(self, chunk: Chunk) -> Ending | None:
-        """What ends the lines of these records; None: the kernel does."""
+        """Return the function that ends the lines of these records; None: the kernel ends them."""
         raise NotImplementedError
 
     def _control_text(self, key: bytes | None, value: bytes | None) -> bytes:
-        r"""The end of a control record's line, without \n. Raises ControlRecordInvalid and SchemaError."""
+        r"""Return the end of a control record's line, without \n. Raises ControlRecordInvalid and SchemaError."""
         raise NotImplementedError
 
     def _put_contents(self, key: memoryview | None, value: memoryview | None, flags: int) -> None:
-        """Write key and value of a large record piece by piece; None is null."""
+        """Write key and value of a large record in pieces; None is null."""
         raise NotImplementedError
 
-    # ---- of both
+    # ---- common to all forms
 
     def _put(self, chunk: Chunk, base: int, flags: int) -> None:
-        """The batches and records of a chunk, by the kernel alone."""
+        """Write the batches and records of a chunk by the kernel alone."""
         put_records(self._out, self._shown(chunk, base, flags), Part(chunk.first_row, chunk.last_row, chunk.first, chunk.end))
 
     def _shown(self, chunk: Chunk, base: int, flags: int) -> Shown:
         return Shown(self._form.kernel, self._put_large, chunk, base, flags)
 
     def _put_large(self, shown: Shown, record: int) -> None:
-        """Write a record that an empty buffer has no room for, piece by piece."""
+        """Write a record for which an empty buffer has no room, in pieces."""
         chunk, flags = shown.chunk, shown.flags
         put_head(self._out, shown, record, self._form.headers)
         if flags & CONTENTS:
@@ -240,7 +240,7 @@ class KernelRenderer:
             self._out.put(self._form.end)
 
     def _one_by_one(self, chunk: Chunk, base: int, flags: int, ending: Ending) -> None:
-        """Records whose lines the kernel cannot end. Problems are printed before the record, after its batch."""
+        """Write records whose lines the kernel cannot end. Problems are printed before the record, after its batch."""
         row, table, shown = chunk.first_row, chunk.records.table, self._shown(chunk, base, flags)
         for record in range(chunk.first, chunk.end):
             after = max(row, table[RecordField.BATCH, record] + 1)
@@ -251,7 +251,7 @@ class KernelRenderer:
         put_records(self._out, shown, Part(row, chunk.last_row, chunk.end, chunk.end))
 
     def _control(self, chunk: Chunk, record: int, base: int) -> bytes:
-        from engine.schema.wire import SchemaError  # most logs have no control records
+        from engine.schema.wire import SchemaError  # rarely needed: most logs have no control records
 
         try:
             return self._control_text(chunk.key(record), chunk.value(record))
@@ -264,6 +264,6 @@ class KernelRenderer:
 
 
 def _content(chunk: Chunk, record: int, position_field: RecordField, size_field: RecordField) -> memoryview | None:
-    """A key or value in its buffer; None is null."""
+    """Return the bytes of a key or value in its buffer; None is null."""
     position, size = chunk.records.table[position_field, record], chunk.records.table[size_field, record]
     return chunk.data[position : position + size] if size >= 0 else None

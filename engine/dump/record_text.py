@@ -1,4 +1,4 @@
-"""The end of a record's line that a kernel cannot write: control records and decoded keys and payloads."""
+"""Ends of record lines that kernels cannot write: control records and decoded keys and payloads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def control_record_text(key: bytes | None, value: bytes | None) -> str:
-    """What follows the metadata of a control record, e.g. ` endTxnMarker: COMMIT coordinatorEpoch: 0`.
+    """Return the text after the metadata of a control record, e.g. ` endTxnMarker: COMMIT coordinatorEpoch: 0`.
 
     Raises ControlRecordInvalid and SchemaError. Mirrors DumpLogSegments.printControlRecord.
     """
@@ -38,7 +38,7 @@ def control_record_text(key: bytes | None, value: bytes | None) -> str:
 
 
 def decoder_for(path: str, partition: PartitionDir | None, options: DumpOptions) -> RecordDecoder | None:
-    """The decoder of an internal topic's records that is asked for, or chosen by topic, for the log at `path`."""
+    """Return the decoder for records of the internal topic at `path`, by option or by the topic's name; None: no decoder."""
     if options.decoder is not None or not options.auto_decode:
         return options.decoder
     from engine.schema.decode import decoder, internal_topic_decoder
@@ -48,7 +48,7 @@ def decoder_for(path: str, partition: PartitionDir | None, options: DumpOptions)
 
 
 def printer_for(path: str, partition: PartitionDir | None, options: DumpOptions) -> Printer | None:
-    """What prints keys and payloads of the log at `path`; None: the kernel does, as UTF-8."""
+    """Return the function that prints keys and payloads of the log at `path`; None: the kernel prints them as UTF-8."""
     prefix = "| " if options.skip_metadata else " "
     chosen = decoder_for(path, partition, options)
     if chosen is not None:
@@ -72,15 +72,15 @@ def _schema_printer(chosen: RecordDecoder, prefix: str, *, escape: bool) -> Prin
 
 
 class DecoderEnded(KafkalogError):
-    """A decoder of the user's own wants the program to end."""
+    """A user's decoder called exit."""
 
     code = "decoder-ended"
 
 
 def decoder_failure(error: Exception | SystemExit) -> str:
-    """What to say of a decoder that raised `error`. Raises MemoryError, and DecoderEnded where it was SystemExit.
+    """Return the message for a decoder that raised `error`. Raises MemoryError, and DecoderEnded for SystemExit.
 
-    A decoder is the user's own: it may raise anything, also what cannot say why.
+    The decoder is the user's code: it may raise anything, even an exception without a message.
     """
     if isinstance(error, MemoryError):
         raise error
@@ -89,7 +89,7 @@ def decoder_failure(error: Exception | SystemExit) -> str:
         raise DecoderEnded(f"the decoder ended the program: SystemExit({error.code!r})", do) from error
     try:
         why = str(error)
-    except Exception as second:  # noqa: BLE001  # what it is does not matter: it is no text
+    except Exception as second:  # noqa: BLE001  # irrelevant: there is no text
         why = f"its message is not available: {type(second).__name__}"
     return f"the decoder failed: {type(error).__name__}: {why}"
 
@@ -102,7 +102,7 @@ def _payload_printer(key_decoder: PayloadDecoder, value_decoder: PayloadDecoder,
                 text = start + b"key: " + key_decoder(key)
             if value is not None:
                 text += (b" " if text else start) + b"payload: " + value_decoder(value)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # it becomes a finding
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # becomes a finding
             problem = decoder_failure(error)
         return (terminal_safe(text.decode("utf-8", "replace")).encode() if escape else text), problem
 

@@ -1,4 +1,4 @@
-"""What shows the files of a dump: as text (`text`) or as JSON (`json_objects`); `matches` only counts."""
+"""Interfaces of the output of a dump, which is text (`text`) or JSON (`json_objects`); options and small files."""
 
 from __future__ import annotations
 
@@ -36,54 +36,54 @@ if TYPE_CHECKING:
 
 
 class DumpRenderer(Protocol):
-    """Shows file after file. What is wrong with a file is not its business; see `findings`."""
+    """Writes file after file. Problems of files are findings, which it does not write."""
 
     def file(self, path: str, name: FileName | None) -> None:
-        """A file begins. None: its name is none of Kafka's, and it is not read."""
+        """Begin a file. `name` None: the name is not one of Kafka's, and the file is not read."""
 
     def log(self, path: str, partition: PartitionDir | None) -> LogRenderer:
-        """What shows the batches of the log at `path`; `partition` is what the name of its directory says."""
+        """Return the renderer for the log at `path`; `partition` is from the name of its directory."""
         ...
 
     def log_07(self, file: OpenFile, path: str, selector: Selector | None) -> None:
-        """Show what is selected of a log of 0.7 (None: all), and report what is wrong with it."""
+        """Write the selected part of a log of 0.7 (None: all), and report its problems."""
 
     def entry(self, entry: Entry) -> None:
-        """An entry of an index, a snapshot, a checkpoint or another small file."""
+        """Write an entry of an index, a snapshot, a checkpoint or another small file."""
 
     def entries(self, entries: Iterable[Entry]) -> None:
-        """Entries of one file, one after the other."""
+        """Write entries of one file, in order."""
 
     def empty_index(self, path: str) -> None:
-        """The offset index at `path` has no entries."""
+        """Write that the offset index at `path` has no entries."""
 
     def sound_index(self, path: str) -> None:
-        """--index-sanity-check: the index at `path` passes."""
+        """Write, for --index-sanity-check, that the index at `path` passes."""
 
     def count(self, path: str | None, records: int, batches: int) -> None:
-        """--count: the number of matches in the log at `path`; None: in all of them."""
+        """Write, for --count, the number of matches in the log at `path`; None: in all logs."""
 
     def flush(self) -> None:
-        """Hand out what was shown up to here."""
+        """Write the output so far to the sink."""
 
 
 class LogRenderer(Protocol):
-    """Shows what one log holds."""
+    """Writes the content of one log."""
 
     def batches(self, window: Window, row: int, last_row: int) -> None:
-        """Batches row … last_row − 1 without their records (shallow iteration)."""
+        """Write batches row … last_row − 1 without their records (shallow iteration)."""
 
     def records(self, chunk: Chunk, base: int) -> None:
-        """Batches first_row … last_row − 1 of the chunk and its records, interleaved.
+        """Write batches first_row … last_row − 1 of the chunk and its records, interleaved.
 
-        base  file position of the window that the batches' positions count from
+        base  file position of the window, from which the batches' positions count
         """
 
     def matches(self, chunk: Chunk, base: int, selector: Selector) -> None:
-        """What the selection wants of the same."""
+        """Write the selected batches and records."""
 
     def trailing(self, count: int) -> None:
-        """`count` bytes at the end of the log belong to no batch."""
+        """Write that the log ends with `count` bytes that belong to no batch."""
 
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ SMALL_FILES = frozenset((FileKind.LEADER_EPOCH_CHECKPOINT, *CHECKPOINTS, *_IDENT
 
 
 def read_small_file(files: ReadOnlyFiles, path: str, kind: FileKind) -> tuple[list[SmallEntry], list[Finding]]:
-    """The entries of a file of one of SMALL_FILES, and what is wrong with it. Raises UnreadableFile."""
+    """Return the entries of a file of one of SMALL_FILES, and its problems. Raises UnreadableFile."""
     if kind is FileKind.LEADER_EPOCH_CHECKPOINT:
         epochs = read_leader_epochs(files, path)
         return list(epochs.entries), epochs.findings
@@ -123,7 +123,7 @@ def read_small_file(files: ReadOnlyFiles, path: str, kind: FileKind) -> tuple[li
 
 
 def base_offset_of(path: str, name: FileName, report: Callable[[Finding], None]) -> int:
-    """The offset in the file's name; 0 and a finding where there is none."""
+    """Return the offset in the file's name; 0 and a finding if there is none."""
     if name.base_offset is None:
         what = f"the name {file_name(path)!r} does not begin with an offset"
         report(Finding("name-invalid", Where(path), what))
@@ -132,7 +132,7 @@ def base_offset_of(path: str, name: FileName, report: Callable[[Finding], None])
 
 
 def check_log_name(path: str, name: FileName, report: Callable[[Finding], None]) -> None:
-    """A finding where the name of a log, of any format, or of a KRaft snapshot does not say what it should."""
+    """Report a log, of any format, or a KRaft snapshot whose name is not as it should be."""
     if name.kind in (FileKind.LOG, FileKind.LOG_07):
         base_offset_of(path, name, report)
     elif name.kind is FileKind.KRAFT_SNAPSHOT and (name.base_offset is None or name.epoch is None):
@@ -145,11 +145,11 @@ MAX_MESSAGE_SIZE = 5 << 20  # the default of --max-message-size
 
 
 class DumpOptions(NamedTuple):
-    """The options of kafka-dump-log, and ours. Sizes in bytes.
+    """The options of kafka-dump-log, and kafkalog's own. Sizes in bytes.
 
-    decoder            of an internal topic's records; `auto_decode` picks it by the topic's name
-    key_decoder, value_decoder   bytes → what is printed, for --key-decoder-class and --value-decoder-class
-    escape             control characters in payloads are shown escaped: for terminals
+    decoder            of an internal topic's records; `auto_decode` chooses one by the topic's name
+    key_decoder, value_decoder   bytes → bytes to print, for --key-decoder-class and --value-decoder-class
+    escape             escape control characters in payloads, for terminals
     """
 
     print_data: bool = False
@@ -170,5 +170,5 @@ class DumpOptions(NamedTuple):
 
     @property
     def iterates(self) -> bool:
-        """Deep iteration, asked for or implied by printing."""
+        """Return whether iteration is deep, by option or because records are printed."""
         return self.deep or self.print_data

@@ -1,4 +1,4 @@
-"""The five reports that kafka-dump-log writes to stderr when all files are done, in its words and its order."""
+"""The five reports that kafka-dump-log prints to stderr at the end, in its words and its order."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LIMIT = 100_000  # lines kept for one file and report: an index of 10 MiB has 1
 
 
 class DumpReports:
-    """Collects what is reported at the end. Paths are absolute (java.io.File.getAbsolutePath).
+    """Collects the reports. Paths are absolute (java.io.File.getAbsolutePath).
 
-    Of several mismatches or gaps with the same first offset that tool keeps only the last; here all are reported.
+    Of several mismatches or gaps with the same first offset Kafka's tool reports only the last one; this reports all.
     Mirrors DumpLogSegments.main and TimeIndexDumpErrors.
     """
 
@@ -26,35 +26,35 @@ class DumpReports:
         self._gaps: dict[str, Lines] = {}
 
     def index_mismatch(self, path: str, index_offset: int, log_offset: int) -> None:
-        """An offset index entry points to a batch whose last offset is another one."""
+        """Add an offset index entry that points to a batch with another last offset."""
         self._mismatches.setdefault(path, Lines(once=True)).add(index_offset, log_offset)
 
     def timestamp_mismatch(self, path: str, index_timestamp: int, log_timestamp: int) -> None:
-        """A time index entry has another timestamp than the largest of its batch."""
+        """Add a time index entry whose timestamp is not the largest of its batch."""
         self._timestamps.setdefault(path, Lines()).add(index_timestamp, log_timestamp)
 
     def out_of_order(self, path: str, timestamp: int, previous: int) -> None:
-        """A time index entry is not later than the one before."""
+        """Add a time index entry that is not later than the one before."""
         self._disorder.setdefault(path, Lines()).add(timestamp, previous)
 
     def not_found(self, path: str, index_offset: int, log_offset: int) -> None:
-        """No batch ends at the offset of a time index entry; `log_offset` −1: none reaches it."""
+        """Add a time index entry at whose offset no batch ends; `log_offset` −1: no batch reaches it."""
         self._not_found.setdefault(path, Lines()).add(index_offset, log_offset)
 
     def gap(self, path: str, before: int, after: int) -> None:
-        """Two offsets of a log that do not follow one another."""
+        """Add two consecutive offsets of a log with a gap between them."""
         self._gaps.setdefault(path, Lines(once=True)).add(before, after)
 
     def more_mismatches(self, path: str, count: int) -> None:
-        """The number of wrong entries of an offset index that were not reported one by one."""
+        """Add the number of wrong entries of an offset index that were not reported one by one."""
         self._mismatches.setdefault(path, Lines(once=True)).leave_out(count)
 
     def more_gaps(self, path: str, count: int) -> None:
-        """The number of gaps in a log that were not reported one by one."""
+        """Add the number of gaps in a log that were not reported one by one."""
         self._gaps.setdefault(path, Lines(once=True)).leave_out(count)
 
     def lines(self) -> Iterator[str]:
-        """The text, line by line."""
+        """Return the text, line by line."""
         for path, found in in_hash_order(self._mismatches):
             yield f"Mismatches in :{path}"
             yield from found.text("  Index offset: {}, log offset: {}", sorted(found.pairs, reverse=True))
@@ -73,9 +73,9 @@ class DumpReports:
 
 
 class Lines:
-    """What one report says about one file: pairs of numbers, the first 100,000 of them.
+    """The lines of one report about one file: pairs of numbers, at most 100,000.
 
-    once  the same pair counts once, while it is kept
+    once  add equal pairs once, among those kept
     """
 
     def __init__(self, *, once: bool = False) -> None:
@@ -85,22 +85,22 @@ class Lines:
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """In the order in which they came."""
+        """Return the pairs in the order of their addition."""
         return [(one, other) for one, other, _ in self._pairs]
 
     def add(self, one: int, other: int) -> None:
-        """Take a pair."""
+        """Add a pair."""
         if len(self._pairs) < _LIMIT:
             self._pairs[one, other, 0 if self._once else len(self._pairs)] = None
         else:
             self.leave_out(1)
 
     def leave_out(self, count: int) -> None:
-        """The number of further ones."""
+        """Add the number of pairs left out."""
         self._left_out += count
 
     def text(self, line: str, pairs: Iterable[tuple[int, int]] | None = None) -> Iterator[str]:
-        """A line for each pair (default: as they came), and how many there is none for."""
+        """Return a line for each pair (default: in order of addition), and one with the number of pairs left out."""
         for one, other in self.pairs if pairs is None else pairs:
             yield line.format(one, other)
         if self._left_out:
@@ -108,7 +108,7 @@ class Lines:
 
 
 def in_hash_order(items: dict[str, Value]) -> Iterable[tuple[str, Value]]:
-    """Items as a java.util.HashMap of the same insertions walks them: by bucket, within a bucket by age."""
+    """Return the items in the order of a java.util.HashMap: by bucket, within a bucket by age."""
     buckets = 16
     while len(items) > buckets * 3 // 4:
         buckets *= 2
@@ -116,7 +116,7 @@ def in_hash_order(items: dict[str, Value]) -> Iterable[tuple[str, Value]]:
 
 
 def _bucket(text: str, buckets: int) -> int:
-    """Where a HashMap of `buckets` buckets keeps `text` (String.hashCode, spread as HashMap.hash does)."""
+    """Return the bucket of `text` in a HashMap of `buckets` buckets (String.hashCode, spread as HashMap.hash does)."""
     code = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(units), 2):

@@ -1,6 +1,6 @@
-"""Dump files in kafka-dump-log's order: what is in which file, and what is wrong with it.
+"""Dump files in kafka-dump-log's order, and report the problems in them.
 
-Mirrors DumpLogSegments.main. `LogDump` walks a log, `tally` counts what a selection chooses.
+Mirrors DumpLogSegments.main. `LogDump` walks a log, `tally` counts the records of a selection.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from engine.dump.reports import DumpReports
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.record.reader import ChunkReader
-from engine.record.soundness import go_on, too_large, unsound_batches
+from engine.record.soundness import resume_after_damage, too_large, unsound_batches
 from engine.record.windows import MAX_LOG_SIZE, LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ _BY_SUFFIX = {
 
 
 class Dump:
-    """Dumps files one after another.
+    """Dumps files in order.
 
-    renderer  shows what they hold    report  takes what is wrong, as it is found
-    reports   what kafka-dump-log would say on stderr at the end
-    selector  decides what is shown of logs; None: everything
+    renderer  writes the content       report  receives problems as they are found
+    reports   collects what kafka-dump-log prints to stderr at the end
+    selector  selects records of logs; None: all
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class Dump:
     @property
     def _indexes(self) -> IndexDump:
         if self._index_dump is None:
-            from engine.dump.index_files import IndexDump  # here and below: what a log does not need is not loaded
+            from engine.dump.index_files import IndexDump  # here and below: imported only if needed
 
             self._index_dump = IndexDump(self._files, self._options, self._renderer, self._report, self.reports)
         return self._index_dump
 
     def dump(self, path: str, name: FileName) -> None:
-        """Show one file, as what its name says. Raises UnreadableFile."""
+        """Dump one file, of the kind of its name. Raises UnreadableFile."""
         self._renderer.file(path, name)
         kind = name.kind
         if kind in LOGS:
@@ -78,9 +78,9 @@ class Dump:
             with self._files.open(path) as file:
                 self._renderer.log_07(file, path, self._selector)
         elif kind is FileKind.OFFSET_INDEX:
-            self._indexes.offset_index(path, self._beside(path, name, ".log"), base_offset_of(path, name, self._report))
+            self._indexes.offset_index(path, self._sibling(path, name, ".log"), base_offset_of(path, name, self._report))
         elif kind is FileKind.TIME_INDEX:
-            log, index = self._beside(path, name, ".log"), self._beside(path, name, ".index")
+            log, index = self._sibling(path, name, ".log"), self._sibling(path, name, ".index")
             self._indexes.time_index(path, log, index, base_offset_of(path, name, self._report))
         elif kind is FileKind.TRANSACTION_INDEX:
             self._transaction_index(path, name)
@@ -124,7 +124,7 @@ class Dump:
         except UnreadableFile:
             if self._files.exists(path):
                 raise
-            return  # most segments have none: no transaction was aborted there
+            return  # usual: the segment has no aborted transaction
         for txn in index:
             self._renderer.entry(txn)
         for finding in index.sanity():
@@ -138,20 +138,20 @@ class Dump:
         if problem is not None:
             self._report(Finding("snapshot-corrupt", Where(path), problem))
             return
-        for finding in snapshot.sanity():  # what Kafka accepts, and we doubt
+        for finding in snapshot.sanity():  # problems that Kafka ignores
             self._report(finding)
         for entry in snapshot:
             self._renderer.entry(entry)
 
-    def _beside(self, path: str, name: FileName, suffix: str) -> str:
-        """The file of the same segment with another suffix; one that was renamed in the same way goes first."""
+    def _sibling(self, path: str, name: FileName, suffix: str) -> str:
+        """Return the file of the same segment with another suffix, preferably with the same addition, such as `.deleted`."""
         directory = path[: len(path) - len(file_name(path))]
         plain = directory + file_name(path).split(".")[0] + suffix
         return plain + name.suffix if name.suffix and self._files.exists(plain + name.suffix) else plain
 
 
 def kafka_file_name(path: str) -> FileName | None:
-    """What kafka-dump-log takes the file for: by its suffix from the last dot, nothing else; None: it ignores it."""
+    """Return the kind of file for kafka-dump-log, which uses only the suffix from the last dot; None: it ignores the file."""
     name = file_name(path)
     dot = name.rfind(".")
     kind = _BY_SUFFIX.get(name[dot:]) if dot >= 0 else None
@@ -166,9 +166,9 @@ def kafka_file_name(path: str) -> FileName | None:
 class LogDump:
     """Dumps one open log.
 
-    path      as the user named it        gaps   takes the offsets that do not follow one another
-    report    takes everything else that is wrong
-    selector  decides what is shown; None: everything
+    path      as the user gave it             gaps   collects gaps in the offsets
+    report    receives all other problems
+    selector  selects records; None: all
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class LogDump:
         self._selector = selector
 
     def run(self, start: int = 0) -> None:
-        """Walk the log from byte `start` on, where a batch begins."""
+        """Walk the log from byte `start` on, at which a batch begins."""
         options = self._options
         size = self._file.size()
         readable = min(size, MAX_LOG_SIZE)
@@ -193,8 +193,8 @@ class LogDump:
         if start:
             self._gaps.begin_anywhere()
         walk = LogWalk(self._file, start, end, max_batch_bytes=options.max_batch_bytes)
-        goes_on = True
-        while goes_on:
+        resumes = True
+        while resumes:
             for window in walk:
                 self._check_headers(window)
                 if self._selector is None:
@@ -204,14 +204,14 @@ class LogDump:
                 self._select(self._selector, window)
                 if self._selector.is_past(window) or self._selector.finished:
                     return
-            goes_on, findings = go_on(walk, search=options.continue_on_corruption, is_cut=end < size)
-            if not goes_on and walk.stop is Stop.TORN and options.max_bytes == UNLIMITED:
+            resumes, findings = resume_after_damage(walk, search=options.continue_on_corruption, is_cut=end < size)
+            if not resumes and walk.stop is Stop.TORN and options.max_bytes == UNLIMITED:
                 self._renderer.trailing(size - walk.position)
             for finding in findings:
                 self._report(finding)
 
     def _show(self, window: Window) -> None:
-        """Everything that a window holds."""
+        """Write the whole content of a window."""
         if not self._options.iterates:
             self._gaps.feed_batches(window)
             self._renderer.batches(window, 0, window.rows)
@@ -221,7 +221,7 @@ class LogDump:
             self._renderer.records(chunk, window.base)
 
     def _select(self, selector: Selector, window: Window) -> None:
-        """What the selection wants of a window."""
+        """Write the selected content of a window."""
         for row, last_row in selector.runs(window):
             if selector.finished:
                 return
@@ -230,7 +230,7 @@ class LogDump:
                 continue
             for chunk in self._reader.chunks(window, row, last_row):
                 if chunk.is_overlong:
-                    continue  # who selects asks for records
+                    continue  # a selection needs records
                 self._renderer.matches(chunk, window.base, selector)
 
     def _check_headers(self, window: Window) -> None:
@@ -239,7 +239,7 @@ class LogDump:
 
 
 class Tally:
-    """Counts instead of showing. A LogRenderer."""
+    """A LogRenderer that counts instead of writing."""
 
     def __init__(self) -> None:
         self.batch_count = 0
@@ -250,11 +250,11 @@ class Tally:
         self.batch_count += last_row - row
 
     def records(self, _chunk: Chunk, _base: int) -> None:
-        """A tally always has a selection: see `tally`."""
+        """Never called: `tally` always has a selection."""
         raise AssertionError("records without a selection")
 
     def matches(self, chunk: Chunk, base: int, selector: Selector) -> None:
-        """Count what fits."""
+        """Count matches."""
         records, batches = selector.count(chunk, base)
         self.record_count += records
         self.batch_count += batches

@@ -1,4 +1,4 @@
-"""A selection applied to the files of a dump: which files and batches are read, which of their records are shown."""
+"""Apply a selection to the files of a dump: which files and batches are read, which records are printed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 
-_AGREEING = 3  # batches in a row that lie after a selection before the walk trusts it: an offset may be damaged
+_AGREEING = 3  # consecutive batches after the selection before the walk may end: a single offset may be damaged
 
 
 class Selector:
-    """Applies a selection to the logs of one run, and counts what passed.
+    """Applies a selection to the logs of one run, and counts the matches.
 
-    skip  number of matches to skip first: how --tail shows the last ones
+    skip  number of matches to skip first, for --tail
     """
 
     def __init__(self, selection: Selection, skip: int = 0) -> None:
@@ -36,36 +36,36 @@ class Selector:
         self._skip = skip
         self._left = selection.limit if selection.limit is not None else END
         self._matcher = RecordMatcher(selection)
-        self._shown = -1  # file position of the last batch whose line is out
-        self._behind = 0  # batches in a row that began after the selection
+        self._shown = -1  # file position of the last batch that was printed
+        self._after = 0  # consecutive batches that begin after the selection
 
     def next_file(self) -> None:
-        """Another file begins: its positions count from 0 again."""
+        """Start another file, whose positions count from 0 again."""
         self._shown = -1
-        self._behind = 0
+        self._after = 0
 
     def is_past(self, window: Window) -> bool:
-        """Have all of the last batches begun after the selection? Offsets only grow, so nothing that fits follows.
+        """Return whether the last few batches begin after the selection, so that no match follows: offsets only grow.
 
-        One batch is not believed: its base offset lies outside the checksum and may be damaged.
+        A single batch is not enough: its base offset is not covered by the checksum and may be damaged.
         """
         table, row = window.batches.table, window.rows
-        while row and self.selection.is_behind(table, row - 1):
+        while row and self.selection.is_after(table, row - 1):
             row -= 1
-        self._behind = window.rows - row if row else self._behind + window.rows
-        return self._behind >= _AGREEING
+        self._after = window.rows - row if row else self._after + window.rows
+        return self._after >= _AGREEING
 
     @property
     def finished(self) -> bool:
-        """Nothing more will be let through, nor is what follows looked at. --tail looks at the end whatever it shows."""
+        """Return whether the limit is reached, so that nothing more is read. Never with --tail, which needs the end."""
         return self._left <= 0 and self.selection.tail is None
 
     def runs(self, window: Window) -> Iterator[tuple[int, int]]:
-        """(row, last_row) of batches in a row that may hold a match."""
+        """Iterate over (row, last_row) of consecutive batches that may hold a match."""
         return self.selection.runs(window, 0, window.rows)
 
     def batches(self, row: int, last_row: int) -> tuple[int, int]:
-        """The part of these matching batches that a shallow walk may show."""
+        """Return the part of these matching batches that a shallow walk prints."""
         skipped = min(self._skip, last_row - row)
         self._skip -= skipped
         row += skipped
@@ -74,11 +74,11 @@ class Selector:
         return row, last_row
 
     def is_past_entry(self, offset: int) -> bool:
-        """Does nothing fit from the entry of 0.7 at `offset` on? Its offset is its position, so it can be trusted."""
+        """Return whether no match follows the entry of 0.7 at `offset`. Its offset is its position, so it is reliable."""
         return self.finished or offset >= self.selection.end_offset
 
     def entry(self, offset: int) -> bool:
-        """Shall the entry of 0.7 at `offset` be shown? Counts it."""
+        """Count the entry of 0.7 at `offset`, and return whether to print it."""
         if offset < self.selection.first_offset:
             return False
         if self._skip:
@@ -88,7 +88,7 @@ class Selector:
         return True
 
     def count(self, chunk: Chunk, base: int) -> tuple[int, int]:
-        """(matching records of a chunk, batches that they are in and that were not counted before), without skip and limit."""
+        """Return (matching records of a chunk, batches with matches not counted before), regardless of skip and limit."""
         end, row = self._matcher.pack(chunk), -1
         batch_of, first, batches = chunk.records.field(RecordField.BATCH), 0, 0
         while first < end:
@@ -100,7 +100,7 @@ class Selector:
         return end, batches
 
     def records(self, chunk: Chunk, base: int) -> Iterator[Chunk]:
-        """The matching records of a chunk, one batch at a time, each after its batch's line."""
+        """Iterate over the matching records of a chunk, one batch at a time, each after its batch's line."""
         end = self._matcher.pack(chunk)
         batch_of = chunk.records.field(RecordField.BATCH)
         first = min(self._skip, end)
@@ -118,7 +118,7 @@ class Selector:
 
 
 def may_hold_matches(files: ReadOnlyFiles, path: str, name: FileName, selection: Selection) -> bool:
-    """Can the segment at `path` hold an offset that fits? Its own name and that of the next segment decide."""
+    """Return whether the segment at `path` may hold a matching offset, according to its name and that of the next segment."""
     if name.kind not in (FileKind.LOG, FileKind.LOG_07) or name.base_offset is None:
         return True
     if selection.end_offset <= name.base_offset:
@@ -131,9 +131,9 @@ def may_hold_matches(files: ReadOnlyFiles, path: str, name: FileName, selection:
 
 
 def start_position(files: ReadOnlyFiles, path: str, name: FileName, log: OpenFile, selection: Selection) -> int:
-    """A byte position where a batch begins and before which nothing fits; 0 where the indexes do not help.
+    """Return a position at which a batch begins and before which nothing matches; 0 if the indexes do not help.
 
-    Indexes are only believed where a batch with fitting offsets really begins at the place they name.
+    An index entry is used only if a batch with matching offsets really begins at its position.
     """
     if name.kind is not FileKind.LOG or name.base_offset is None or name.suffix:
         return 0
@@ -153,7 +153,7 @@ def start_position(files: ReadOnlyFiles, path: str, name: FileName, log: OpenFil
 
 
 def segments_around(files: ReadOnlyFiles, path: str, name: FileName) -> tuple[list[str], list[str]]:
-    """Paths of the segments before and after this one in its directory, in order."""
+    """Return the paths of the segments before and after this one in its directory, in order."""
     if name.base_offset is None:
         return [], []
     prefix = path[: len(path) - len(file_name(path))]

@@ -1,6 +1,6 @@
-"""What a dump shows, as kafka-dump-log prints it. Mirrors DumpLogSegments.printBatchLevel and dumpBatchRecords.
+"""The output of a dump as kafka-dump-log prints it. Mirrors DumpLogSegments.printBatchLevel and dumpBatchRecords.
 
-Small files, which that tool ignores, are lines of `name: value`; logs of 0.7 are as 0.7.2's own tool prints them.
+Small files, which Kafka's tool ignores, are lines of `name: value`; logs of 0.7 are printed as by 0.7.2's own tool.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 
 _FORM = Form(print_records, headers=b"headerKeys: [", end=b"\n", bad_control=b"")
 _PIECE = 64 << 10
-_LINES = 1024  # of entries that are written together
+_LINES = 1024  # entries per write
 
 
 class TextDump:
-    """Prints files one after another. A DumpRenderer."""
+    """A DumpRenderer that prints text."""
 
     def __init__(self, options: DumpOptions, out: TextBuffer, report: Callable[[Finding], None]) -> None:
         self._options, self._out, self._report = options, out, report
         self._entry_text: Callable[[Entry], str] | None = None
 
     def file(self, path: str, name: FileName | None) -> None:
-        """The lines that announce a file. kafka-dump-log announces also what it then ignores."""
+        """Print the lines that announce a file. kafka-dump-log also announces files that it ignores."""
         kind = None if name is None else name.kind
         if kind is FileKind.LOG_07:
-            return  # its dump announces itself
+            return  # the dump of such a file announces itself
         self._out.put(f"Dumping {self._shown(path)}\n")
         if name is None:
             return
@@ -64,21 +64,21 @@ class TextDump:
             self._out.put(f"Snapshot end offset: {name.base_offset}, epoch: {name.epoch}\n")
 
     def _shown(self, path: str) -> str:
-        """A file name: on a terminal without what a terminal obeys."""
+        """Return a file name, for a terminal without control characters."""
         return printable(path) if self._options.escape else path
 
     def log(self, path: str, partition: PartitionDir | None) -> TextRenderer:
-        """What prints the batches of the log at `path`."""
+        """Return the renderer for the log at `path`."""
         return TextRenderer(path, partition, self._options, self._out, self._report)
 
     def log_07(self, file: OpenFile, path: str, selector: Selector | None) -> None:
-        """A log of 0.7."""
+        """Print a log of 0.7."""
         from engine.dump.entries_07 import dump_entries
 
         dump_entries(file, path, self._options, self._out.put, self._report, selector)
 
     def entry(self, entry: Entry) -> None:
-        """The line of an entry."""
+        """Print the line of an entry."""
         if self._entry_text is None:
 
 
@@ -86,7 +86,7 @@ class TextDump:
         self._out.put(self._entry_text(entry) + "\n")
 
     def entries(self, entries: Iterable[Entry]) -> None:
-        """The lines of entries of one kind."""
+        """Print the lines of entries of one kind."""
         lines: list[str] = []
         for entry in entries:
             lines.append(entry_text(entry))
@@ -96,25 +96,25 @@ class TextDump:
         self._out.put("".join(f"{line}\n" for line in lines))
 
     def empty_index(self, path: str) -> None:
-        """Kafka's line for an offset index without entries."""
+        """Print Kafka's line for an offset index without entries."""
         self._out.put(f"{self._shown(path)} is empty.\n")
 
     def sound_index(self, path: str) -> None:
-        """Kafka's line for an index that a broker would accept."""
+        """Print Kafka's line for an index that a broker would accept."""
         self._out.put(f"{self._shown(path)} passed sanity check.\n")
 
     def count(self, path: str | None, records: int, batches: int) -> None:
-        """A line for a log, or for the sum of all."""
+        """Print the count of a log, or the sum of all logs."""
         name = "total" if path is None else printable(path)
         self._out.put(f"{name}: {count_of(records, 'record')} in {count_of(batches, 'batch')}\n")
 
     def flush(self) -> None:
-        """Hand out what was printed up to here."""
+        """Write the text printed so far to the sink."""
         self._out.flush()
 
 
 class TextRenderer(KernelRenderer):
-    """Writes one log's lines. A LogRenderer."""
+    """A LogRenderer that prints text."""
 
     def __init__(
         self, path: str, partition: PartitionDir | None, options: DumpOptions, out: TextBuffer,
@@ -126,7 +126,7 @@ class TextRenderer(KernelRenderer):
         self._contents = CONTENTS if options.print_data and self._printer is None else 0
 
     def records(self, chunk: Chunk, base: int) -> None:
-        """Batches and records, interleaved. Of a message that is shorter than its value Kafka prints what its fields say."""
+        """Print batches and records, interleaved. For a message shorter than its value Kafka prints the value of its fields."""
         if not chunk.is_overlong:
             super().records(chunk, base)
             return
@@ -134,7 +134,7 @@ class TextRenderer(KernelRenderer):
         self._put(shown, base, self._flags)
 
     def trailing(self, count: int) -> None:
-        """Kafka's line for what is after the last batch."""
+        """Print Kafka's line about bytes after the last batch."""
         name = file_name(self._path)
         self._out.put(f"Found {count} invalid bytes at the end of {printable(name) if self._options.escape else name}\n")
 
@@ -153,7 +153,7 @@ class TextRenderer(KernelRenderer):
         return None if self._printer is None else self._decoded
 
     def _control_unseen(self, chunk: Chunk, record: int, base: int) -> bytes:
-        """Nothing, as Kafka has it without metadata. Problems of the record are reported anyway."""
+        """Print nothing, as Kafka does without metadata; problems of the record are still reported."""
         self._control(chunk, record, base)
         return b""
 
@@ -162,7 +162,7 @@ class TextRenderer(KernelRenderer):
         return (terminal_safe(text) if self._options.escape else text).encode("utf-8", "replace")
 
     def _decoded(self, chunk: Chunk, record: int, base: int) -> bytes:
-        assert self._printer is not None  # _ending_of has looked
+        assert self._printer is not None  # _ending_of checked it
         offset = chunk.records.table[RecordField.OFFSET, record]
         text, problem = self._printer(offset, chunk.key(record), chunk.value(record))
         if problem is not None:
@@ -178,7 +178,7 @@ class TextRenderer(KernelRenderer):
                 prefix = " "
 
     def _put_text(self, data: memoryview, *, escape: bool) -> None:
-        """Bytes as Java's text, never more of them at a time than a piece."""
+        """Print bytes as Java's text, in pieces."""
         while data:
             piece = bytes(data[:_PIECE])
             cut = whole_text(piece) if len(data) > _PIECE else len(piece)
@@ -197,12 +197,12 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
 
 
 def entry_text(entry: Entry) -> str:
-    """The line of any entry, without its end."""
+    """Return the line of any entry, without line end."""
     return _TEXTS.get(type(entry), small_entry_text)(entry)
 
 
 def small_entry_text(entry: SmallEntry) -> str:
-    """`name: value` for every field that is there, in Kafka's spelling: `epoch: 3 startOffset: 120`."""
+    """Return `name: value` for every field that has a value, in Kafka's spelling: `epoch: 3 startOffset: 120`."""
     parts: list[str] = []
     for name, value in entry._asdict().items():
         first, *others = name.split("_")

@@ -1,4 +1,4 @@
-"""Text on its way out: reusable buffers that kernels write into, handed to a sink in turn; by several threads, in order."""
+"""Output text: reusable buffers that kernels fill and a sink writes in turn; several threads can fill them, in order."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ if TYPE_CHECKING:
 
 SIZE = 1 << 20
 _LARGEST = 1 << 30
-_SHARE = 4 << 20  # bytes of text that a helping thread makes at a time
-_WORTH = 512  # records: fewer are written before a thread has begun
+_SHARE = 4 << 20  # bytes of text that a helper thread produces at a time
+_WORTH = 512  # records: for fewer, a thread is not worth its start
 
 Part = TypeVar("Part")
 
 
-class TextBuffer:
-    """Kernels fill `data` from `at` on and leave `at` after their text.
+class TextTooLarge(KafkalogError):
+    """One record needs more text than a buffer may have."""
 
-    write  takes the text; it must be done with a view when its next call returns (there are two buffers)
-    jobs   threads that make text, the caller's included: each more takes two buffers of 4 MiB
+    code = "text-too-large"
+
+
+class TextBuffer:
+    """A buffer `data` that kernels fill from `at` on, setting `at` after their text.
+
+    write  writes the text; it must be finished with a view when its next call returns, since there are two buffers
+    jobs   threads that produce text, including the caller's; each further one needs two buffers of 4 MiB
     """
 
     def __init__(self, write: Callable[[memoryview], object], size: int = SIZE, jobs: int = 1) -> None:
@@ -37,16 +43,16 @@ class TextBuffer:
         ]
 
     def shares(self, records: int) -> int:
-        """How many threads to use for this number of records."""
+        """Return the number of threads to use for this number of records."""
         return max(1, min(len(self._helpers) + 1, records // _WORTH))
 
     def put_parts(
         self, parts: Sequence[Part], begin: Callable[[TextBuffer, Part], Part], finish: Callable[[Part], object]
     ) -> None:
-        """Write `shares` parts of a run of records side by side; their text comes out in order.
+        """Write the parts of a run of records in several threads, one part each; their text is in order.
 
-        begin   writes what there is room for in an empty buffer → what is left of the part; called in other threads
-        finish  writes a part, or what is left of it, here
+        begin   writes what fits into an empty buffer, and returns the rest of the part; runs in another thread
+        finish  writes a part, or the rest of it, in this thread
         """
         first, *others = parts
         busy = self._helpers[: len(others)]
@@ -55,7 +61,7 @@ class TextBuffer:
         try:
             finish(first)
         finally:
-            left = [thread.wait() for thread, _ in busy]  # what they read may change from now on
+            left = [thread.wait() for thread, _ in busy]  # from here on the caller may change what they read
         for (_, buffer), part in zip(busy, left, strict=True):
             self.flush()
             buffer.flush()
@@ -69,7 +75,7 @@ class TextBuffer:
             thread.close()
 
     def flush(self) -> None:
-        """Hand everything to the sink."""
+        """Write everything to the sink."""
         if self.at:
             at, self.at = self.at, 0
             self._write(self.data[:at])
@@ -88,11 +94,11 @@ class TextBuffer:
         self.at += len(text)
 
     def make_room(self) -> None:
-        """A kernel had no room: flush, or grow where the buffer was empty already. Raises KafkalogError beyond 1 GiB."""
+        """Flush after a kernel had no room, or enlarge an empty buffer. Raises TextTooLarge beyond 1 GiB."""
         if self.at:
             self.flush()
         elif len(self.data) >= _LARGEST:
             what = "the headers of one record need more than 1 GiB of text"
-            raise KafkalogError(what, do="a lower --max-decompressed-bytes skips its batch")
+            raise TextTooLarge(what, do="a lower --max-decompressed-bytes skips its batch")
         else:
             self.data = memoryview(bytearray(max(2 * len(self.data), len(self._other))))

@@ -1,19 +1,18 @@
-"""The one seam to the operating system: the engine reads and changes files through nothing else.
+"""The file system interface: the engine reads and changes files through nothing else.
 
-    seam       ReadOnlyFiles, Files: what can be asked of paths
-    open_file  OpenFile, WritableFile: what can be asked of a file that is open
+    seam       ReadOnlyFiles, Files: operations on paths; memory, the clock
+    open_file  OpenFile, WritableFile: operations on open files
     locks      a log directory's lock, as Java takes it
-    owner      whose files are; root takes the rights of their owner
-    own_directory  a directory for that owner outside of a log dir
-    pins       directories that are held open
+    owner      file ownership; root takes the rights of the owner
+    own_directory  directories of that owner outside of a log dir
+    pins       directories held open
     refusals   errors for what the operating system refused
-    machine    memory, the clock
 
-Tests put in the place of `Files` what stops, tears or fails any single operation.
+Tests replace `Files` with versions that stop, tear or fail any single operation.
 """
 
 from engine.files.locks import Lock, is_locked
-from engine.files.open_file import Buffer, OpenFile, WritableFile, nameless_file
+from engine.files.open_file import Buffer, OpenFile, WritableFile, hand_over, nameless_file
 from engine.files.owner import (
     ROOT,
     Fault,
@@ -33,7 +32,8 @@ from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, m
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",
-    "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner", "is_full", "is_locked", "is_root", "look",
+    "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner", "hand_over", "is_full", "is_locked",
+    "is_root", "look",
     "may_write", "nameless_file", "now_ms", "owner_of", "ownership_fault", "remove_tree", "replace", "taken", "this_user",
     "unreadable",
     "unwritable", "user_name", "zeros",

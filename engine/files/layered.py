@@ -1,4 +1,4 @@
-"""A seam above another one: what a layer does not do itself, it hands on."""
+"""Layers over another file system interface: they pass on the calls that they do not implement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ReadOnlyFilesAbove(ReadOnlyFiles):
-    """All of ReadOnlyFiles by `below`; a layer says what it does otherwise. Methods are those of ReadOnlyFiles."""
+    """All of ReadOnlyFiles, implemented by `below`; a layer overrides methods, which keep the contracts of ReadOnlyFiles."""
 
     def __init__(self, below: ReadOnlyFiles) -> None:
         self._below = below
@@ -65,7 +65,7 @@ class ReadOnlyFilesAbove(ReadOnlyFiles):
 
 
 class FilesAbove(ReadOnlyFilesAbove, Files):
-    """All of Files by `below`; a layer says what it does otherwise. Methods are those of Files."""
+    """All of Files, implemented by `below`; a layer overrides methods, which keep the contracts of Files."""
 
     _below: Files
 
@@ -74,7 +74,7 @@ class FilesAbove(ReadOnlyFilesAbove, Files):
 
     @property
     def _changing(self) -> Files:
-        """Where changes, and locks for them, go on to."""
+        """The interface that makes changes and takes locks for them."""
         return self._below
 
     @property

@@ -1,7 +1,6 @@
-"""Locks on files as Java takes them (FileChannel.tryLock): POSIX record locks, which other processes see.
+"""File locks as Java takes them (FileChannel.tryLock): POSIX record locks, which other processes see.
 
-Closing any descriptor of a file drops the locks that this process has on it, so a file with a lock is opened here and
-nowhere else.
+Closing any descriptor of a file releases all locks of the process on it, so only this module opens files that have a lock.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ _FLOCK = "hhqqi0q"  # struct flock: type, whence, start, length, process
 
 
 class Lock:
-    """A lock on a file, held until `release`. Other processes see it, and so does who asks for it in this one."""
+    """A lock on a file, held until `release`. Other processes see it, and so do other callers in this one."""
 
     def __init__(self, path: str, descriptor: int, file: tuple[int, int] | None = None) -> None:
         self.path = path
         self._descriptor, self._file = descriptor, file
 
     def release(self) -> None:
-        """Let go. A second call does nothing."""
+        """Release the lock. A second call does nothing."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             with _ONE_AT_A_TIME:
@@ -39,16 +38,16 @@ class Lock:
 
 
 def take_lock(path: str) -> Lock:
-    """Lock the file at `path`, making it where there is none.
+    """Lock the file at `path`; makes the file if there is none.
 
-    Raises LogDirLocked where it is held, by another process or by this one, UnwritableFile.
+    Raises UnwritableFile, LogDirLocked if this or another process holds the lock.
     """
     with _ONE_AT_A_TIME:
         return _take(path)
 
 
 def _take(path: str) -> Lock:
-    if _identity(path) in _HELD:  # to open and close it once more would drop the lock
+    if _identity(path) in _HELD:  # opening and closing the file again would release the lock
         raise LogDirLocked(f"{path}: this process already holds the lock", do="wait until the other operation of this process "
                                                                               "is done")
     try:
@@ -83,9 +82,9 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def is_locked(path: str) -> bool:
-    """Does another process hold the lock on the file at `path`? Takes none, and changes nothing.
+    """Return whether another process holds the lock on the file at `path`. Takes no lock, and changes nothing.
 
-    False where the operating system does not say. Never call it while this process holds the lock: it would lose it.
+    False if the operating system does not say. Never call it while this process holds the lock: the lock would be released.
     """
     if sys.platform != "linux":
         return False

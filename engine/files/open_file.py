@@ -1,6 +1,6 @@
-"""Files that are open: reading by position, writing by position, handing bytes on without a copy.
+"""Open files: read at a position, write at a position, send bytes without a copy.
 
-Reading is by `pread`: a mapped file that another process truncates would kill us with SIGBUS.
+Files are read with `pread`: if another process truncated a mapped file, we would be killed with SIGBUS.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Self
 from engine.errors import UnreadableFile, UnwritableFile, became_shorter
 from engine.files.refusals import unreadable, unwritable
 
-Buffer = bytes | bytearray | memoryview  # what can be written
+Buffer = bytes | bytearray | memoryview  # types that can be written
 
 _COPY = 1 << 20  # bytes at a time
-_IOV_MAX = 1024  # buffers that one call takes
-_SENT_AT_ONCE = 1 << 24  # bytes: Ctrl-C is heard in between
-_CAN_NOT_SEND = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSOCK)  # e.g. a file opened for appending
+_IOV_MAX = 1024  # buffers per call
+_SENT_AT_ONCE = 1 << 24  # bytes: Ctrl-C is handled in between
+_CANNOT_SEND = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSOCK)  # e.g. a file opened for appending
 
 
 class OpenFile:
@@ -42,15 +42,15 @@ class OpenFile:
             os.close(descriptor)
 
     def size(self) -> int:
-        """Bytes in the file at this moment."""
+        """The current size in bytes."""
         return os.fstat(self._descriptor).st_size
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill `buffer` from byte `position`; returns how many bytes came, fewer only at the end of the file.
+        """Fill `buffer` from byte `position`; returns the number of bytes read, fewer only at the end of the file.
 
         Raises UnreadableFile on I/O errors.
         """
-        if position < 0:  # to Linux, −1 is the place where the last read or write ended
+        if position < 0:  # Linux takes −1 for the current position of the file
             raise UnreadableFile(f"{self.path}: Invalid argument: position {position}")
         done, rest = 0, buffer
         while rest:
@@ -65,57 +65,63 @@ class OpenFile:
         return done
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from byte `position`. Raises UnreadableFile on I/O errors."""
+        """Return up to `size` bytes from byte `position`. Raises UnreadableFile on I/O errors."""
         buffer = bytearray(min(size, max(0, self.size() - position)))
         count = self.read_into(memoryview(buffer), position)
         return bytes(memoryview(buffer)[:count])
 
     def read_exactly(self, position: int, size: int) -> bytes:
-        """`size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading where there are fewer."""
+        """Return `size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading if there are fewer."""
         data = self.read(position, size)
         if len(data) < size:
             raise became_shorter(self.path, position + size)
         return data
 
     def next_data(self, position: int, end: int) -> int:
-        """The first byte from `position` on that is not in a hole of the file, which reads as zeros; `end`: none before it.
+        """Return the first position from `position` on that is not in a hole, whose bytes read as zeros; `end`: none before it.
 
-        Where the file system knows of no holes, or this stands for another file: `position`. Raises UnreadableFile.
+        Returns `position` if the file system does not report holes, or if the object represents another file. Raises
+        UnreadableFile.
         """
         if self._descriptor < 0 or position >= end:
             return position
         try:
             return min(os.lseek(self._descriptor, position, os.SEEK_DATA), end)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole
+            if error.errno == errno.ENXIO:  # only a hole
                 return end
             if error.errno in (errno.EINVAL, errno.ENOTSUP):
                 return position
             raise unreadable(self.path, error) from error
 
     def send(self, descriptor: int, position: int, size: int) -> None:
-        """Hand `size` bytes from byte `position` to an open file, pipe or socket, as far as possible without a copy.
+        """Write `size` bytes from byte `position` to an open file, pipe or socket, without a copy if possible.
 
-        Raises UnreadableFile, FileChangedWhileReading where there are fewer, OSError where the other side refuses them.
+        Raises UnreadableFile, FileChangedWhileReading if there are fewer, OSError if the other side refuses them.
         """
         end = position + size
-        if self._descriptor >= 0:  # not one that stands for another file
+        if self._descriptor >= 0:  # not an object that represents another file
             position += _send_file(descriptor, self._descriptor, position, size)
         while position < end:
             data = memoryview(self.read_exactly(position, min(_COPY, end - position)))
             position += len(data)
-            while data:
-                data = data[os.write(descriptor, data) :]
+            hand_over(descriptor, data)
+
+
+def hand_over(descriptor: int, data: memoryview) -> None:
+    """Write all of `data` to an open file, pipe or socket. Raises OSError where the other side refuses it."""
+    while data:
+        data = data[os.write(descriptor, data[:_COPY]) :]  # Ctrl-C is heard in between
 
 
 def _send_file(to: int, descriptor: int, position: int, size: int) -> int:
-    """Let the operating system move bytes from file to file → how many went before it would not."""
+    """Let the operating system copy bytes from file to file; returns the number of bytes copied before it refused."""
     done = 0
     while done < size:
         try:
             count = os.sendfile(to, descriptor, position + done, min(size - done, _SENT_AT_ONCE))
         except OSError as error:
-            if error.errno in _CAN_NOT_SEND:
+            if error.errno in _CANNOT_SEND:
                 break
             raise
         if count == 0:
@@ -125,13 +131,13 @@ def _send_file(to: int, descriptor: int, position: int, size: int) -> int:
 
 
 class WritableFile(OpenFile):
-    """A file open for reading and writing. What was written is on the disk only after `sync`."""
+    """A file open for reading and writing. Written bytes are on the disk only after `sync`."""
 
     __slots__ = ()
 
     def write_at(self, position: int, *parts: Buffer) -> None:
-        """Write all of `parts`, one after the other, from byte `position` on. Raises UnwritableFile."""
-        if position < 0:  # to Linux, −1 is the place where the last read or write ended
+        """Write all `parts` in order, starting at byte `position`. Raises UnwritableFile."""
+        if position < 0:  # Linux takes −1 for the current position of the file
             raise UnwritableFile(f"{self.path}: Invalid argument: position {position}")
         views = [memoryview(part).cast("B") for part in parts if len(part)]
         while views:
@@ -140,10 +146,10 @@ class WritableFile(OpenFile):
             except OSError as error:
                 raise unwritable(self.path, error) from error
             position += count
-            views = _behind(views, count)
+            views = _rest(views, count)
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes, or lengthen it with zeros that take no space. Raises UnwritableFile."""
+        """Set the size of the file to `size` bytes; new bytes are a hole that reads as zeros. Raises UnwritableFile."""
         try:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
@@ -157,8 +163,8 @@ class WritableFile(OpenFile):
             raise unwritable(self.path, error) from error
 
 
-def _behind(views: list[memoryview], count: int) -> list[memoryview]:
-    """What is left of `views` when their first `count` bytes no longer exist."""
+def _rest(views: list[memoryview], count: int) -> list[memoryview]:
+    """Return the rest of `views` without their first `count` bytes."""
     for number, view in enumerate(views):
         if count < len(view):
             return [view[count:], *views[number + 1 :]]
@@ -167,7 +173,7 @@ def _behind(views: list[memoryview], count: int) -> list[memoryview]:
 
 
 def nameless_file() -> WritableFile:
-    """A new unnamed temporary file: it is deleted once it is closed, or its process killed.
+    """Make an unnamed temporary file: it is deleted when it is closed, or when the process is killed.
 
     Raises UnwritableFile.
     """

@@ -1,4 +1,4 @@
-"""Directories of the owner of a log dir elsewhere, such as quarantines: made and removed with its rights, or by root."""
+"""Directories outside of a log dir, such as quarantines, of its owner; root or the owner makes and removes them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PRIVATE = 0o700
 
 
 def make_for_owner(path: str) -> bool:
-    """Make a new directory at `path` for the user whose rights root has taken; False: root has not.
+    """Make a new directory at `path` for the user whose rights root has taken. Returns False if root has not taken any.
 
-    Root makes it and gives it away only if nobody else can exchange a directory on the way there; else the user must be allowed
-    to make it. Its name is on the disk then. Raises UnwritableFile, also if something is there.
+    Root makes the directory and changes its owner only if nobody else can replace a directory on its path; otherwise the user
+    must have the right to make it. Its name is on the disk on return. Raises UnwritableFile, also if `path` exists.
     """
     now = acting()
     if now is None:
@@ -38,11 +38,11 @@ def make_for_owner(path: str) -> bool:
 
 
 def hold_for_owner(path: str) -> bool:
-    """Hold the directory at `path` of the user whose rights root has taken, and the one around it; False: root has not.
+    """Hold the directory at `path` of the user whose rights root has taken, and its parent. Returns False if root took none.
 
-    Until root has its own rights again, what is in the directory is reached through its descriptor, and `remove_made` removes
-    its name in the directory around it, wherever the names on the way lead by then. Root removes it only where root would make
-    it, see make_for_owner. Raises UnwritableFile, also if it is not a directory of that user.
+    Until root has its own rights again, the content of the directory is accessed through its descriptor, and `remove_made`
+    removes its name from the parent, wherever the path leads by then. Root removes it only if root would make it there, see
+    make_for_owner. Raises UnwritableFile, also if it is not a directory of that user.
     """
     now = acting()
     if now is None:
@@ -63,7 +63,7 @@ def hold_for_owner(path: str) -> bool:
 
 
 def remove_made(path: str) -> bool:
-    """Remove the empty directory at `path` if it was made for the owner: was it? Raises OSError."""
+    """Remove the empty directory at `path` if it was made for the owner; returns whether it was. Raises OSError."""
     now = acting()
     remove = None if now is None else now.made.get(spelled(path))
     if remove is not None:
@@ -72,10 +72,10 @@ def remove_made(path: str) -> bool:
 
 
 class _Place(NamedTuple):
-    """Where a directory is, or is about to be: `name` in the directory of the descriptor `parent`.
+    """The place of a directory: `name` in the directory with the descriptor `parent`.
 
-    above     what root sees of the directories around it
-    is_roots  only root can exchange a directory on the way there
+    above     the directories around it as root sees them
+    is_roots  only root can replace a directory on the path
     """
 
     parent: int
@@ -86,7 +86,7 @@ class _Place(NamedTuple):
 
 
 def _place_of(path: str, now: Acting) -> _Place:
-    """Where `path` is; its descriptor is closed when root has its own rights again. Raises UnwritableFile."""
+    """Return the place of `path`; its descriptor is closed when root has its own rights again. Raises UnwritableFile."""
     parent, _, name = spelled(path).rpartition("/")
     try:
         around = real_path(parent or "/")
@@ -115,7 +115,7 @@ def _note_removal(place: _Place, path: str, held: int, now: Acting) -> None:
 
 
 def _roots_own(path: str) -> int | None:
-    """A descriptor of the directory at `path`, which has no links in it; None: not only root can change a name on the way."""
+    """Open the directory at `path`, which has no links in it; None: others than root can change a name on the path."""
     descriptor = os.open("/", OPEN_DIRECTORY)
     for word in filter(None, path.split("/")):
         if not _is_roots_own(descriptor):
@@ -140,7 +140,7 @@ def _is_roots_own(descriptor: int) -> bool:
 
 
 def _opened(real: str, path: str, now: Acting) -> int:
-    """A descriptor of the directory at `real`, which the owner can walk to, or which is the owner's."""
+    """Open the directory at `real`, which the owner can reach or owns."""
     try:
         with rights_of(*now.owner[:2]):
             return os.open(real, OPEN_DIRECTORY)
@@ -155,9 +155,9 @@ def _opened(real: str, path: str, now: Acting) -> int:
 
 
 def _make_in(place: _Place, path: str, now: Acting) -> int:
-    """Make a directory that belongs to the owner, that one and nothing else, whatever has its name meanwhile → a descriptor.
+    """Make a directory that belongs to the owner, and return its descriptor, even if its name is replaced meanwhile.
 
-    Where that fails, it is removed again.
+    If that fails, the directory is removed again.
     """
     user, group = (ROOT, now.group) if place.is_roots else (now.owner.user, now.owner.group)
     made = -1
@@ -181,14 +181,14 @@ def _make_in(place: _Place, path: str, now: Acting) -> int:
 
 
 def _remove(place: _Place, path: str, held: int) -> None:
-    """Remove the empty directory `held` from the directory around it. Raises OSError, also if another one has its name."""
+    """Remove the empty directory `held` from its parent. Raises OSError, also if its name belongs to another one now."""
     if not os.path.samestat(os.fstat(held), os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)):
         raise FileNotFoundError(errno.ENOENT, "another process replaced it", path)
     os.rmdir(place.name, dir_fd=place.parent)
 
 
 def _check_new(place: _Place, path: str, made: int, user: int) -> None:
-    """Raise UnwritableFile if `made` is not a new directory of `user`, at `place`, on the file system of the one around it."""
+    """Raise UnwritableFile unless `made` is a new directory of `user`, at `place`, on the file system of its parent."""
     found, named = os.fstat(made), os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
     is_ours = found.st_uid == user and stat.S_IMODE(found.st_mode) & ~stat.S_ISGID == PRIVATE and not os.listdir(made)
     if not (is_ours and os.path.samestat(found, named) and found.st_dev == os.fstat(place.parent).st_dev):

@@ -1,9 +1,9 @@
-"""Whose files are. Root works on the log dirs of another user with that user's rights, and with no more.
+"""File ownership. Root works on the log dirs of another user with that user's rights, and no others.
 
-Otherwise the owner of a log dir could lead root to files elsewhere, by exchanging a directory for a symbolic link at the right
-moment. What is made there then belongs to the owner as well: a broker that is not root could not open root's files.
+Otherwise the owner of a log dir could lead root to other files, by replacing a directory with a symbolic link at the right
+moment. New files then belong to the owner, too: a broker that does not run as root could not open root's files.
 
-The system knows one user for all threads of a process: rights change only while no other thread works.
+All threads of a process have the same user: rights change only while no other thread works.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from engine.files.refusals import unreadable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-ROOT = 0  # a user
-_MAP_SIZE = 1 << 16  # bytes of the users that a namespace maps
-_NOBODY = 65534  # a group without rights
+ROOT = 0  # a user id
+_MAP_SIZE = 1 << 16  # bytes read of the user map of a namespace
+_NOBODY = 65534  # the id of a group without rights
 
 
 class NotAllowed(KafkalogError):
@@ -32,7 +32,7 @@ class NotAllowed(KafkalogError):
 
 
 class Owner(NamedTuple):
-    """A user whose rights the process takes. `group`: that of files that are made; `groups`: all that the user belongs to."""
+    """A user whose rights the process takes. `group`: of new files; `groups`: all groups of the user."""
 
     user: int
     group: int
@@ -40,9 +40,9 @@ class Owner(NamedTuple):
 
 
 class Acting(NamedTuple):
-    """What is held while root has the rights of `owner`.
+    """The state while root has the rights of `owner`.
 
-    made  by path, how to remove each directory that was made for the owner outside of the log dir
+    made  path → function that removes the directory; for each directory made for the owner outside of the log dir
     """
 
     owner: Owner
@@ -52,7 +52,7 @@ class Acting(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A directory that root opened. `above`: what root sees of the directories around it."""
+    """A directory that root opened. `above`: the directories around it as root sees them."""
 
     path: str
     real: str
@@ -64,27 +64,27 @@ _ACTING: list[Acting] = []  # one at most
 
 
 def is_root() -> bool:
-    """May this process change everybody's files?"""
+    """Return whether this process runs as root."""
     return os.geteuid() == ROOT
 
 
 def this_user() -> int:
-    """Whose rights this process has."""
+    """Return the user id whose rights this process has."""
     return os.geteuid()
 
 
 def acting() -> Acting | None:
-    """What is held while root has the rights of another user; None: it works with its own, or is not root."""
+    """Return the state while root has the rights of another user; None: it has its own, or the process is not root's."""
     return _ACTING[0] if _ACTING else None
 
 
 def acting_owner() -> Owner | None:
-    """The user whose rights root has taken; None: it works with its own, or is not root."""
+    """Return the user whose rights root has taken; None: it has its own, or the process is not root's."""
     return _ACTING[0].owner if _ACTING else None
 
 
 def user_name(user: int) -> str:
-    """What to call a user."""
+    """Return the name and id of a user."""
     import pwd
 
     try:
@@ -94,10 +94,10 @@ def user_name(user: int) -> str:
 
 
 def owner_of(path: str) -> Owner:
-    """The owner of the directory at `path`, with the groups that the system knows of. Raises UnreadableFile.
+    """Return the owner of the directory at `path`, with the groups that the system knows. Raises UnreadableFile.
 
-    Files that are made get the group of the directory if its owner belongs to it. In a directory whose group is inherited from
-    the one above it, anybody's directory may have a group that its owner does not belong to.
+    New files get the group of the directory if its owner is a member of it. The owner may not be: with the set-group-ID bit a
+    directory inherits the group of its parent.
     """
     import grp
     import pwd
@@ -112,7 +112,7 @@ def owner_of(path: str) -> Owner:
     except KeyError:
         try:
             grp.getgrgid(group)
-        except KeyError:  # of a container, as the user is: it gives no right here
+        except KeyError:  # unknown here, as users and groups of a container may be: it gives no rights
             return Owner(user, group, (group,))
         return Owner(user, _NOBODY, (_NOBODY,))
     groups = tuple(os.getgrouplist(known.pw_name, known.pw_gid))
@@ -121,11 +121,11 @@ def owner_of(path: str) -> Owner:
 
 @contextmanager
 def acting_as(owner: Owner | None, reach: Iterable[str] = (), around: Iterable[str] = ()) -> Iterator[None]:
-    """Let root work with the rights of `owner`; None, and for others than root: with those that it has.
+    """Let root work with the rights of `owner`; None, or not root: change nothing.
 
-    reach   directories of the owner's that are worked on, also if only root can walk to them
+    reach   directories of the owner to work on, including those that only root can reach
     around  the same; they may belong to root
-    Raises NotAllowed where the system refuses, UnreadableFile.
+    Raises NotAllowed if the system refuses, UnreadableFile.
     """
     if owner is None or owner.user == ROOT or not is_root():
         yield
@@ -145,7 +145,7 @@ def acting_as(owner: Owner | None, reach: Iterable[str] = (), around: Iterable[s
 
 @contextmanager
 def acting_as_root() -> Iterator[None]:
-    """Let root have its own rights again for a while."""
+    """Let root have its own rights again for some time."""
     if not _ACTING:
         yield
         return
@@ -155,7 +155,7 @@ def acting_as_root() -> Iterator[None]:
 
 @contextmanager
 def rights_of(user: int, group: int) -> Iterator[None]:
-    """Work with the effective rights of a user, as root may. Raises NotAllowed."""
+    """Work with the effective rights of a user. Only for root. Raises NotAllowed."""
     before = os.geteuid(), os.getegid()
     _take_rights(user, group)
     try:
@@ -165,7 +165,7 @@ def rights_of(user: int, group: int) -> Iterator[None]:
 
 
 def _take_rights(user: int, group: int) -> None:
-    """Raises NotAllowed, with the rights of root."""
+    """Take the effective rights of a user. Raises NotAllowed; the process then has root's rights."""
     os.seteuid(ROOT)
     before = os.getegid()
     try:
@@ -178,7 +178,7 @@ def _take_rights(user: int, group: int) -> None:
 
 @contextmanager
 def _member_of(owner: Owner) -> Iterator[None]:
-    """Replace root's groups by those of `owner`. Raises NotAllowed."""
+    """Replace root's groups with those of `owner`. Raises NotAllowed."""
     before = os.getgroups()
     try:
         os.setgroups(owner.groups)
@@ -200,10 +200,10 @@ def _refused(user: int, error: OSError) -> NotAllowed:
 
 
 def _is_mapped(user: int) -> bool:
-    """Does the user namespace of this process know a user? It shows files of all others as those of one who is nobody."""
+    """Return whether the user namespace of this process maps `user`. It shows files of unmapped users as nobody's."""
     try:
         descriptor = os.open("/proc/self/uid_map", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # there are none
+    except OSError:  # no namespaces
         return True
     try:
         ranges = [[int(word) for word in line.split()] for line in os.read(descriptor, _MAP_SIZE).splitlines()]
@@ -214,7 +214,7 @@ def _is_mapped(user: int) -> bool:
 
 @contextmanager
 def _own_temporary_directory() -> Iterator[None]:
-    """Let `tempfile` look for a directory that the user may write to."""
+    """Let `tempfile` find a directory that the user may write to."""
     import tempfile
 
     before, tempfile.tempdir = tempfile.tempdir, None
@@ -225,7 +225,7 @@ def _own_temporary_directory() -> Iterator[None]:
 
 
 def _opened(path: str, owners: tuple[int, ...], stack: ExitStack) -> Opened:
-    """A directory that belongs to one of `owners`, opened by root."""
+    """Open, as root, a directory that belongs to one of `owners`."""
     try:
         real, descriptor = real_path(path), open_below(path, OPEN_DIRECTORY)
     except (OSError, ValueError) as error:
@@ -237,7 +237,7 @@ def _opened(path: str, owners: tuple[int, ...], stack: ExitStack) -> Opened:
 
 
 def directories_around(*paths: str) -> dict[str, os.stat_result]:
-    """The directories around `paths`, and what root sees of them."""
+    """Return the directories around `paths` as root sees them."""
     found: dict[str, os.stat_result] = {}
     for path in map(spelled, paths):
         while path := path.rpartition("/")[0]:
@@ -246,7 +246,7 @@ def directories_around(*paths: str) -> dict[str, os.stat_result]:
 
 
 def pin(now: Acting, directory: Opened) -> None:
-    """Reach a directory through its descriptor, if its owner cannot walk there."""
+    """Access a directory through its descriptor if its owner cannot reach its path."""
     try:
         if os.path.samestat(status_of(directory.path), os.fstat(directory.descriptor)):
             return
@@ -259,14 +259,14 @@ def pin(now: Acting, directory: Opened) -> None:
 # ---- what the owner may change
 
 
-HARD_LINK = "find / -xdev -samefile"  # shows the other names of a file
+HARD_LINK = "find / -xdev -samefile"  # prints the other names of a file
 
 
 class Fault(NamedTuple):
     """Why the owner cannot change what is at a path, and what to do.
 
-    The owner may exchange the path for a link before root runs a command that was advised: such a command has the rights of the
-    owner, or changes a directory that is none of a link.
+    The owner may replace the path with a link before root runs the advised command: so the command has the rights of the owner,
+    or changes a directory entry and never follows a link.
     """
 
     what: str
@@ -274,9 +274,9 @@ class Fault(NamedTuple):
 
 
 def ownership_fault(path: str) -> Fault | None:
-    """Why the user whose rights root has taken cannot change the file or directory at `path`; None: nothing forbids it.
+    """Return why the user whose rights root has taken cannot change the file or directory at `path`; None: no reason known.
 
-    A symbolic link has no rights of its own. Raises UnreadableFile.
+    A symbolic link has no permissions of its own. Raises UnreadableFile.
     """
     owner = acting_owner()
     if owner is None:
@@ -308,7 +308,7 @@ def ownership_fault(path: str) -> Fault | None:
                      "    # replaces it with a copy that belongs to the owner")
     wanted = stat.S_IRWXU if stat.S_ISDIR(status.st_mode) else stat.S_IRUSR | stat.S_IWUSR
     if status.st_mode & wanted == wanted:
-        return None  # the file system is read-only: who changes something there learns it from the system
+        return None  # the file system is read-only: the change itself will report it
     return Fault(f"{path}: its owner, user {user_name(owner.user)}, has no permission to read and change it",
                  f"{_as(owner.user)} chmod -R u+rwX {argument(path)}")
 

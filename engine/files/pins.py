@@ -1,7 +1,7 @@
-"""Directories that are held open: what lies below them is reached through their descriptors, not through the names above.
+"""Directories held open: paths below them are resolved from their descriptors, not from the path names above.
 
-A name can be exchanged for a symbolic link while we work, a descriptor cannot. And a directory that only root can reach is
-open to a process that gave up root's rights.
+A path name can be replaced by a symbolic link during the work, a descriptor cannot. And a process that gave up root's rights
+keeps access to a directory that only root can reach.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PINS: dict[str, int] = {}  # absolute path → descriptor
-_ABOVE: dict[str, os.stat_result] = {}  # of directories around them that only root can walk to
+_ABOVE: dict[str, os.stat_result] = {}  # of directories around them that only root can reach
 
 
 def at(path: str) -> tuple[str, int | None]:
-    """`path` as the operating system is to be asked for it: (relative path, descriptor that it is relative to)."""
+    """Return `path` as (relative path, descriptor of its base directory) for calls of the operating system."""
     if not _PINS:
         return path, None
     head = full = spelled(path)
@@ -40,16 +40,16 @@ def named_in(path: str) -> tuple[str, int | None]:
 
 
 def spelled(path: str) -> str:
-    """`path` absolute, without empty words and dots."""
+    """Return `path` absolute, without empty and `.` parts."""
     full = path if path.startswith("/") else f"{os.getcwd()}/{path}"
     return "/" + "/".join(word for word in full.split("/") if word not in ("", "."))
 
 
 @contextmanager
 def pinned(path: str, descriptor: int, above: Mapping[str, os.stat_result] | None = None) -> Iterator[None]:
-    """Reach everything below `path` through `descriptor`, which is closed in the end.
+    """Resolve every path below `path` from `descriptor`, which is closed at the end.
 
-    above  what `status_of` knows of directories around it, for a walk down to it step by step
+    above  results of `status_of` for the directories around it, for a walk down to it step by step
     """
     name = spelled(path)
     before, known = _PINS.get(name), {} if above is None else above.keys() - _ABOVE.keys()
@@ -85,7 +85,7 @@ def status_of(path: str, *, follow: bool = True) -> os.stat_result:
 
 
 def link_target(path: str) -> str | None:
-    """Where the symbolic link at `path` leads; None: it is none."""
+    """Return the target of the symbolic link at `path`; None: it is not a link."""
     name, descriptor = at(path)
     try:
         return os.readlink(name, dir_fd=descriptor)
@@ -94,13 +94,13 @@ def link_target(path: str) -> str | None:
 
 
 def real_path(path: str) -> str:
-    """`path` without symbolic links. Raises OSError, ValueError."""
+    """Return `path` without symbolic links. Raises OSError, ValueError."""
     name, descriptor = at(path)
     if descriptor is None:
         return os.path.realpath(path, strict=True)
     if sys.platform != "linux":
         return spelled(path)
-    found = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=descriptor)  # needs no permission to search the path
+    found = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=descriptor)  # O_PATH needs no permission to search the path
     try:
         return os.readlink(f"/proc/self/fd/{found}")
     finally:

@@ -1,4 +1,4 @@
-"""Errors for what the operating system refused, and the words for what is no plain file."""
+"""Errors for calls that the operating system refused, and names for what is not a plain file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = (
 
 
 def unreadable(path: str, error: OSError | ValueError) -> UnreadableFile:
-    """The error to raise for what the operating system said about `path`."""
+    """Return the error for a failed read of `path`."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, FileNotFoundError) and os.path.islink(path):
         reason = f"{reason}: {LINK} to a target that does not exist"
@@ -25,13 +25,13 @@ def unreadable(path: str, error: OSError | ValueError) -> UnreadableFile:
 
 
 def unwritable(path: str, error: OSError | ValueError | OverflowError, do: str | None = None) -> UnwritableFile:
-    """The error to raise where the operating system refused to change `path`."""
+    """Return the error for a refused change of `path`."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return UnwritableFile(f"{path}: {reason}", do=do)
 
 
 def taken(path: str) -> UnwritableFile:
-    """The error to raise where a step that does not replace files would replace one; `path` names both."""
+    """Return the error for a step that would replace a file without meaning to; `path` names both files."""
     cause = FileExistsError(errno.EEXIST, "a file of this name already exists and would be replaced")
     error = unwritable(path, cause)
     error.__cause__ = cause
@@ -39,12 +39,12 @@ def taken(path: str) -> UnwritableFile:
 
 
 def is_full(error: UnwritableFile) -> bool:
-    """Was a change refused because the disk has no room, or the owner's quota none?"""
+    """Return whether a change was refused for lack of disk space or quota."""
     return getattr(error.__cause__, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
 
 
 def kind_of(mode: int) -> str:
-    """What a path is that has the mode `mode` (stat.st_mode) and leads to no plain file, as a word with its article."""
+    """Return the kind of a path with the mode `mode` (stat.st_mode) that is not a plain file, with its article."""
     for test, word in _KINDS:
         if test(mode):
             return word

@@ -1,6 +1,6 @@
-"""Operations on paths: `ReadOnlyFiles` has no method that could change a byte, `Files` adds those that do.
+"""File system operations on paths: `ReadOnlyFiles` has no method that changes a byte, `Files` adds those that do.
 
-Memory and the clock too: `zeros`, `now_ms`.
+Also allocation of memory (`zeros`) and the clock (`now_ms`).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 _COPY = 1 << 20  # bytes at a time
 _BLOCK = 512  # bytes: the unit of st_blocks
 _PERMISSIONS = stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
-_DEEPEST = 32  # directories within one another that are removed; Kafka's have none
+_DEEPEST = 32  # nested directories that are removed; Kafka's have none
 
 
 class FileInfo(NamedTuple):
-    """What the operating system says of a path.
+    """The attributes of a path.
 
-    size, used   in bytes: how long it is, and what it takes on the disk, which is less where it has holes
+    size, used   bytes of the file, and bytes on the disk, which are fewer if the file has holes
     modified_ns  time of the last change, ns since the epoch
-    owner        a user's number
-    mode         who may read and write it: rwxrwxrwx, without bits for other things
-    links        names that lead to the file
+    owner        user id
+    mode         permission bits rwxrwxrwx, without others
+    links        number of hard links
     """
 
     is_file: bool
@@ -53,33 +53,33 @@ class FileInfo(NamedTuple):
 
     @property
     def modified_ms(self) -> int:
-        """The same time in ms, as Java has it."""
+        """The time of the last change in ms, as Java returns it."""
         return self.modified_ns // 1_000_000
 
 
 def may_write(path: str) -> bool:
-    """Does the operating system let this process change what is at `path`, as far as permissions say?"""
+    """Return whether the permissions allow this process to change the file at `path`."""
     name, descriptor = at(path)
     return os.access(name, os.W_OK, dir_fd=descriptor, effective_ids=True)
 
 
 class DiskSpace(NamedTuple):
-    """Of the file system that a path lies on: a number of its own, bytes that a user who is not root may still write."""
+    """The file system of a path: its id, and the bytes that a user other than root may still write."""
 
     disk: int
     free: int
 
 
 class ReadOnlyFiles:
-    """The operating system, for reading only. Paths are str, relative ones to the working directory.
+    """The file system, for reading only. Paths are str, relative ones to the working directory.
 
-    _opened  what `open` makes
+    _opened  the class of the result of `open`
     """
 
     _opened: type[OpenFile] = OpenFile
 
     def info(self, path: str) -> FileInfo:
-        """What is at `path`, symbolic links followed. Raises UnreadableFile."""
+        """Return the attributes of `path`, symbolic links followed. Raises UnreadableFile."""
         try:
             status = status_of(path)
         except (OSError, ValueError) as error:
@@ -91,7 +91,7 @@ class ReadOnlyFiles:
         )  # fmt: skip
 
     def space(self, path: str) -> DiskSpace:
-        """The room where `path` lies, which is there. Raises UnreadableFile."""
+        """Return the free space at `path`, which must exist. Raises UnreadableFile."""
         try:
             status, number = space_of(path), status_of(path).st_dev
         except (OSError, ValueError) as error:
@@ -99,10 +99,10 @@ class ReadOnlyFiles:
         return DiskSpace(number, status.f_bavail * status.f_frsize)
 
     def exists(self, path: str) -> bool:
-        """Is there anything at `path`, symbolic links followed?
+        """Return whether `path` exists, symbolic links followed.
 
-        Raises UnreadableFile if that cannot be found out (no permission on the way, I/O error): who takes what he may not see
-        for missing would create it again, or remove what belongs to it.
+        Raises UnreadableFile if that is unknown (no permission on the way, I/O error): a caller that took the path for missing
+        would create it again, or remove what belongs to it.
         """
         try:
             status_of(path)
@@ -115,9 +115,9 @@ class ReadOnlyFiles:
         return True
 
     def plain(self, directory: str) -> list[str]:
-        """Names of the plain files in `directory`, sorted, symbolic links followed; links that lead nowhere are none.
+        """Return the names of the plain files in `directory`, sorted, symbolic links followed, dangling links left out.
 
-        As `list` and `info` of each, but mostly from the directory alone. Raises UnreadableFile.
+        The same as `list` and `info` of each, but mostly from the directory alone. Raises UnreadableFile.
         """
         try:
             with _entries(directory) as entries:
@@ -127,7 +127,7 @@ class ReadOnlyFiles:
         return sorted(name for name, is_link, is_file in found if is_file or (is_link and self._leads_to_file(directory, name)))
 
     def list(self, directory: str) -> list[str]:
-        """Names in `directory`, sorted. Raises UnreadableFile."""
+        """Return the names in `directory`, sorted. Raises UnreadableFile."""
         try:
             return sorted(names_in(directory))
         except (OSError, ValueError) as error:
@@ -138,7 +138,7 @@ class ReadOnlyFiles:
         return info is not None and info.is_file
 
     def special(self, directory: str) -> dict[str, str]:
-        """Names in `directory` that are neither plain files nor directories themselves, and what they are instead.
+        """Return the names in `directory` that are neither plain files nor directories, and what each of them is.
 
         Raises UnreadableFile.
         """
@@ -153,7 +153,7 @@ class ReadOnlyFiles:
         return found
 
     def resolve(self, path: str) -> str:
-        """`path` with every symbolic link followed, absolute. Raises UnreadableFile, also for links in a circle."""
+        """Return `path` absolute, with every symbolic link followed. Raises UnreadableFile, also for a cycle of links."""
         try:
             return real_path(path)
         except (OSError, ValueError) as error:
@@ -172,7 +172,7 @@ class ReadOnlyFiles:
         return self._opened(path, descriptor)
 
     def read(self, path: str, limit: int) -> bytes:
-        """The whole of a small file. Raises UnreadableFile, OversizedFile for more than `limit` bytes."""
+        """Return the content of a small file. Raises UnreadableFile, OversizedFile for more than `limit` bytes."""
         with self.open(path) as file:
             size = file.size()
             if size > limit:
@@ -180,19 +180,19 @@ class ReadOnlyFiles:
             return file.read(0, size)
 
     def root(self, path: str) -> str:
-        """What `path` begins with and is no name in a directory: `/`, or nothing."""
+        """Return the start of `path` that is not a name in a directory: `/`, or nothing."""
         return "/" if path.startswith("/") else ""
 
     def absolute(self, path: str) -> str:
-        """`path` with the working directory in front, not normalised (java.io.File.getAbsolutePath)."""
+        """Return `path` after the working directory, not normalised (java.io.File.getAbsolutePath)."""
         return path if path.startswith("/") else os.getcwd() + "/" + path
 
 
 class Files(ReadOnlyFiles):
-    """The operating system, with what changes it. Every method raises UnwritableFile where it is refused.
+    """The file system, with changes. Every method raises UnwritableFile if the system refuses the change.
 
-    A new name, a renamed or removed one is on the disk only after `sync_directory` of its directory.
-    _opened_writable  what `open_writable` makes
+    New, renamed and removed names are on the disk only after `sync_directory` of their directory.
+    _opened_writable  the class of the result of `open_writable`
     """
 
     _opened_writable: type[WritableFile] = WritableFile
@@ -203,11 +203,11 @@ class Files(ReadOnlyFiles):
         return False
 
     def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
-        """Open a plain file for reading and writing; `create`: an empty one is made where there is none.
+        """Open a plain file for reading and writing; `create`: make an empty one if there is none.
 
-        mode  of a new file, see FileInfo. None: that of the file which it is named after, as `X.tmp` and `X.kafkalog` are
-              after `X`, whose place it is going to take; otherwise what the user's umask leaves of rw-r--r--
-        A symbolic link is not followed: what it leads to may lie outside the log dir.
+        mode  of a new file, see FileInfo. None: for `X.tmp` and `X.kafkalog`, which will replace `X`, the mode of `X`;
+              otherwise rw-r--r-- less the user's umask
+        A symbolic link is not followed: its target may be outside the log dir.
         """
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
@@ -228,8 +228,8 @@ class Files(ReadOnlyFiles):
     def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
         """Give the file or directory at `path` the name `to`.
 
-        replaces  the caller knows what the file at `to` holds and means to replace it; otherwise a file that exists there
-                  is an error, and nothing is changed
+        replaces  the caller knows the content of the file at `to` and means to replace it; otherwise an existing file there is
+                  an error, and nothing is changed
         """
         try:
             if replaces or not _would_replace(path, to):
@@ -241,7 +241,7 @@ class Files(ReadOnlyFiles):
         raise taken(f"{path} -> {to}")
 
     def remove(self, path: str) -> None:
-        """Remove the file at `path`; that there is none is no error (Files.deleteIfExists)."""
+        """Remove the file at `path`; it may be missing (Files.deleteIfExists)."""
         try:
             name, descriptor = at(path)
             os.unlink(name, dir_fd=descriptor)
@@ -251,7 +251,7 @@ class Files(ReadOnlyFiles):
             raise unwritable(path, error) from error
 
     def make_directory(self, path: str) -> None:
-        """Make the directory at `path`; that there is one is no error."""
+        """Make the directory at `path`; it may exist already."""
         try:
             name, descriptor = at(path)
             os.mkdir(name, dir_fd=descriptor)
@@ -260,15 +260,16 @@ class Files(ReadOnlyFiles):
                 raise unwritable(path, error) from error
 
     def make_own_directory(self, path: str) -> bool:
-        """Make the directory at `path`, which is not a log dir's, as the quarantine of one.
+        """Make the directory at `path`, which is outside of a log dir, such as a quarantine.
 
-        For the user whose rights root has taken it is a new one. True: its name is on the disk.
+        If root has a user's rights, the directory is a new one and belongs to that user. Returns whether its name is on the
+        disk.
         """
         if make_for_owner(path):
             return True
         try:
             name, descriptor = at(path)
-            os.mkdir(name, PRIVATE, dir_fd=descriptor)  # it may hold what only the owner may read
+            os.mkdir(name, PRIVATE, dir_fd=descriptor)  # the directory may hold content that only the owner may read
         except (OSError, ValueError) as error:
             raise unwritable(path, error) from error
         return False
@@ -295,7 +296,7 @@ class Files(ReadOnlyFiles):
             raise unwritable(path, error) from error
 
     def set_modified(self, path: str, modified_ns: int) -> None:
-        """Set the time of the last change of the file at `path`, ns since the epoch; of a link, its own."""
+        """Set the time of the last change of the file at `path`, ns since the epoch; of a link, the link's own."""
         try:
             name, descriptor = at(path)
             os.utime(name, ns=(modified_ns, modified_ns), dir_fd=descriptor, follow_symlinks=False)
@@ -303,7 +304,7 @@ class Files(ReadOnlyFiles):
             raise unwritable(path, error) from error
 
     def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
-        """Copy the bytes [start, end) of `file` to `to`, from byte `position` on."""
+        """Copy the bytes [start, end) of `file` to `to`, starting at byte `position`."""
         while start < end:
             data = file.read_exactly(start, min(_COPY, end - start))
             to.write_at(position, data)
@@ -311,17 +312,17 @@ class Files(ReadOnlyFiles):
             position += len(data)
 
     def lock(self, path: str) -> Lock:
-        """Lock the file at `path` as Java's FileChannel.tryLock does, making it where there is none.
+        """Lock the file at `path` as Java's FileChannel.tryLock does. Makes the file if there is none.
 
-        Raises LogDirLocked where another process holds it.
+        Raises LogDirLocked if another process holds it.
         """
         return take_lock(path)
 
     @contextmanager
     def held_open(self, directory: str) -> Iterator[None]:
-        """Reach what is in `directory` through a descriptor of it, whatever its name leads to meanwhile.
+        """Access the content of `directory` through a descriptor, whatever its path name leads to meanwhile.
 
-        Raises UnwritableFile where it is not a directory itself: a symbolic link is not followed.
+        Raises UnwritableFile if it is not a directory: a symbolic link is not followed.
         """
         try:
             descriptor = open_below(directory, OPEN_DIRECTORY | os.O_NOFOLLOW)
@@ -332,10 +333,10 @@ class Files(ReadOnlyFiles):
 
     @contextmanager
     def held_for_deletion(self, directory: str) -> Iterator[None]:
-        """As `held_open`, and `remove_directory` removes the directory from the one that is around it now.
+        """As `held_open`; `remove_directory` then removes the directory from its parent as held now.
 
-        The counterpart of `make_own_directory`: `directory`, absolute and without links, is not a log dir's. If root has the
-        rights of a user, it must belong to that user.
+        The counterpart of `make_own_directory`: `directory` is absolute, without links, and outside of a log dir. If root has a
+        user's rights, the directory must belong to that user.
         """
         if hold_for_owner(directory):
             yield
@@ -346,7 +347,7 @@ class Files(ReadOnlyFiles):
 
 @contextmanager
 def _entries(directory: str) -> Iterator[Iterable[os.DirEntry[str]]]:
-    """What os.scandir says of a directory. Raises OSError, ValueError."""
+    """Return the entries of a directory (os.scandir). Raises OSError, ValueError."""
     name, below = at(directory)
     if below is None:
         with os.scandir(name) as entries:
@@ -361,13 +362,13 @@ def _entries(directory: str) -> Iterator[Iterable[os.DirEntry[str]]]:
 
 
 def _made(path: str, flags: int, mode: int | None) -> int:
-    """Make a plain file → its descriptor; see `Files.open_writable`. Raises OSError, ValueError."""
+    """Make a plain file, and return its descriptor; see `Files.open_writable`. Raises OSError, ValueError."""
     wanted = _mode_of_namesake(path) if mode is None else mode
     if wanted is None:
         return open_below(path, flags | os.O_CREAT, 0o644)
     descriptor = open_below(path, flags | os.O_CREAT, wanted)
     try:
-        if stat.S_IMODE(os.fstat(descriptor).st_mode) != wanted:  # the umask took some of it
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != wanted:  # the umask removed some bits
             os.fchmod(descriptor, wanted)
     except BaseException:
         os.close(descriptor)
@@ -376,7 +377,7 @@ def _made(path: str, flags: int, mode: int | None) -> int:
 
 
 def _mode_of_namesake(path: str) -> int | None:
-    """The mode of the plain file whose name `path` has with one more word after a dot; None: there is none."""
+    """Return the mode of the plain file that `path` is named after, without the last suffix; None: there is none."""
     stem, dot, word = path.rpartition(".")
     if not dot or "/" in word or stem.endswith("/"):
         return None
@@ -395,7 +396,7 @@ def _is_directory(path: str) -> bool:
 
 
 def _would_replace(path: str, to: str) -> bool:
-    """Does a file, or a link, exist at `to` that is not the one at `path`?"""
+    """Return whether a file or link other than the one at `path` exists at `to`."""
     try:
         there = status_of(to, follow=False)
     except (FileNotFoundError, NotADirectoryError):
@@ -405,10 +406,10 @@ def _would_replace(path: str, to: str) -> bool:
 
 
 def replace(files: Files, path: str, parts: Iterable[Buffer], mode: int | None = None) -> None:
-    """Write aside (`path`.tmp), sync, rename over `path`, sync the directory: after a power cut either file is whole.
+    """Write `path`.tmp, sync it, rename it to `path`, sync the directory: after a power cut one of the files is complete.
 
     mode  see `Files.open_writable`; None: that of the file at `path`
-    Raises UnwritableFile; the file aside is then left behind, `path` is as it was.
+    Raises UnwritableFile; `path` is then unchanged, and the temporary file remains.
     Mirrors CheckpointFile.write.
     """
     aside = path + ".tmp"
@@ -422,7 +423,7 @@ def replace(files: Files, path: str, parts: Iterable[Buffer], mode: int | None =
 
 
 def look(files: ReadOnlyFiles, path: str) -> FileInfo | None:
-    """What is at `path`, None for nothing: one system call if there is something. Raises UnreadableFile."""
+    """Return the attributes of `path`, None if it is missing; one system call if it exists. Raises UnreadableFile."""
     try:
         return files.info(path)
     except UnreadableFile:
@@ -432,12 +433,12 @@ def look(files: ReadOnlyFiles, path: str) -> FileInfo | None:
 
 
 def remove_tree(files: Files, top: str, *, but: str | None = None) -> int:
-    """Remove the directory at `top` with everything in it → bytes of its files. That there is none is no error.
+    """Remove the directory at `top` with its content, and return the bytes of its files. It may be missing.
 
-    but  a name in it that stays, and so the directory itself
-    Symbolic links in it are removed, never followed, even if one takes the place of a directory meanwhile: each directory is
-    reached through its own descriptor. Raises UnreadableFile, UnwritableFile, also if `top` is a link; what was removed until
-    then is gone.
+    but  a name in `top` that is kept, and with it `top`
+    Symbolic links in it are removed, never followed, even if a link replaces a directory meanwhile: each directory is accessed
+    through its own descriptor. Raises UnreadableFile, UnwritableFile, also if `top` is a link; files removed before the error
+    remain removed.
     """
     return _remove_tree(files, top, but, 0) if files.exists(top) else 0
 
@@ -464,9 +465,9 @@ def _remove_tree(files: Files, directory: str, but: str | None, depth: int) -> i
 
 
 def zeros(size: int) -> memoryview:
-    """`size` bytes of memory, all zero, at least one: each page is taken when it is touched, all are given back at once.
+    """Return `size` zero bytes of memory, at least one. The system provides each page on first access, and frees all together.
 
-    Where the operating system has large pages they are asked for: access here and there finds its way sooner.
+    Asks for huge pages, which make random access faster, if the operating system has them.
     Raises MemoryError.
     """
     import mmap
@@ -476,11 +477,11 @@ def zeros(size: int) -> memoryview:
     except (OSError, OverflowError) as error:
         raise MemoryError(f"{size} bytes") from error
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel that was built without them
+        with suppress(OSError):  # a Linux kernel built without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)
     return memoryview(memory)
 
 
 def now_ms() -> int:
-    """The clock: milliseconds since the epoch. Only commands ask it; the engine takes times as arguments."""
+    """Return the current time in ms since the epoch. Only commands call it; the engine takes times as arguments."""
     return time.time_ns() // 1_000_000

@@ -31,7 +31,7 @@ class OffsetPosition(NamedTuple):
     position: int
 
     def text(self) -> str:
-        """The line of kafka-dump-log."""
+        """Return the line that kafka-dump-log prints."""
         return f"offset: {self.offset} position: {self.position}"
 
 
@@ -41,7 +41,7 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
     entry_size = OFFSET_INDEX_ENTRY.size
 
     def entry(self, number: int) -> OffsetPosition:
-        """Entry `number`, from 0. Raises IndexError outside the file."""
+        """Return entry `number`, from 0. Raises IndexError outside the file."""
         if not 0 <= number < len(self):
             raise IndexError(number)
         relative_offset, position = _ENTRY.unpack_from(self.data, number * self.entry_size)
@@ -53,10 +53,10 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
             yield OffsetPosition(absolute(relative_offset), position)
 
     def lookup(self, target_offset: int, *, zero_tail: bool = False) -> OffsetPosition:
-        """Largest entry at or below `target_offset`.
+        """Return the largest entry at or below `target_offset`.
 
-        Empty index, or target before its first entry: (base_offset, 0). Never raises for bad entries (see `sanity`).
-        `zero_tail`: search unused entries too, as Kafka's tools do in an index that was not closed.
+        Returns (base_offset, 0) for an empty index or a target before the first entry. Never raises for bad entries (see
+        `sanity`). `zero_tail`: search unused entries, too, as Kafka's tools do in an index that was not closed.
         Mirrors OffsetIndex.lookup.
         """
         count = len(self) if zero_tail else self.used_entries
@@ -69,12 +69,12 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
 
     @property
     def leads_by_growing_offsets(self) -> bool:
-        """Do the offsets of all entries grow, and stay within 64 bits?"""
+        """Return whether the offsets of all entries grow and fit into 64 bits."""
         return not self.is_open and len(self) == self.used_entries and self._growing is not None
 
     @cached_property
     def _growing(self) -> array[int] | None:
-        """The relative offsets of the used entries; None where they do not grow or leave 64 bits."""
+        """Return the relative offsets of the used entries; None if they do not grow or exceed 64 bits."""
         numbers = array("i", bytes(self.used))
         if sys.byteorder == "little":
             numbers.byteswap()
@@ -85,7 +85,7 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
         return keys if all(self.absolute(key) == self.base_offset + key for key in ends) else None
 
     def fetch_upper_bound(self, start: OffsetPosition, fetch_size: int) -> OffsetPosition | None:
-        """An entry at least `fetch_size` bytes after `start`: the first or the second one, None if there is none.
+        """Return an entry at least `fetch_size` bytes after `start`: the first or the second one, None if there is none.
 
         Mirrors OffsetIndex.fetchUpperBoundOffset.
         """
@@ -94,7 +94,7 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry, the base offset without one."""
+        """Return the offset of the last entry, or the base offset if there is none."""
         if not len(self):
             return self.base_offset
         if self._data is not None:
@@ -128,7 +128,7 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
         return position
 
     def sanity(self) -> list[Finding]:
-        """What is wrong with the file itself, without its log. At most one finding of each sort: the first place."""
+        """Check the file without its log. Returns at most one finding of each kind, for the first place."""
         findings = self.odd_size() + self.zero_tail()
         last_offset = last_position = -1
         sound_offsets = sound_positions = True
@@ -146,7 +146,7 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
         return findings
 
     def broker_error(self, absolute_path: str) -> str | None:
-        """The message of Kafka's CorruptIndexException, None if its check passes. Mirrors OffsetIndex.sanityCheck."""
+        """Return the message of Kafka's CorruptIndexException, None if its check passes. Mirrors OffsetIndex.sanityCheck."""
         last_offset = self.entry(len(self) - 1).offset if len(self) else self.base_offset
         if last_offset < self.base_offset:
             return (

@@ -1,4 +1,4 @@
-"""What offset and time index share: entries whose keys grow, allocated ahead by the broker, and searched as it searches."""
+"""Common code of offset and time index: entries with growing keys, in preallocated files, searched as the broker searches."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
 from engine.amounts import count_of
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX, LONG_MAX, LONG_MIN, to_long
-from engine.index.backing import Backing
-from engine.index.entries import IndexFile, IndexFull, InvalidIndexSize
+from engine.index.entries import Backing, IndexFile, IndexFull, InvalidIndexSize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.files import Buffer, ReadOnlyFiles
 
-WARM_BYTES = 8192  # at the end of an index, searched first
+WARM_BYTES = 8192  # at the end of an index; searched first
 
 _BLOCK = 65536
 
 
 class _Entry(Protocol):
-    """What an entry of either index has."""
+    """The interface of an entry of either index."""
 
     @property
     def offset(self) -> int: ...
@@ -32,26 +31,26 @@ _E = TypeVar("_E", bound=_Entry)
 
 
 class SparseIndex(IndexFile, Generic[_E]):
-    """An index that the broker allocates in full and fills from the front. Mirrors AbstractIndex.
+    """An index that the broker preallocates and fills from the front. Mirrors AbstractIndex.
 
-    `entry`, iteration and `len` see all whole entries, also unused ones after `used_entries`.
+    `entry`, iteration and `len` cover all whole entries, including unused ones after `used_entries`.
     """
 
-    kept_entries: ClassVar[int] = 0  # at the end of the file, for what only the closing of the segment adds
+    kept_entries: ClassVar[int] = 0  # entries kept free at the end of the file for the closing of the segment
     max_index_size: int = -1
-    max_entries: int = 0  # that fit into the file of an open index
-    _used: int | None = None  # of a view; computed once
+    max_entries: int = 0  # room in the file of an open index
+    _used: int | None = None  # of a view, computed once
 
     @classmethod
     def open(
         cls, files: ReadOnlyFiles, path: str, base_offset: int, max_index_size: int = -1, *, writable: bool = True,
         rewrite: bool = False,
     ) -> Self:
-        """Open the file at `path`, believing that it is full of entries; where there is none, make one of zeros.
+        """Open the file at `path`, trusting that it is full of entries. If there is none, make one of zeros.
 
         max_index_size  bytes of a new file, rounded down to whole entries
-        writable        without it nothing is made: a missing file is an index without entries
-        anew            an index without entries as well, but the old file stays until the new one is written completely
+        writable        False: nothing is made; a missing file is an index without entries
+        rewrite         start without entries; the old file remains until the new one is written completely
         Raises UnreadableFile, UnwritableFile, InvalidIndexSize.
         """
         index = cls(bytearray(), base_offset, path)
@@ -68,45 +67,46 @@ class SparseIndex(IndexFile, Generic[_E]):
 
     @property
     def entries(self) -> int:
-        """How many entries the index has."""
+        """Return the number of entries."""
         return len(self)
 
     @property
     def length(self) -> int:
-        """Bytes of the file of an open index."""
+        """Return the size of an open index's file in bytes."""
         return self._file.length
 
     @property
     def room(self) -> int:
-        """How many entries may be added; below 0 where the last one took a kept place."""
+        """Return how many entries can be added; below 0 if the last one used an entry kept free."""
         return self.max_entries - self.kept_entries - len(self)
 
     @property
     def is_full(self) -> bool:
-        """Is there no room for another entry?"""
+        """Return whether there is no room for another entry."""
         return len(self) >= self.max_entries - self.kept_entries
 
     def entry(self, number: int) -> _E:
-        """Entry `number`, from 0. Raises IndexError outside the file."""
+        """Return entry `number`, from 0. Raises IndexError outside the file."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[_E]:
         raise NotImplementedError
 
     def dumped(self) -> Iterator[_E]:
-        """The entries that kafka-dump-log walks: up to the first one, but never the first of all, that has the base
-        offset. It takes a zero in the middle for the unused end, and the first entry of an unused index for an entry.
+        """Iterate over the entries that kafka-dump-log reads: entry 0, and all up to the next one that has the base offset.
+
+        Kafka takes a zero in the middle for the unused end, and the first entry of an unused index for an entry.
         """
         return islice(self, self.dumped_entries)
 
     @property
     def dumped_entries(self) -> int:
-        """How many these are."""
+        """Return the number of these entries."""
         base_offset = self.base_offset
         return next((number for number, entry in enumerate(self) if number and entry.offset == base_offset), len(self))
 
     def extend(self, entries: Buffer) -> None:
-        """Add whole entries in their bytes, whose keys grow.
+        """Add whole entries in their bytes, with growing keys.
 
         Raises IndexFull, InvalidOffset or InvalidTimestamp; then none is added.
         """
@@ -121,15 +121,15 @@ class SparseIndex(IndexFile, Generic[_E]):
         self._add(entries)
 
     def _check_first(self, entries: Buffer) -> None:
-        """Raise InvalidOffset or InvalidTimestamp where the first of `entries` does not go after the last one."""
+        """Raise InvalidOffset or InvalidTimestamp if the first of `entries` does not belong after the last one."""
         raise NotImplementedError
 
     def can_append_offset(self, offset: int) -> bool:
-        """Does `offset` fit after the base offset in 31 bits?"""
+        """Return whether `offset` fits into 31 bits relative to the base offset."""
         return 0 <= offset - self.base_offset <= INT_MAX
 
     def resize(self, size: int) -> bool:
-        """Make the file `size` bytes long, rounded down to whole entries, but never shorter than the entries that it has.
+        """Set the size of the file to `size` bytes, rounded down to whole entries, but never below its entries.
 
         Returns whether anything changed. Raises UnwritableFile.
         """
@@ -142,31 +142,31 @@ class SparseIndex(IndexFile, Generic[_E]):
         return True
 
     def trim_to_valid_size(self) -> None:
-        """Cut the file after its last entry."""
+        """Truncate the file after its last entry."""
         self.resize(len(self) * self.entry_size)
 
     def truncate(self) -> None:
-        """Remove all entries; the file keeps its length."""
+        """Remove all entries; the file keeps its size."""
         self.truncate_to_entries(0)
 
     def truncate_to_entries(self, count: int) -> None:
-        """Keep the first `count` entries; the file keeps its length."""
+        """Keep the first `count` entries; the file keeps its size."""
         self._cut(count * self.entry_size)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries with `offset` and larger ones, which are searched. Mirrors truncateTo of both indexes."""
+        """Remove the entries from `offset` on, found by a search. Mirrors truncateTo of both indexes."""
         number = self.lower_bound(self._offset_at, offset, len(self))
         keep = number + 1 if number >= 0 and self._offset_at(number) != offset else max(0, number)
         self.truncate_to_entries(keep)
 
     def _offset_at(self, number: int) -> int:
-        """The log offset of entry `number`."""
+        """Return the log offset of entry `number`."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Write back and trim, and wait until what changed is on the disk. The index may be used again.
+        """Write back, trim, and wait until the changes are on the disk. The index may be used again.
 
-        A broker believes what it finds after a clean stop, and below its recovery point.
+        A broker trusts an index after a clean stop, and below its recovery point.
         """
         if self._file.writable:
             self.trim_to_valid_size()
@@ -174,9 +174,9 @@ class SparseIndex(IndexFile, Generic[_E]):
 
     @property
     def used_entries(self) -> int:
-        """Entries in front of the zeros that end the file, which are space that was never used. Of an open index: all.
+        """Return the number of entries before the unused zeros at the end of the file. Of an open index: all.
 
-        An entry may consist of zeros only where it is the single one of the file.
+        An entry of zeros counts as used only if it is the only one of the file.
         """
         if self.is_open:
             return len(self)
@@ -196,11 +196,11 @@ class SparseIndex(IndexFile, Generic[_E]):
 
     @property
     def used(self) -> memoryview:
-        """The bytes of the used entries."""
+        """Return the bytes of the used entries."""
         return self.whole[: self.used_entries * self.entry_size]
 
     def zero_tail(self) -> list[Finding]:
-        """A finding where unused space follows the entries."""
+        """Return a finding if unused space follows the entries."""
         unused = len(self) - self.used_entries
         if not unused:
             return []
@@ -210,14 +210,14 @@ class SparseIndex(IndexFile, Generic[_E]):
     def _out_of_order(
         self, number: int, name: str, value: int, before: int, code: str = "index-out-of-order"
     ) -> Finding:
-        """A finding: the field `name` of entry `number` is too small after that of the entry before."""
+        """Return the finding that the field `name` of entry `number` is not above `before`, that of the previous entry."""
         return Finding(code, self._where(number), f"entry {number}: {name} {value}" + (f" after {before}" if number else ""))
 
     def _where(self, number: int) -> Where:
         return Where(self.path, number * self.entry_size, self._offset_at(number))
 
     def _odd_size_error(self, name: str) -> str | None:
-        """The message of Kafka's CorruptIndexException about an index, `name` in it, that ends inside an entry."""
+        """Return the message of Kafka's CorruptIndexException for the index `name`, if it ends inside an entry."""
         if not len(self.data) % self.entry_size:
             return None
         return (
@@ -225,14 +225,14 @@ class SparseIndex(IndexFile, Generic[_E]):
         )
 
     def absolute(self, relative_offset: int) -> int:
-        """Base offset plus `relative_offset`, in 64 bits as the broker adds."""
+        """Return base offset plus `relative_offset`, in 64 bits as the broker adds."""
         offset = self.base_offset + relative_offset
         return offset if LONG_MIN <= offset <= LONG_MAX else to_long(offset)
 
     def lower_bound(self, key_at: Callable[[int], int], target: int, count: int) -> int:
-        """Number of the last entry whose key is not above `target`, -1 if there is none; `count` entries are searched.
+        """Return the number of the last entry whose key is not above `target`, -1 if there is none; searches `count` entries.
 
-        Where keys are out of order the answer is the broker's: it looks at the same entries in the same turn.
+        If keys are out of order, the result is the broker's: the same entries are compared in the same order.
         Mirrors AbstractIndex.largestLowerBoundSlotFor.
         """
         if count == 0:
@@ -245,7 +245,7 @@ class SparseIndex(IndexFile, Generic[_E]):
         return _search(key_at, target, 0, warm)[0]
 
     def upper_bound(self, key_at: Callable[[int], int], target: int, count: int) -> int:
-        """Number of the first entry whose key is not below `target`, -1 if there is none; `count` entries are searched.
+        """Return the number of the first entry whose key is not below `target`, -1 if there is none; searches `count` entries.
 
         As in the broker it may be the one after an equal key: the last step of the search does not compare.
         Mirrors AbstractIndex.smallestUpperBoundSlotFor.
@@ -265,7 +265,7 @@ class SparseIndex(IndexFile, Generic[_E]):
 
 
 def _search(key_at: Callable[[int], int], target: int, low: int, high: int) -> tuple[int, bool]:
-    """(entry, is its key equal to `target`) between `low` and `high`, both included."""
+    """Return (entry, whether its key equals `target`) of a search from `low` to `high`, both included."""
     while low < high:
         middle = (low + high + 1) // 2
         key = key_at(middle)

@@ -24,7 +24,7 @@ class TimestampOffset(NamedTuple):
     offset: int
 
     def text(self) -> str:
-        """The line of kafka-dump-log."""
+        """Return the line that kafka-dump-log prints."""
         return f"timestamp: {self.timestamp} offset: {self.offset}"
 
 
@@ -32,10 +32,10 @@ class TimeIndex(SparseIndex[TimestampOffset]):
     """A .timeindex file."""
 
     entry_size = TIME_INDEX_ENTRY.size
-    kept_entries = 1  # LogSegment.onBecomeInactiveSegment adds one
+    kept_entries = 1  # one entry that LogSegment.onBecomeInactiveSegment adds
 
     def entry(self, number: int) -> TimestampOffset:
-        """Entry `number`, from 0. Raises IndexError outside the file."""
+        """Return entry `number`, from 0. Raises IndexError outside the file."""
         if not 0 <= number < len(self):
             raise IndexError(number)
         timestamp, relative_offset = _ENTRY.unpack_from(self.data, number * self.entry_size)
@@ -47,16 +47,16 @@ class TimeIndex(SparseIndex[TimestampOffset]):
             yield TimestampOffset(timestamp, absolute(relative_offset))
 
     def lookup(self, target_timestamp: int, *, zero_tail: bool = False) -> TimestampOffset:
-        """Largest entry at or below `target_timestamp`: no record before its offset is later than its timestamp.
+        """Return the largest entry at or below `target_timestamp`: no record before its offset has a later timestamp.
 
-        Empty index, or target before its first entry: (NO_TIMESTAMP, base_offset). Never raises for bad entries.
-        `zero_tail`: search unused entries too. Mirrors TimeIndex.lookup.
+        Returns (NO_TIMESTAMP, base_offset) for an empty index or a target before the first entry. Never raises for bad entries.
+        `zero_tail`: search unused entries, too. Mirrors TimeIndex.lookup.
         """
         number = self.lower_bound(self._timestamp_at, target_timestamp, len(self) if zero_tail else self.used_entries)
         return TimestampOffset(NO_TIMESTAMP, self.base_offset) if number < 0 else self.entry(number)
 
     def last_entry(self) -> TimestampOffset:
-        """The last used entry, (NO_TIMESTAMP, base_offset) if there is none. Mirrors TimeIndex.lastEntry."""
+        """Return the last used entry, (NO_TIMESTAMP, base_offset) if there is none. Mirrors TimeIndex.lastEntry."""
         used = self.used_entries
         if not used:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
@@ -68,8 +68,8 @@ class TimeIndex(SparseIndex[TimestampOffset]):
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
         """Add an entry if `timestamp` is larger than that of the last one.
 
-        Raises IndexFull, InvalidOffset and InvalidTimestamp (below the last entry's), IndexOffsetOverflow. The full one
-        raises even where nothing would be added. Mirrors TimeIndex.maybeAppend.
+        Raises InvalidOffset and InvalidTimestamp (below the last entry's), IndexOffsetOverflow, and IndexFull, even if nothing
+        would be added. Mirrors TimeIndex.maybeAppend.
         """
         if self.is_full and not skip_full_check:
             raise IndexFull(f"{self.path}: Attempt to append to a full time index (size = {len(self)}).")
@@ -101,9 +101,9 @@ class TimeIndex(SparseIndex[TimestampOffset]):
         return timestamp
 
     def sanity(self) -> list[Finding]:
-        """What is wrong with the file itself, without its log. At most one finding of each sort: the first place.
+        """Check the file without its log. Returns at most one finding of each kind, for the first place.
 
-        Unused entries are no fault here, though the broker refuses every time index that has them (`broker_error`).
+        Unused entries are not a fault here, although the broker refuses every time index that has them (`broker_error`).
         """
         findings = self.odd_size() + self.zero_tail()
         last_timestamp, last_offset = NO_TIMESTAMP, 0
@@ -122,7 +122,7 @@ class TimeIndex(SparseIndex[TimestampOffset]):
         return findings
 
     def _refusal(self, count: int) -> str | None:
-        """Why the broker would refuse the first `count` entries."""
+        """Return why the broker would refuse the first `count` entries; None: it would not."""
         if count == 0:
             return None
         last, first_timestamp = self.entry(count - 1), self._timestamp_at(0)
@@ -133,9 +133,9 @@ class TimeIndex(SparseIndex[TimestampOffset]):
         return None
 
     def broker_error(self, absolute_path: str) -> str | None:
-        """The message of Kafka's CorruptIndexException, None if its check passes. Mirrors TimeIndex.sanityCheck.
+        """Return the message of Kafka's CorruptIndexException, None if its check passes. Mirrors TimeIndex.sanityCheck.
 
-        It takes the last whole entry for the last one, so unused space after real entries fails.
+        The check uses the last whole entry of the file, so unused space after real entries fails.
         """
         refusal = self._refusal(len(self))
         if refusal:

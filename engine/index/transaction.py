@@ -1,4 +1,4 @@
-"""The transaction index of a segment: transactions whose abort marker lies in it. Mirrors TransactionIndex."""
+"""The transaction index of a segment: transactions whose abort marker is in it. Mirrors TransactionIndex."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from engine.findings import Finding, First, Where
 from engine.formats import ABORTED_TXN, AbortedTxn
-from engine.index.backing import Backing
-from engine.index.entries import CorruptIndex, IndexFile, TransactionOrder
+from engine.index.entries import Backing, CorruptIndex, IndexFile, TransactionOrder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,25 +14,25 @@ if TYPE_CHECKING:
     from engine.files import Buffer, ReadOnlyFiles
 
 CURRENT_VERSION = 0
-MAX_FINDINGS = 100  # of bad entries in one file
+MAX_FINDINGS = 100  # findings about bad entries of one file
 
 _LAST_OFFSET = AbortedTxn._fields.index("last_offset")
 
 
 class AbortedTxns(NamedTuple):
-    """Aborted transactions that a fetch must know. `is_complete`: later segments cannot add any."""
+    """Aborted transactions that concern a fetch. `is_complete`: later segments cannot add any."""
 
     transactions: list[AbortedTxn]
     is_complete: bool
 
 
 def version_as_kafka_reads(txn: AbortedTxn) -> int:
-    """The version that Kafka sees: it reads the first of the two bytes only, so 0x0001 is 0 and 0x0100 is 1."""
+    """Return the version that Kafka sees: it reads only the first of the two bytes, so 0x0001 is 0 and 0x0100 is 1."""
     return txn.version >> 8
 
 
 def aborted_txn_text(txn: AbortedTxn) -> str:
-    """The line of kafka-dump-log, with the version that it sees."""
+    """Return the line that kafka-dump-log prints, with the version that it sees."""
     return (
         f"version: {version_as_kafka_reads(txn)} producerId: {txn.producer_id} firstOffset: {txn.first_offset} "
         f"lastOffset: {txn.last_offset} lastStableOffset: {txn.last_stable_offset}"
@@ -41,7 +40,7 @@ def aborted_txn_text(txn: AbortedTxn) -> str:
 
 
 class TransactionIndex(IndexFile):
-    """A .txnindex file. It only exists where a transaction was aborted; nothing is allocated ahead."""
+    """A .txnindex file. It exists only if a transaction was aborted; nothing is preallocated."""
 
     entry_size = ABORTED_TXN.size
     _last_offset: int | None = None  # of the entries appended since the index was opened
@@ -50,9 +49,9 @@ class TransactionIndex(IndexFile):
     def open(
         cls, files: ReadOnlyFiles, path: str, base_offset: int, *, writable: bool = True, exists: bool | None = None
     ) -> Self:
-        """Open the file at `path`, which may be missing: then the first entry makes it. Raises UnreadableFile.
+        """Open the file at `path`, which may be missing: the first entry makes it. Raises UnreadableFile.
 
-        exists  is it there? None: ask the disk
+        exists  whether the file exists; None: ask the disk
         """
         index = cls(bytearray(), base_offset, path)
         backing = Backing(files, path, writable=writable, exists=exists)
@@ -64,9 +63,9 @@ class TransactionIndex(IndexFile):
         self.extend(ABORTED_TXN.pack(txn))
 
     def extend(self, entries: Buffer) -> None:
-        """Add entries, in the file's own bytes, at the end of the file, even if that ends inside an entry.
+        """Add entries, in their bytes, at the end of the file, even if it ends inside an entry.
 
-        Raises TransactionOrder where a last offset is not above that of the entry before; those before it are added.
+        Raises TransactionOrder if a last offset is not above that of the previous entry; the entries before it are added.
         """
         for number, entry in enumerate(ABORTED_TXN.struct.iter_unpack(entries)):
             last_offset = entry[_LAST_OFFSET]
@@ -81,7 +80,7 @@ class TransactionIndex(IndexFile):
         self._add(entries)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut at the first entry whose last offset is `offset` or larger. Raises CorruptIndex for a later version."""
+        """Remove the entries from the first with last offset `offset` or larger on. Raises CorruptIndex for a later version."""
         self._refuse_later_version()
         last_offset: int | None = None
         for number, txn in enumerate(self):
@@ -93,7 +92,7 @@ class TransactionIndex(IndexFile):
             last_offset = txn.last_offset
 
     def reset(self) -> None:
-        """Remove all entries; an existing file stays until the new one is written completely."""
+        """Remove all entries; an existing file remains until the new one is written completely."""
         self._cut(0)
         self._last_offset = None
         if self._file.exists and self._file.length:
@@ -104,17 +103,17 @@ class TransactionIndex(IndexFile):
         self.sync_changes()
 
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
-        """As `aborted_in`, but raises CorruptIndex where an entry has a version that Kafka does not know."""
+        """As `aborted_in`, but raises CorruptIndex for an entry with a version that Kafka does not know."""
         self._refuse_later_version()
         return self.aborted_in(fetch_offset, upper_bound_offset)
 
     def checked(self) -> Iterator[AbortedTxn]:
-        """All entries, one by one. Raises CorruptIndex before the first where one has a version that Kafka does not know."""
+        """Iterate over all entries. Raises CorruptIndex before the first if one has a version that Kafka does not know."""
         self._refuse_later_version()
         return iter(self)
 
     def sanity_check(self) -> None:
-        """Raises CorruptIndex where the broker would. Mirrors TransactionIndex.sanityCheck."""
+        """Raise CorruptIndex if the broker would. Mirrors TransactionIndex.sanityCheck."""
         error = self.broker_error(self.path)
         if error:
             raise CorruptIndex(error)
@@ -125,7 +124,7 @@ class TransactionIndex(IndexFile):
             raise CorruptIndex(error)
 
     def entry(self, number: int) -> AbortedTxn:
-        """Entry `number`, from 0. Raises IndexError outside the file."""
+        """Return entry `number`, from 0. Raises IndexError outside the file."""
         if not 0 <= number < len(self):
             raise IndexError(number)
         return ABORTED_TXN.read(self.data, number * self.entry_size)
@@ -135,7 +134,7 @@ class TransactionIndex(IndexFile):
             yield ABORTED_TXN.read(self.data, at)
 
     def aborted_in(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
-        """Transactions that overlap offsets from `fetch_offset` up to, without, `upper_bound_offset`.
+        """Return the transactions that overlap the offsets from `fetch_offset` to before `upper_bound_offset`.
 
         Mirrors TransactionIndex.collectAbortedTxns.
         """
@@ -148,9 +147,7 @@ class TransactionIndex(IndexFile):
         return AbortedTxns(found, is_complete=False)
 
     def sanity(self) -> list[Finding]:
-        """What is wrong with the file itself, without its log: one finding for each of MAX_FINDINGS bad entries,
-        and one for the others together.
-        """
+        """Check the file without its log: one finding for each of MAX_FINDINGS bad entries, and one for all others."""
         found: First[Finding] = First(MAX_FINDINGS)
         last_offset = self.base_offset - 1
         for number, txn in enumerate(self):
@@ -164,9 +161,9 @@ class TransactionIndex(IndexFile):
         return [*self.odd_size(), *found]
 
     def read_error(self, absolute_path: str) -> str | None:
-        """The message of the KafkaException with which Kafka stops at an entry of a later version; None without one.
+        """Return the message of the KafkaException with which Kafka stops at an entry of a later version; None: it does not.
 
-        Its dump collects all entries first, so it then prints none.
+        Kafka's dump collects all entries first, so it prints none.
         """
         for txn in self:
             version = version_as_kafka_reads(txn)
@@ -178,7 +175,7 @@ class TransactionIndex(IndexFile):
         return None
 
     def broker_error(self, absolute_path: str) -> str | None:
-        """The message with which the broker refuses the index, None if it passes. Mirrors TransactionIndex.sanityCheck.
+        """Return the message with which the broker refuses the index, None if it passes. Mirrors TransactionIndex.sanityCheck.
 
         The exception is KafkaException for a version (`read_error`), else CorruptIndexException.
         """
@@ -197,7 +194,7 @@ class TransactionIndex(IndexFile):
 
 
 def _fault(txn: AbortedTxn, base_offset: int, last_offset: int) -> str | None:
-    """What is wrong with `txn`, which follows an entry that ends at `last_offset`."""
+    """Return the fault of `txn`, which follows an entry that ends at `last_offset`; None: it is valid."""
     if txn.version != CURRENT_VERSION:
         return f"version {txn.version}, only {CURRENT_VERSION} exists"
     if txn.producer_id < 0:

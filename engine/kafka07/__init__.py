@@ -1,1 +1,1 @@
-"""Logs of Kafka 0.7: entries, files, segments, and a log to append to, read, recover and retain."""
+"""Logs of Kafka 0.7: entries, files, segments; appending, reading, recovery and retention of a log."""

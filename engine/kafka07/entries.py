@@ -1,7 +1,7 @@
-"""Message sets of Kafka 0.7 in memory: entries, and the iterators over a set with its compressed sets shut or opened.
+"""Message sets of Kafka 0.7 in memory: entries, and iterators over a set with or without opening compressed sets.
 
-An entry is `size, magic, [attributes, magic 1 only], checksum, payload`; its offset is its byte position in the log.
-Iterators end where 0.7.2 ends, and give a `Stopped` where 0.7.2 throws. They never raise for bad bytes.
+An entry is `size, magic, [attributes, magic 1 only], checksum, payload`; its offset is its byte position in the log. Iterators
+end where 0.7.2 ends, and yield a `Stopped` where 0.7.2 throws. They never raise for bad bytes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from engine.record.damage import Problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-SIZE_FIELD = ENTRY_07.positions["magic"]  # bytes in front of what the size counts
+SIZE_FIELD = ENTRY_07.positions["magic"]  # bytes of the size field, which the size does not count
 HEADER_V0 = ENTRY_07_V0.size - SIZE_FIELD  # magic, checksum
 HEADER_V1 = ENTRY_07.size - SIZE_FIELD  # magic, attributes, checksum
-MIN_SIZE = HEADER_V0  # smallest size field that 0.7.2 takes for an entry (Message.MinHeaderSize)
+MIN_SIZE = HEADER_V0  # smallest size field that 0.7.2 accepts (Message.MinHeaderSize)
 CODEC_MASK_07 = 0x03
 CODEC_NAMES_07 = ("NoCompressionCodec", "GZIPCompressionCodec", "SnappyCompressionCodec")
-_VIEWED = 256 * 1024  # bytes of a payload that is not copied out of the set that holds it
-MAX_DEPTH = 16  # sets within sets; producers never nest, so more is an attack
+_VIEWED = 256 * 1024  # bytes: larger payloads are views of their set, not copies
+MAX_DEPTH = 16  # of nested sets; producers never nest, so more is an attack
 
 UNKNOWN_MAGIC = "kafka.common.UnknownMagicByteException"
 UNKNOWN_CODEC = "kafka.common.UnknownCodecException"
@@ -34,16 +34,16 @@ INVALID_MESSAGE_SIZE = "kafka.common.InvalidMessageSizeException"
 INDEX_OUT_OF_BOUNDS = "java.lang.IndexOutOfBoundsException"
 IO_EXCEPTION = "java.io.IOException"
 
-read_size = Struct(">i").unpack_from  # (size field,) of the entry that begins at a place of a buffer
+read_size = Struct(">i").unpack_from  # (size field,) of the entry at a position of a buffer
 _read_v0, _read_v1 = ENTRY_07_V0.struct.unpack_from, ENTRY_07.struct.unpack_from
 
 
 class MessageAndOffset(NamedTuple):
     """One message. Mirrors kafka.message.MessageAndOffset of 0.7.
 
-    `offset` is the start of the outermost entry that holds the message. `next_offset` is what 0.7.2 reports: where to
-    fetch next, so the start of that entry again for every message in a compressed set but the last. What an unknown
-    magic or a too short header hides is None.
+    `offset` is the start of the outermost entry that contains the message. `next_offset` is the offset that 0.7.2 fetches next:
+    in a compressed set, the start of that entry again for every message but the last. Fields that an unknown magic or a short
+    header hides are None.
     """
 
     offset: int
@@ -52,38 +52,38 @@ class MessageAndOffset(NamedTuple):
     magic: int | None  # signed
     attributes: int | None  # unsigned; None in magic 0
     checksum: int | None  # as stored
-    computed: int | None  # what it had to be
-    payload: bytes | memoryview | None  # a view: a large one inside a compressed set, whose bytes it keeps
-    payload_position: int | None  # byte position in what was iterated; None inside a compressed set
-    error: Problem | None  # what 0.7.2 throws when asked for the fields or codec, or why a set stayed shut
+    computed: int | None  # as it should be
+    payload: bytes | memoryview | None  # a view: a large payload inside a compressed set, whose bytes it keeps in memory
+    payload_position: int | None  # byte position in the iterated bytes; None inside a compressed set
+    error: Problem | None  # what 0.7.2 throws when asked for the fields or codec, or why a set was not opened
 
     @property
     def codec(self) -> int | None:
-        """Codec id, 0 to 3 (3 is unknown), or None where the magic is unknown."""
+        """The codec id, 0 to 3 (3 is unknown), or None if the magic is unknown."""
         if self.attributes is not None:
             return self.attributes & CODEC_MASK_07
         return 0 if self.magic == 0 else None
 
     @property
     def valid(self) -> bool | None:
-        """Does the checksum fit? None where there is none to be read."""
+        """Whether the checksum matches; None if the entry has none."""
         return None if self.computed is None else self.computed == self.checksum
 
     def crc_problem(self) -> Problem:
-        """What to say of a message that is not valid."""
+        """Return the problem of a message with a wrong checksum."""
         return crc_problem(self.checksum or 0, self.computed or 0)
 
 
 class Stopped(NamedTuple):
-    """The last item of an iteration that 0.7.2 ends with an exception: where the bad outermost entry begins."""
+    """The last item of an iteration that 0.7.2 ends with an exception: the start of the bad outermost entry."""
 
-    position: int  # in what was iterated
+    position: int  # in the iterated bytes
     offset: int
     error: Problem
 
 
 def header_problem(magic: int | None, size: int) -> Problem | None:
-    """Why the fields of an entry with this (signed) magic and size cannot be read, if so. Mirrors Message.isValid."""
+    """Return why the fields of an entry with this (signed) magic and size cannot be read; or None. Mirrors Message.isValid."""
     if magic is None:
         return Problem("batch-size-invalid", "size 0: too small for a magic byte", INDEX_OUT_OF_BOUNDS)
     if magic not in (0, 1):
@@ -95,7 +95,7 @@ def header_problem(magic: int | None, size: int) -> Problem | None:
 
 
 def attributes_problem(attributes: int | None) -> Problem | None:
-    """Why 0.7.2 throws where it is asked for the codec of an entry with these attributes, if it does."""
+    """Return why 0.7.2 throws when asked for the codec of an entry with these attributes; or None."""
     codec = (attributes or 0) & CODEC_MASK_07
     if codec < len(CODEC_NAMES_07):
         return None
@@ -104,25 +104,25 @@ def attributes_problem(attributes: int | None) -> Problem | None:
 
 
 def crc_problem(stored: int, computed: int) -> Problem:
-    """The checksum of an entry does not fit its payload."""
+    """Return the problem of a checksum that does not match the payload."""
     return Problem("crc-mismatch", f"stored CRC-32 {stored:08x}, computed {computed:08x}")
 
 
 def signed(byte: int) -> int:
-    """An unsigned byte as Java sees it."""
+    """Convert an unsigned byte to Java's signed byte."""
     return byte - 256 if byte > 127 else byte
 
 
 def size_at(data: bytes | memoryview, at: int) -> int:
-    """The size field of the entry that begins at data[at]."""
+    """Return the size field of the entry at data[at]."""
     size: int = read_size(data, at)[0]
     return size
 
 
 def head_at(data: bytes | memoryview, at: int) -> tuple[int, int | None, int]:
-    """(bytes from the magic to the payload, attributes, checksum) of the entry that begins at data[at].
+    """Return (bytes from the magic to the payload, attributes, checksum) of the entry at data[at].
 
-    Its magic is 0 or 1, and its size has room for the header (`header_problem`). Attributes: None in magic 0.
+    Its magic is 0 or 1, and its size has room for the header (`header_problem`). The attributes of magic 0 are None.
     """
     if data[at + SIZE_FIELD]:
         _, _, attributes, checksum = _read_v1(data, at)
@@ -131,7 +131,7 @@ def head_at(data: bytes | memoryview, at: int) -> tuple[int, int | None, int]:
 
 
 def message_at(data: bytes | memoryview, at: int, size: int, offset: int, position: int) -> MessageAndOffset:
-    """The entry that begins at data[at] and is all there; it lies at `position` of what is iterated."""
+    """Return the whole entry at data[at], which is at `position` of the iterated bytes."""
     end = offset + SIZE_FIELD + size
     attributes: int | None
     if size >= HEADER_V1 and data[at + SIZE_FIELD] == 1:  # the common case, without a call
@@ -154,10 +154,10 @@ def message_at(data: bytes | memoryview, at: int, size: int, offset: int, positi
 
 
 def iterate_set(data: bytes | memoryview, initial_offset: int = 0) -> Iterator[MessageAndOffset | Stopped]:
-    """The entries of a set at its top level, each checksum checked; `initial_offset` is the offset of `data[0]`.
+    """Return the entries of a set at its top level, each checksum checked; `initial_offset` is the offset of `data[0]`.
 
-    Mirrors the shallow iterator of ByteBufferMessageSet: fewer than 4 bytes, or a cut entry after a whole one, end it
-    quietly.
+    Mirrors the shallow iterator of ByteBufferMessageSet: fewer than 4 bytes, or a partial entry after a whole one, end it
+    without error.
     """
     at, end = 0, len(data)
     while end - at >= SIZE_FIELD:
@@ -170,7 +170,7 @@ def iterate_set(data: bytes | memoryview, initial_offset: int = 0) -> Iterator[M
         message = message_at(data, at, size, offset, at)
         error = message.error
         if not message.valid:
-            # an unknown codec comes first: 0.7.2 asks for its name to word the other exception
+            # an unknown codec comes first: 0.7.2 reads the codec for the message of the other exception
             yield Stopped(at, offset, error or _checksum_problem(message, initial_offset))
             return
         yield message
@@ -180,9 +180,9 @@ def iterate_set(data: bytes | memoryview, initial_offset: int = 0) -> Iterator[M
 def iterate_deep(
     data: bytes, initial_offset: int = 0, *, limit: int = MAX_DECOMPRESSED_BYTES, max_depth: int = MAX_DEPTH
 ) -> Iterator[MessageAndOffset | Stopped]:
-    """What a consumer sees: the messages of a set, compressed sets opened. Mirrors ByteBufferMessageSet.iterator.
+    """Return the messages of a set as a consumer sees them, compressed sets opened. Mirrors ByteBufferMessageSet.iterator.
 
-    See `open_sets` for the bounds.
+    See `open_sets` for the limits.
     """
     return open_sets(iterate_set(data, initial_offset), limit=limit, max_depth=max_depth)
 
@@ -190,18 +190,18 @@ def iterate_deep(
 def open_sets(
     messages: Iterator[MessageAndOffset | Stopped], *, limit: int = MAX_DECOMPRESSED_BYTES, max_depth: int = MAX_DEPTH
 ) -> Iterator[MessageAndOffset | Stopped]:
-    """`messages` with every compressed set replaced by what is in it, to any depth up to `max_depth`.
+    """Return `messages` with every compressed set replaced by its messages, to any depth up to `max_depth`.
 
-    All sets that one of `messages` holds, at any depth and side by side, may take `limit` bytes together. A set that needs
-    more, and every one after it, or one that is nested deeper stays shut: its wrapper comes with the error `over-limit`.
-    So does a wrapper whose checksum fails, with `crc-mismatch`.
-    As in 0.7.2, whose iterators look one message ahead, the message in front of a bad one inside a set is lost with it.
+    All sets inside one of `messages`, nested or not, may have `limit` decompressed bytes together. A set that exceeds this, all
+    sets after it, and a set nested too deeply are not opened: the wrapper is returned with the error `over-limit`. A wrapper
+    with a wrong checksum is returned with `crc-mismatch`.
+    As in 0.7.2, whose iterators read one message ahead, the message before a bad one inside a set is lost with it.
     """
     return _opened(messages, lambda: _Budget(limit), max_depth)
 
 
 class _Budget:
-    """What the sets inside one entry may still inflate to together; below 0: one of them needed more."""
+    """The decompressed bytes left for the sets inside one entry; below 0: one of them needed more."""
 
     __slots__ = ("left", "limit")
 
@@ -212,7 +212,7 @@ class _Budget:
 def _opened(
     messages: Iterator[MessageAndOffset | Stopped], budget: Callable[[], _Budget], depth: int
 ) -> Iterator[MessageAndOffset | Stopped]:
-    """As open_sets. `budget` is asked for that of each compressed set among `messages`."""
+    """As open_sets. `budget` returns the budget of each compressed set among `messages`."""
     for item in messages:
         if isinstance(item, Stopped) or not item.codec or item.payload is None:
             yield item
@@ -285,7 +285,7 @@ def _checksum_problem(message: MessageAndOffset, initial_offset: int) -> Problem
 
 
 def encode_set(payloads: Iterable[bytes | memoryview], magic: int = 1, codec: int = 0) -> bytes:
-    """A set of messages of `magic`; with a codec (1 gzip, 2 snappy), the one entry that holds it compressed."""
+    """Return a set of messages of `magic`; with a codec (1 gzip, 2 snappy), the one entry that contains it compressed."""
     entries = b"".join([_encode_entry(payload, magic, 0) for payload in payloads])
     if not codec:
         return entries

@@ -1,7 +1,7 @@
-"""Files of Kafka 0.7 (`NNN.kafka`): the walk over their entries in windows, the file iterator, the validity check.
+"""Files of Kafka 0.7 (`NNN.kafka`): the walk over their entries, the file iterator, the validity check.
 
-Memory is bounded by the window: entries that do not fit are summed in pieces. A file is taken as long as it was when
-the reading began; if it becomes shorter, the functions raise FileChangedWhileReading.
+The window bounds the memory: larger entries are checksummed in pieces. The size of a file is that at the start of reading; if
+it becomes shorter, the functions raise FileChangedWhileReading.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from engine.files import OpenFile
 
-WINDOW = 1024 * 1024  # more than any entry that a broker takes by default (max.message.size, 1,000,000)
+WINDOW = 1024 * 1024  # more than any entry that a broker accepts by default (max.message.size, 1,000,000)
 MAX_ENTRY = 64 * 1024 * 1024  # larger payloads are not read whole
 
 _MIN_WINDOW = 16  # room for any header
@@ -44,10 +44,10 @@ _CANDIDATE = re.compile(rb"(?=(?!\x00\x00\x00[\x00-\x05])[\x00-\x7f]...[\x00\x01
 
 
 class ValidPart(NamedTuple):
-    """The sound part of a file: `size` bytes from its start, and what ends it, None at the end of the file.
+    """The valid part of a file: `size` bytes from its start, and the problem after it, None at the end of the file.
 
-    Where `problem` has an exception, the recovery of 0.7.2 throws it and leaves the file as it is, instead of cutting
-    it at `size`.
+    If `problem` has an exception, the recovery of 0.7.2 throws it and leaves the file unchanged, instead of truncating it to
+    `size`.
     """
 
     size: int
@@ -57,10 +57,10 @@ class ValidPart(NamedTuple):
 def walk(
     file: OpenFile, end: int, window: int = WINDOW, begin: int = 0
 ) -> Iterator[tuple[int, int, bytes, int]]:
-    """The whole entries from byte `begin` to `end`: (position, size field, buffer, where it begins in the buffer).
+    """Iterate over the whole entries from byte `begin` to `end`: (position, size field, buffer, position in the buffer).
 
-    Only an entry larger than `window` is not whole in its buffer, which then holds its first `window` bytes. Ends
-    quietly at the first incomplete entry or size below 5, as FileMessageSet.iterator does; see `tail_problem`.
+    Of an entry larger than `window` the buffer has only the first `window` bytes. Ends without error at the first incomplete
+    entry or size below 5, as FileMessageSet.iterator does; see `tail_problem`.
     """
     position, window = begin, max(window, _MIN_WINDOW)
     while end - position >= SIZE_FIELD:
@@ -84,7 +84,7 @@ def walk(
 
 
 def tail_problem(file: OpenFile, position: int, end: int) -> Problem | None:
-    """Why the walk ended at `position`, None at the end of the file. Reads on only while it sees zeros."""
+    """Return why the walk ended at `position`, None at the end of the file. Reads on only over zeros."""
     left = end - position
     if left == 0:
         return None
@@ -102,10 +102,10 @@ def iterate_file(
     file: OpenFile, start_offset: int = 0, *, max_entry: int | None = MAX_ENTRY, window: int = WINDOW, begin: int = 0,
     end: int | None = None,
 ) -> Iterator[MessageAndOffset]:
-    """The entries of a file at its top level, bad checksums included. Mirrors FileMessageSet.iterator.
+    """Return the entries of a file at its top level, including those with wrong checksums. Mirrors FileMessageSet.iterator.
 
-    max_entry     a larger entry comes without its payload, with the error `batch-too-large`; None: so does each that a window
-                  does not hold, and that is no error: the caller reads it
+    max_entry     a larger entry has no payload, and the error `batch-too-large`; None: an entry larger than the window has no
+                  payload and no error: the caller reads it
     start_offset  of byte 0        begin, end  byte positions; default: the whole file
     """
     for position, size, data, at in walk(file, file.size() if end is None else end, window, begin):
@@ -121,7 +121,7 @@ def iterate_file(
 
 
 def _large_message(file: OpenFile, position: int, size: int, offset: int, error: Problem | None) -> MessageAndOffset:
-    """The entry at `position`, which has at least 6 bytes after its size, without its payload, with `error` if no other."""
+    """Return the entry at `position`, with at least 6 bytes after its size, without payload, with `error` if no other."""
     end = offset + SIZE_FIELD + size
     head = file.read_exactly(position, SIZE_FIELD + HEADER_V1)
     magic = signed(head[SIZE_FIELD])
@@ -138,11 +138,11 @@ def _large_message(file: OpenFile, position: int, size: int, offset: int, error:
 def find_entry(
     file: OpenFile, start: int, end: int, *, max_entry: int = MAX_ENTRY, gave_up: Callable[[int], None] | None = None
 ) -> int | None:
-    """Position of the first sound entry from `start` on: whole before `end`, with a right checksum; None: there is none.
+    """Return the position of the first sound entry from `start` on: whole before `end`, with a valid checksum; or None.
 
-    Sound entries have at least a byte of payload, else eight zeros after a small number would be one. The work is
-    bounded: where bytes that only look right stand thick, the search gives up, and `gave_up` takes the position from which
-    on nothing was looked at.
+    A sound entry has at least one byte of payload, otherwise eight zeros after a small number would be one. The work is
+    bounded: among too many false candidates the search stops, and calls `gave_up` with the position from which nothing was
+    checked.
     """
     budget = search_budget(end - start)
     for at in range(start, end, WINDOW):
@@ -175,9 +175,9 @@ def _is_sound(file: OpenFile, position: int, size: int) -> bool:
 
 
 def valid_size(file: OpenFile, *, window: int = WINDOW) -> ValidPart:
-    """How much of a file is sound, as the recovery of 0.7.2 sees it: whole entries with a fitting checksum.
+    """Return the valid part of a file, as the recovery of 0.7.2 determines it: whole entries with a valid checksum.
 
-    Compressed sets are checked at the wrapper only; attributes and codec are not looked at. Mirrors
+    Compressed sets are checked at the wrapper only; attributes and codec are not checked. Mirrors
     FileMessageSet.recover, but changes nothing.
     """
     end, sound = file.size(), 0

@@ -1,6 +1,6 @@
 """A partition of Kafka 0.7: files `NNN.kafka`, whose offsets are byte positions. Mirrors kafka.log.Log of 0.7.2.
 
-Only what is flushed can be read. Times are arguments, in ms since the epoch.
+Only flushed bytes can be read. Times are arguments, in ms since the epoch.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 LATEST_TIME = -1
 EARLIEST_TIME = -2
-FETCH_SIZE = 300 * 1024  # bytes that a consumer of 0.7 asks for (fetch.size)
+FETCH_SIZE = 300 * 1024  # fetch size of a consumer of 0.7 (fetch.size)
 MAX_FETCH_SIZE = 64 << 20  # larger entries are not read
 
 
 class Log07:
-    """A 0.7 log, open for everything. Make it with `open_log_07`, close it, or use it in a `with` statement.
+    """A 0.7 log, open for reading and writing. Open it with `open_log_07`, close it, or use it in a `with` statement.
 
-    segments  from the oldest on; the last one is appended to
+    segments  oldest first; the last one is appended to
     """
 
     def __init__(self, files: Files, directory: str, config: Config07, segments: list[Segment07], now: int) -> None:
@@ -56,17 +56,17 @@ class Log07:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
-        else:  # what failed must not be flushed as if it were sound
+        else:  # after an error the data must not be flushed as if it were sound
             self.release()
 
     @property
     def active(self) -> Segment07:
-        """The segment that is appended to."""
+        """The active segment, which is appended to."""
         return self.segments[-1]
 
     @property
     def log_start_offset(self) -> int:
-        """Offset of the first byte that is left."""
+        """Offset of the first byte of the log."""
         return self.segments[0].start
 
     @property
@@ -80,10 +80,10 @@ class Log07:
         return sum(segment.high_water_mark for segment in self.segments)
 
     def append(self, data: bytes, now: int) -> int:
-        """Check a message set as a whole, roll if it is time, store its bytes as they are → offset of its first byte.
+        """Check a message set as a whole, roll if it is due, append its bytes unchanged; returns the offset of its first byte.
 
-        A cut entry at its end is dropped. Raises Refused07 (nothing is stored then) and UnwritableFile. The set can be
-        read, and survives a crash, once it is flushed: see `maybe_flush` and `flush`.
+        A partial entry at its end is dropped. Raises Refused07 (nothing is stored then) and UnwritableFile. The set is readable
+        and durable after a flush: see `maybe_flush` and `flush`.
         """
         size, messages = self._checked(data)
         if self._must_roll(now):
@@ -96,26 +96,26 @@ class Log07:
         return offset
 
     def flush(self, now: int) -> None:
-        """Wait until everything appended is on the disk. Raises UnwritableFile.
+        """Wait until all appended data is on the disk. Raises UnwritableFile.
 
-        Here 0.7.2 forgets bytes that hold no message, such as an empty compressed set, and then names the next segment
-        wrongly.
+        0.7.2 does not count bytes without messages, such as an empty compressed set, and then gives the next segment a wrong
+        name.
         """
         self.active.flush()
         self._unflushed = 0
         self._flushed_ms = now
 
     def maybe_flush(self, now: int) -> bool:
-        """Flush if something waits and the time for it has come (LogManager.flushAllLogs); was it so?"""
+        """Flush if there is unflushed data and a flush is due (LogManager.flushAllLogs); returns whether it flushed."""
         due = self._unflushed > 0 and now - self._flushed_ms >= self.config.flush_interval_ms
         if due:
             self.flush(now)
         return due
 
     def roll(self, now: int) -> None:
-        """Flush, and begin a new file at the end of the log. A file of that name is removed first.
+        """Flush, and start a new file at the end of the log. A file of that name is removed first.
 
-        The roll of an empty active segment leaves one file, but two segments with the same start (Log.roll).
+        Rolling an empty active segment leaves one file, but two segments with the same start (Log.roll).
         """
         self.flush(now)
         path = _path(self.directory, self.log_end_offset)
@@ -125,7 +125,7 @@ class Log07:
         self.segments.append(Segment07(self._files, path, self.log_end_offset))
 
     def read(self, offset: int, max_size: int) -> MessageSet07:
-        """At most `max_size` bytes from `offset` on, never across the end of a segment. Raises OffsetOutOfRange07."""
+        """Return at most `max_size` bytes from `offset` on, never beyond a segment. Raises OffsetOutOfRange07."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange07(offset)
         if offset == self.log_end_offset:
@@ -138,10 +138,10 @@ class Log07:
     def messages(
         self, offset: int, *, fetch_size: int = FETCH_SIZE, max_fetch_size: int = MAX_FETCH_SIZE
     ) -> Iterator[MessageAndOffset | Stopped]:
-        """Every message from `offset` to the end, compressed sets opened. Raises OffsetOutOfRange07.
+        """Return every message from `offset` to the end, compressed sets opened. Raises OffsetOutOfRange07.
 
-        Chunks of `fetch_size` are read; where one is too small for its first entry it grows, up to `max_fetch_size`.
-        Ends with a Stopped where a consumer of 0.7.2 would throw.
+        Reads chunks of `fetch_size`; a chunk too small for its first entry grows up to `max_fetch_size`. Ends with a Stopped if
+        a consumer of 0.7.2 would throw.
         """
         size = max(SIZE_FIELD, fetch_size)
         while (chunk := self.read(offset, size)).size:
@@ -162,9 +162,9 @@ class Log07:
                 size = min(2 * size, max_fetch_size)
 
     def offsets_before(self, time_ms: int, max_count: int, now: int) -> list[int]:
-        """Starts of segments last changed at or before `time_ms`, largest first. Mirrors Log.getOffsetsBefore.
+        """Return the starts of segments last changed at or before `time_ms`, largest first. Mirrors Log.getOffsetsBefore.
 
-        LATEST_TIME begins at the end of the log, EARLIEST_TIME at its start.
+        LATEST_TIME starts from the end of the log, EARLIEST_TIME from its start.
         """
         entries = [(segment.start, segment.modified_ms()) for segment in self.segments]
         if self.active.high_water_mark:
@@ -177,41 +177,41 @@ class Log07:
         return [offset for offset, _ in reversed(entries)][: max(0, max_count)]
 
     def retain(self, now: int) -> list[Segment07]:
-        """Remove what is too old, then what is too much; the segments that went. Mirrors LogManager.cleanupLogs."""
+        """Delete segments by time, then by size; returns the deleted ones. Mirrors LogManager.cleanupLogs."""
         return self.delete_expired(now) + self.delete_excess(now)
 
     def delete_expired(self, now: int) -> list[Segment07]:
-        """Remove the oldest segments that were last changed more than the retention time ago."""
+        """Delete the oldest segments that were last changed longer ago than the retention time."""
         return self._delete_while(lambda segment: now - segment.modified_ms() > self.config.retention_ms, now)
 
     def delete_excess(self, now: int) -> list[Segment07]:
-        """Remove the oldest segments as long as at least the retention size is left; a limit of 0 removes all."""
+        """Delete the oldest segments while at least the retention size remains; a limit of 0 deletes all."""
         excess = self.size - self.config.retention_size
         if self.config.retention_size < 0 or excess < 0:
             return []
 
         def too_much(segment: Segment07) -> bool:
             nonlocal excess
-            goes = excess - segment.high_water_mark >= 0
-            excess -= segment.high_water_mark if goes else 0
-            return goes
+            is_due = excess - segment.high_water_mark >= 0
+            excess -= segment.high_water_mark if is_due else 0
+            return is_due
 
         return self._delete_while(too_much, now)
 
     def close(self) -> None:
-        """Flush and release everything. Raises UnwritableFile."""
+        """Flush and close all files. Raises UnwritableFile."""
         try:
             self.flush(self._flushed_ms)
         finally:
             self.release()
 
     def release(self) -> None:
-        """Let go of the files without a flush."""
+        """Close the files without a flush."""
         for segment in self.segments:
             segment.close()
 
     def _checked(self, data: bytes) -> tuple[int, int]:
-        """(bytes of its whole entries, messages) of a sound set. Mirrors the first half of Log.append."""
+        """Return (bytes of the whole entries, messages) of a valid set. Mirrors the first half of Log.append."""
         size = messages = 0
         for item in iterate_set(data):
             if isinstance(item, Stopped):
@@ -226,7 +226,7 @@ class Log07:
         return size, messages
 
     def check_payload(self, size: int) -> None:
-        """Raise Refused07 for a message whose payload has `size` bytes, if that is too much."""
+        """Raise Refused07 if a payload of `size` bytes is too large."""
         if size > self.config.max_message_size:
             raise Refused07(SIZE_TOO_LARGE, f"payload size of {size} larger than {self.config.max_message_size}")
 
@@ -235,13 +235,13 @@ class Log07:
         return self.active.size > self.config.log_file_size or (first is not None and now - first > self.config.roll_ms)
 
     def _grows(self, chunk: MessageSet07, size: int, limit: int) -> bool:
-        """Could a larger chunk hold more than this one?"""
+        """Return whether a larger chunk could hold more than this one."""
         return chunk.size == size < limit
 
-    def _delete_while(self, goes: Callable[[Segment07], bool], now: int) -> list[Segment07]:
-        """Delete segments from the oldest on while `goes`; one stays: the active one if empty, else a new one."""
+    def _delete_while(self, is_due: Callable[[Segment07], bool], now: int) -> list[Segment07]:
+        """Delete segments from the oldest on while `is_due`; one remains: the active one if empty, else a new one."""
         count = 0
-        while count < len(self.segments) and goes(self.segments[count]):
+        while count < len(self.segments) and is_due(self.segments[count]):
             count += 1
         if count == len(self.segments):
             if self.active.high_water_mark:
@@ -249,26 +249,26 @@ class Log07:
             else:
                 self._files.set_modified(self.active.path, now * 1_000_000)
                 count -= 1
-        gone, self.segments = self.segments[:count], self.segments[count:]
+        deleted, self.segments = self.segments[:count], self.segments[count:]
         kept = {segment.path for segment in self.segments}
-        for segment in gone:
+        for segment in deleted:
             segment.close()
             if segment.path not in kept:
                 self._files.remove(segment.path)
-                self._files.sync_directory(self.directory)  # a gap between two segments would stop the next start
-        return gone
+                self._files.sync_directory(self.directory)  # a gap between two segments would prevent the next start
+        return deleted
 
 
 def open_log_07(
-    files: Files, directory: str, config: Config07, *, now: int, need_recovery: bool = True, cut_nonsense: bool = False
+    files: Files, directory: str, config: Config07, *, now: int, need_recovery: bool = True, truncate_invalid: bool = False
 ) -> Log07:
     """Open the log in `directory`, which must exist; an empty one begins at offset 0.
 
-    need_recovery  False after a clean stop: the last file is taken as it is. Otherwise it is cut after its last sound
-                   entry; older files are never checked inside.
-    cut_nonsense   cut also at an entry at which 0.7.2 throws
+    need_recovery     False after a clean stop: the last file is not checked. Otherwise it is truncated after its last sound
+                      entry; older files are never checked inside.
+    truncate_invalid  also truncate at an entry at which 0.7.2 throws
 
-    Raises Refused07 where 0.7.2 would not open the log, UnreadableFile, UnwritableFile. Mirrors Log.loadSegments.
+    Raises Refused07 if 0.7.2 would not open the log, UnreadableFile, UnwritableFile. Mirrors Log.loadSegments.
     """
     segments = sorted((_segment(files, directory, name) for name in _names(files, directory)), key=lambda s: s.start)
     if not segments:
@@ -283,7 +283,7 @@ def open_log_07(
     log = Log07(files, directory, config, segments, now)
     if need_recovery:
         try:
-            log.recovered = log.active.recover(cut_nonsense=cut_nonsense)
+            log.recovered = log.active.recover(truncate_invalid=truncate_invalid)
         except BaseException:
             log.active.close()
             raise
@@ -309,5 +309,5 @@ def _segment(files: Files, directory: str, name: str) -> Segment07:
 
 
 def _path(directory: str, offset: int) -> str:
-    """Mirrors Log.nameFromOffset."""
+    """Return the path of a segment. Mirrors Log.nameFromOffset."""
     return f"{directory}/{offset:020d}{SUFFIX_07}"

@@ -1,4 +1,4 @@
-"""Messages of an open log of Kafka 0.7, from an offset on: where an entry begins. Damage ends the reading, as a finding."""
+"""Read messages of an open log of Kafka 0.7 from the offset of an entry on. Damage ends the reading, with a finding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class NoBatch(NamedTuple):
-    """What a message of 0.7 has of a batch: nothing."""
+    """The batch attributes of a message of 0.7, which has no batch."""
 
     magic: int = 0
     is_log_append_time: bool = False
@@ -33,7 +33,7 @@ class NoBatch(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message in the shape of a `Record`. Its offset is that of the entry that contains it."""
+    """A message with the fields of a `Record`. Its offset is that of the entry that contains it."""
 
     offset: int
     value: bytes | None
@@ -44,14 +44,14 @@ class Message(NamedTuple):
 
 
 class Reader07:
-    """Reads an open log, no more than `max_bytes` of whole entries, at least one. `report` takes damage."""
+    """Reads an open log, at most `max_bytes` of whole entries, but at least one. `report` receives damage."""
 
     def __init__(self, files: ReadOnlyFiles, log: Log07, report: Report, max_bytes: int | None = None) -> None:
         self._files, self._log, self._report, self._left = files, log, report, max_bytes
         self._is_first = True
 
     def check_offset(self, at: int) -> None:
-        """Raise OffsetOutOfRange07, or UsageError for an offset where no entry begins and the log does not end."""
+        """Raise OffsetOutOfRange07, or UsageError if no entry begins at the offset and the log does not end there."""
         if not self._log.log_start_offset <= at <= self._log.log_end_offset:
             raise OffsetOutOfRange07(at)
         for segment in self._log.segments:
@@ -65,14 +65,14 @@ class Reader07:
                 if position > offset - segment.start:
                     break
                 before, end = position, position + SIZE_FIELD + size
-        if offset - segment.start not in (before, end):  # at the end no entry can be read, which is said when it is tried
+        if offset - segment.start not in (before, end):  # at the end, reading will report the entry that cannot be read
             before += segment.start
             what = f"no entry begins at offset {offset}: the entry that contains it begins at {before}"
             raise UsageError(what, do=f"--offset {before}")
 
     def last_messages(self, start: int, end: int, count: int) -> tuple[int, int]:
-        """Where the last `count` messages in [start, end) begin → (offset of an entry, messages from there on)."""
-        entries: deque[tuple[int, int]] = deque()  # the last ones: (offset, messages)
+        """Return (offset of an entry, messages from there on) for the last `count` messages in [start, end)."""
+        entries: deque[tuple[int, int]] = deque()  # the last entries: (offset, messages)
         held = 0
         for offset, messages in groupby(self.messages(start), attrgetter("offset")):
             if offset >= end:
@@ -84,7 +84,7 @@ class Reader07:
         return (entries[0][0], held) if entries else (self._log.log_end_offset, 0)
 
     def messages(self, start: int) -> Iterator[Message]:
-        """Messages from the entry at `start` on, compressed sets opened, up to the first damage."""
+        """Return the messages from the entry at `start` on, compressed sets opened, up to the first damage."""
         for segment in self._log.segments:
             if segment.end <= start:
                 continue
@@ -100,28 +100,28 @@ class Reader07:
                         if problem is not None:
                             self._report_problem(segment, entry.offset, problem)
                             return
-                        assert isinstance(message, MessageAndOffset)  # the other one has an error
+                        assert isinstance(message, MessageAndOffset)  # the other type has an error
                         yield Message(message.offset, None if message.payload is None else bytes(message.payload))
-                if self._ends(file, segment, after):
+                if self._is_end(file, segment, after):
                     return
 
     def copy(self, start: int, send: Callable[[OpenFile, int, int], None]) -> None:
-        """Hand whole entries from `start` on to `send`, as they stand there: (file, position, size)."""
+        """Pass whole entries from `start` on, unchanged, to `send`: (file, position, size)."""
         for segment in self._log.segments:
             if segment.end <= start:
                 continue
             with self._files.open(segment.path) as file:
                 begin = end = max(0, start - segment.start)
                 for position, size, _, _ in walk(file, segment.size, begin=begin):
-                    if not self._takes(SIZE_FIELD + size):
+                    if not self._fits(SIZE_FIELD + size):
                         break
                     end = position + SIZE_FIELD + size
                 send(file, begin, end - begin)
-                if self._ends(file, segment, end):
+                if self._is_end(file, segment, end):
                     return
 
-    def _ends(self, file: OpenFile, segment: Segment07, position: int) -> bool:
-        """Was that all, now that what is wanted of a segment ended at `position`? Damage there is a finding."""
+    def _is_end(self, file: OpenFile, segment: Segment07, position: int) -> bool:
+        """Return whether reading ends at `position`, the end of the wanted part of a segment. Damage there is a finding."""
         if self._left is not None and self._left <= 0:
             return True
         problem = tail_problem(file, position, segment.size)
@@ -131,12 +131,12 @@ class Reader07:
 
     def _within(self, entries: Iterator[MessageAndOffset]) -> Iterator[MessageAndOffset]:
         for entry in entries:
-            if not self._takes(SIZE_FIELD + entry.size):
+            if not self._fits(SIZE_FIELD + entry.size):
                 return
             yield entry
 
-    def _takes(self, size: int) -> bool:
-        """Is there room for an entry of `size` bytes? Counts it."""
+    def _fits(self, size: int) -> bool:
+        """Count an entry of `size` bytes if there is room for it; returns whether there is."""
         if self._left is None:
             return True
         if size > self._left and not self._is_first:

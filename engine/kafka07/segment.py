@@ -1,4 +1,4 @@
-"""One file of a 0.7 log, what 0.7.2 refuses, and the settings that a 0.7 log obeys.
+"""One file of a 0.7 log, the errors of 0.7.2, and the settings of a 0.7 log.
 
 Mirrors kafka.log.LogSegment and kafka.message.FileMessageSet of 0.7.2.
 """
@@ -31,7 +31,7 @@ INVALID_PARTITION = "kafka.common.InvalidPartitionException"
 
 
 class Refused07(KafkalogError):
-    """What 0.7.2 refuses: the class of its exception and that one's text, None where it has none."""
+    """An operation that 0.7.2 refuses: the class of its exception and the exception's text, None if it has none."""
 
     code = "refused-07"
 
@@ -42,7 +42,7 @@ class Refused07(KafkalogError):
 
     @classmethod
     def of(cls, path: str, problem: Problem) -> Refused07:
-        """For what an iterator met in a set or file."""
+        """Return the error for a problem that an iterator found in a set or file."""
         return cls(problem.exception or ILLEGAL_STATE, problem.message, f"{path}: {problem.what}")
 
 
@@ -72,7 +72,7 @@ class Config07:
     def of(cls, settings: Mapping[str, str], topic: str = "") -> Config07:
         """The configuration of `topic` by server.properties of 0.7 (its names → text). Raises UsageError.
 
-        Names that say nothing about a log are passed over, as in 0.7.2.
+        Settings that do not concern a log are ignored, as in 0.7.2.
         """
         given: dict[str, int] = {}
         for name, (field, unit) in _SETTINGS.items():
@@ -112,7 +112,7 @@ def _number(name: str, text: str) -> int:
 
 
 class Recovered07(NamedTuple):
-    """What the recovery of a file did: `kept` bytes stay, `cut` were after them, and why."""
+    """The result of the recovery of a file: `kept` bytes remain, `cut` bytes after them were removed, and why."""
 
     path: str
     kept: int
@@ -121,7 +121,7 @@ class Recovered07(NamedTuple):
 
 
 class MessageSet07(NamedTuple):
-    """A piece of a file, ready to be sent: the bytes [start, end). Nothing says that entries begin or end there."""
+    """A part of a file, ready to be sent: the bytes [start, end), which need not begin or end at an entry."""
 
     file: OpenFile | None
     start: int
@@ -129,15 +129,15 @@ class MessageSet07(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes in it."""
+        """The number of bytes."""
         return self.end - self.start
 
     def read(self) -> bytes:
-        """All of it. Raises FileChangedWhileReading."""
+        """Return all bytes. Raises FileChangedWhileReading."""
         return b"".join(self.pieces())
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes, a MiB at a time."""
+        """Return the bytes in pieces of one MiB."""
         for at in range(self.start, self.end, _PIECE):
             assert self.file is not None  # only an empty set has none
             yield self.file.read_exactly(at, min(_PIECE, self.end - at))
@@ -149,10 +149,10 @@ EMPTY_SET = MessageSet07(None, 0, 0)
 class Segment07:
     """One `NNN.kafka` file.
 
-    start            offset of its first byte
-    size             bytes in it
-    high_water_mark  bytes that are flushed: no more can be read
-    first_append_ms  when the first set of this run was appended to it, None before that
+    start            offset of the first byte
+    size             bytes in the file
+    high_water_mark  flushed bytes: only these can be read
+    first_append_ms  time of the first append in this run, None before that
     """
 
     def __init__(self, files: Files, path: str, start: int) -> None:
@@ -175,18 +175,18 @@ class Segment07:
         return self.start + self.high_water_mark
 
     def modified_ms(self) -> int:
-        """Time of the file's last change. Raises UnreadableFile."""
+        """The time of the file's last change. Raises UnreadableFile."""
         return self._files.info(self.path).modified_ms
 
-    def recover(self, *, cut_nonsense: bool = False) -> Recovered07:
-        """Cut the file after its last sound entry (FileMessageSet.recover), and sync it.
+    def recover(self, *, truncate_invalid: bool = False) -> Recovered07:
+        """Truncate the file after its last sound entry (FileMessageSet.recover), and sync it.
 
-        Raises Refused07 where an entry has a magic or size at which 0.7.2 throws, and leaves the file as it is; with
-        `cut_nonsense` it is cut there too.
+        Raises Refused07 if an entry has a magic or size at which 0.7.2 throws, and leaves the file unchanged; with
+        `truncate_invalid` the file is truncated there, too.
         """
         file = self._writable()
         part = valid_size(file)
-        if part.problem is not None and part.problem.exception is not None and not cut_nonsense:
+        if part.problem is not None and part.problem.exception is not None and not truncate_invalid:
             raise Refused07.of(self.path, part.problem)
         cut = file.size() - part.size
         if cut:
@@ -196,7 +196,7 @@ class Segment07:
         return Recovered07(self.path, part.size, cut, part.problem)
 
     def append(self, data: bytes | memoryview, now: int) -> None:
-        """Write `data` after the last byte; it can be read after `flush`. Raises UnwritableFile."""
+        """Write `data` after the last byte; it is readable after `flush`. Raises UnwritableFile."""
         if len(data):
             self._writable().write_at(self.size, data)
             self.size += len(data)
@@ -204,22 +204,22 @@ class Segment07:
                 self.first_append_ms = now
 
     def flush(self) -> None:
-        """Wait until every byte is on the disk. Raises UnwritableFile."""
+        """Wait until all bytes are on the disk. Raises UnwritableFile."""
         if self.high_water_mark != self.size:
             self._writable().sync()
             self.high_water_mark = self.size
 
     def read(self, position: int, max_size: int) -> MessageSet07:
-        """At most `max_size` flushed bytes from byte `position` on."""
+        """Return at most `max_size` flushed bytes from byte `position` on."""
         end = min(position + max(0, max_size), self.high_water_mark)
         return MessageSet07(self._readable(), position, max(position, end))
 
     def contains(self, offset: int) -> bool:
-        """Mirrors Range.contains: an empty segment holds its own start."""
+        """Return whether the segment contains `offset`; an empty one contains its start. Mirrors Range.contains."""
         return self.start <= offset < max(self.end, self.start + 1)
 
     def close(self) -> None:
-        """Release the file, without a flush."""
+        """Close the file, without a flush."""
         for file in (self._file, self._reader):
             if file is not None:
                 file.close()

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What a leader looks at in records before it takes them, and what it stamps on batches that it takes as they are.
+"""Check records before an append, and write offset, epoch and timestamp into batches that a leader accepts unchanged.
 
-Mirrors the loops of LogValidator and DefaultRecordBatch's setters.
+Mirrors the loops of LogValidator and the setters of DefaultRecordBatch.
 """
 
 import cython
@@ -17,11 +17,12 @@ _NOT_TAKEN = cython.declare(cython.longlong, fields.CODEC_MASK | fields.CONTROL_
 @cython.returns(cython.Py_ssize_t)
 def judge_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, batches: cython.longlong[:, ::1],
                   low: cython.longlong, high: cython.longlong, traits: cython.longlong[:, ::1]):
-    """Note in `traits` what the first `count` records are → how many were looked at, −1 for columns that do not fit.
+    """Collect the traits of the first `count` records by batch → records checked, −1 for columns that do not fit.
 
-    records    RecordColumns: BATCH, OFFSET, TIMESTAMP, KEY_SIZE        batches  BatchColumns: BASE_OFFSET
-    low, high  timestamps that are allowed; −1 always is
-    traits     in and out, see tables.Trait: a row for each batch that BATCH names
+    records    RecordColumns: BATCH, OFFSET, TIMESTAMP, KEY_SIZE
+    batches    BatchColumns: BASE_OFFSET
+    low, high  smallest and largest allowed timestamp; −1 is always allowed
+    traits     in and out, see tables.Trait: a row for each batch
     """
     index: cython.Py_ssize_t
     row: cython.Py_ssize_t
@@ -51,12 +52,12 @@ def judge_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, ba
 @cython.final
 @cython.cclass
 class Leader:
-    """What a leader gives the batches that it takes, and which it takes.
+    """The values that a leader writes into batches, and the limits of the batches that it accepts.
 
-    leader_epoch  stamped on every batch
-    append_time   ms, stamped on every batch (LogAppendTime); −1: batches keep their records' own (CreateTime)
-    refused       a batch with one of these Flaws is not taken
-    largest_size  nor one with more bytes
+    leader_epoch  written into every batch
+    append_time   ms, written into every batch (LogAppendTime); −1: the records keep their timestamps (CreateTime)
+    refused       bits of Flaw: a batch with one of them is not accepted
+    largest_size  bytes: a larger batch is not accepted
     """
 
     leader_epoch: cython.longlong
@@ -76,15 +77,15 @@ class Leader:
 def stamp_batches(data: cython.uchar[::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
                   last_row: cython.Py_ssize_t, traits: cython.longlong[:, ::1], next_offset: cython.longlong,
                   leader: Leader):
-    """Give the batches row … last_row − 1 their offsets, as long as they can be taken as they are → (row, next offset).
+    """Assign offsets to batches row … last_row − 1, up to the first that is not accepted unchanged → (row, next offset).
 
-    data          the batches; offset and epoch are written, timestamps and attributes where they change
-    batches       BatchColumns of `data`, changed alike, but for the checksum
-    traits        in: what `judge_records` made of them; out: CHANGED is 1 where the checksum has to be made anew
-    next_offset   that the first of them gets
-    It stops, without touching it, at a batch that a client may not send or that has to be looked at more closely: wrong
-    checksum, format other than 2, compressed, control, LogAppendTime of its own, base offset other than 0, a count other
-    than its offsets say, a producer without sequence, more offsets than there are.
+    data          the batches; offset and epoch are written, timestamps and attributes if they change
+    batches       BatchColumns of `data`, changed in the same way, except the checksum
+    traits        in: from `judge_records`; out: CHANGED is 1 if the checksum must be computed again
+    next_offset   of the first batch
+    Stops before a batch that a client may not send or that needs more checks, and leaves it unchanged: wrong checksum, format
+    other than 2, compressed, control, LogAppendTime, base offset other than 0, count different from its number of offsets,
+    producer without sequence, no offsets left.
     """
     at: cython.Py_ssize_t
     size: cython.longlong

@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Blocks of Snappy and LZ4, byte for byte as the libraries that Kafka uses make them: Google's Snappy 1.1.9 and 1.1.10
-and LZ4 1.9's fast compressor. Both look for four equal bytes by way of a table of 16-bit positions, so blocks are small.
+"""Compress Snappy and LZ4 blocks to the same bytes as Kafka's libraries: Snappy 1.1.9 and 1.1.10, LZ4 1.9 (fast).
 
-Codec libraries of other versions or authors make other bytes of the same data. They can be read all the same.
+Both find matches of four bytes with a table of 16-bit positions, which limits the block size. Other versions of these libraries
+compress to other bytes, which every reader accepts too.
 """
 
 import cython
 from cython.cimports.engine.kernels.numbers import copy_bytes, u32_le
 
 SNAPPY_BLOCK = 1 << 16  # largest block that a position of 16 bits can point into
-LZ4_BLOCK = (1 << 16) + 10  # LZ4_64Klimit − 1: above it LZ4 works in another way
+LZ4_BLOCK = (1 << 16) + 10  # LZ4_64Klimit − 1: LZ4 compresses larger blocks with another algorithm
 TABLE = 1 << 14  # entries of a table of positions
 
 _SNAPPY_BLOCK = cython.declare(cython.Py_ssize_t, SNAPPY_BLOCK)
@@ -27,7 +27,7 @@ _LZ4_TABLE = cython.declare(cython.Py_ssize_t, 1 << 13)
 @cython.exceptval(check=False)
 def _match_length(data: cython.const[cython.uchar][::1], one: cython.Py_ssize_t, other: cython.Py_ssize_t,
                   end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """How many bytes from `one` on are those from `other` on, `other` staying before `end`."""
+    """Return the number of equal bytes from `one` and from `other` on; `other` stays before `end`."""
     start: cython.Py_ssize_t = other
     while other < end and data[one] == data[other]:
         one += 1
@@ -45,7 +45,7 @@ def _match_length(data: cython.const[cython.uchar][::1], one: cython.Py_ssize_t,
 def _snappy_hash(word: cython.uint, mask: cython.uint) -> cython.Py_ssize_t:
     product: cython.ulonglong = word
     product = (product * _SNAPPY_MAGIC) & _WORD
-    return ((product >> 17) & mask) >> 1  # the mask is one of bytes, entries have two
+    return ((product >> 17) & mask) >> 1  # the mask is for bytes, an entry has two
 
 
 @cython.cfunc
@@ -73,7 +73,7 @@ def _snappy_literal(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
 @cython.exceptval(check=False)
 def _snappy_copy_64(out: cython.uchar[::1], at: cython.Py_ssize_t, offset: cython.Py_ssize_t,
                     size: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """A copy of at most 64 bytes; `offset` bytes back."""
+    """Write a copy of at most 64 bytes from `offset` bytes back → position after it."""
     if size < 12 and offset < 2048:
         out[at] = 1 + ((size - 4) << 2) + ((offset >> 3) & 0xE0)
         out[at + 1] = offset & 255
@@ -100,12 +100,12 @@ def _snappy_copy(out: cython.uchar[::1], at: cython.Py_ssize_t, offset: cython.P
 
 
 def snappy_bound(size: int) -> int:
-    """Bytes that a block of `size` bytes takes at most."""
+    """Return the largest compressed size of `size` bytes."""
     return 32 + size + size // 6
 
 
 def lz4_bound(size: int) -> int:
-    """Bytes that a block of `size` bytes takes at most."""
+    """Return the largest compressed size of `size` bytes."""
     return size + size // 255 + 16
 
 
@@ -113,9 +113,9 @@ def lz4_bound(size: int) -> int:
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def snappy_block(data: cython.const[cython.uchar][::1], out: cython.uchar[::1], table: cython.ushort[::1]):
-    """Compress `data` → bytes written to `out`; −1 where it has more than SNAPPY_BLOCK bytes, or `out` or `table` are small.
+    """Compress `data` → bytes written to `out`; −1: more than SNAPPY_BLOCK bytes, or `out` or `table` is too small.
 
-    out    snappy_bound(len(data)) bytes        table  TABLE entries, of any content
+    out    snappy_bound(len(data)) bytes        table  TABLE entries, with any content
     """
     size: cython.Py_ssize_t = data.shape[0]
     rest: cython.Py_ssize_t = size
@@ -219,7 +219,7 @@ def _lz4_hash(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> c
 @cython.nogil
 @cython.exceptval(check=False)
 def _lz4_length(out: cython.uchar[::1], at: cython.Py_ssize_t, length: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """What of a length the 15 of its token do not hold."""
+    """Write a length of 15 or more, without the 15 in its token → position after it."""
     length -= 15
     while length >= 255:
         out[at] = 255
@@ -235,7 +235,7 @@ def _lz4_length(out: cython.uchar[::1], at: cython.Py_ssize_t, length: cython.Py
 @cython.exceptval(check=False)
 def _lz4_literals(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, size: cython.Py_ssize_t,
                   out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """A token with its literals; the match is added to it."""
+    """Write a token and its literals; the match length is added to the token later → position after them."""
     if size >= 15:
         out[at] = 15 << 4
         at = _lz4_length(out, at + 1, size)
@@ -249,9 +249,9 @@ def _lz4_literals(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def lz4_block(data: cython.const[cython.uchar][::1], out: cython.uchar[::1], table: cython.ushort[::1]):
-    """Compress `data` → bytes written to `out`; −1 where it has more than LZ4_BLOCK bytes, or `out` or `table` are small.
+    """Compress `data` → bytes written to `out`; −1: more than LZ4_BLOCK bytes, or `out` or `table` is too small.
 
-    out    lz4_bound(len(data)) bytes        table  TABLE entries, of any content
+    out    lz4_bound(len(data)) bytes        table  TABLE entries, with any content
     Mirrors LZ4_compress_default.
     """
     with cython.nogil:
@@ -259,9 +259,9 @@ def lz4_block(data: cython.const[cython.uchar][::1], out: cython.uchar[::1], tab
 
 
 def lz4_part(data, out, table):  # typed in blocks.pxd, so that other kernels call it as C
-    """The same."""
+    """See `lz4_block`."""
     end: cython.Py_ssize_t = data.shape[0]
-    limit: cython.Py_ssize_t = end - 11  # behind the last position where a match may begin
+    limit: cython.Py_ssize_t = end - 11  # after the last position where a match may begin
     match_end: cython.Py_ssize_t = end - 5
     anchor: cython.Py_ssize_t = 0
     here: cython.Py_ssize_t = 0

@@ -1,4 +1,4 @@
-"""Which kernels are compiled, and from what. setup.py runs this file on its own: it imports nothing of ours."""
+"""The names of the kernels and their generated sources. setup.py runs this file alone, so it imports no other module."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ KERNELS = (
     "rows",
     "remote",
 )
-SHARED = "_shared"  # what all kernels need of Cython, compiled once
-STAMP = "_stamp"  # says SOURCES, what `sources_digest` gave when they were compiled
+SHARED = "_shared"  # Cython's utility code for all kernels, compiled once
+STAMP = "_stamp"  # has SOURCES, the `sources_digest` of the compiled sources
 
-NUMBERS = ("fields", "walk", "tables")  # setup.py writes a .pxd for each: what it declares, as literals
+NUMBERS = ("fields", "walk", "tables")  # setup.py writes a .pxd for each, with its constants as literals
 NOT_COMPILED = "the kernels of kafkalog are not compiled: run `make build` in the checkout, or pip install kafkalog again"
 
 
 def sources_digest(sources: dict[str, bytes]) -> str:
-    """One word for what kernels are compiled from. `sources`: the files of this package by name; others do not count."""
-    from hashlib import sha256  # a start of the program does without
+    """Return a digest of the sources of the kernels. `sources`: the files of this package by name; other files are ignored."""
+    from hashlib import sha256  # not needed at start-up
 
     compiled = {f"{name}.py" for name in KERNELS}
     word = sha256()
@@ -54,9 +54,9 @@ def sources_digest(sources: dict[str, bytes]) -> str:
 
 
 def literals(name: str, declared: dict[str, object]) -> str:
-    """The .pxd of a module of NUMBERS: its constants as literals, so that no kernel loads one at run time.
+    """Return the .pxd of a module of NUMBERS: its constants as literals, so that no kernel loads one at run time.
 
-    declared  the names of the module. INT_MAX and larger ones are of 64 bits, so that sums with them are.
+    declared  the names of the module. INT_MAX and larger ones get 64 bits, so that sums with them have 64 bits too.
     """
     constants = {word: int(value) for word, value in declared.items() if word.isupper() and isinstance(value, int)}
     wide = {word: value for word, value in constants.items() if not -(2**31) < value < 2**31 - 1}

@@ -48,7 +48,7 @@ cpdef long long checksum(const unsigned char[::1] data, Py_ssize_t start, Py_ssi
 cdef long long sliced(const unsigned char* data, Py_ssize_t size, const unsigned int* tables) noexcept nogil
 
 
-# Up to these sizes a range is checked here; for larger ones a call of the library pays, which works on several parts at once.
+# Largest ranges that are checked here. For larger ones the library is faster, since it computes several parts in parallel.
 cdef inline Py_ssize_t sliced_reach() noexcept nogil:
     return 1024
 
@@ -57,7 +57,7 @@ cdef inline Py_ssize_t crc32c_reach() noexcept nogil:
     return 32768 if kafkalog_has_crc32c() else sliced_reach()
 
 
-# CRC-32C and CRC-32 of data[start:end], for callers that have made sure that it lies within `data`
+# CRC-32C and CRC-32 of data[start:end]; the caller has checked the range.
 
 cdef inline long long crc32c(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end,
                              const unsigned int[::1] tables) noexcept nogil:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""CRC-32C and CRC-32 of ranges so small that a library call would cost more than the work.
+"""CRC-32C and CRC-32 of small ranges, for which a library call would cost more than the computation.
 
-CRC-32C by the processor's own instruction where checksum.pxd finds it, else by slicing; CRC-32 always by slicing.
-Large batches go to the crc32c package (see record.windows), which works on several parts of them at once.
+CRC-32C uses the processor's instruction if checksum.pxd finds it, else slicing; CRC-32 always uses slicing. Large batches are
+left to the crc32c package (see record.windows), which computes several parts of a range in parallel.
 """
 
 from array import array
@@ -17,7 +17,7 @@ _ONES = cython.declare(cython.uint, 0xFFFFFFFF)
 
 
 def make_tables(polynomial: cython.uint) -> array:
-    """Sixteen tables of 256 entries for slicing-by-16, flat."""
+    """Return sixteen tables of 256 entries for slicing-by-16, in one array."""
     made = array("I", bytes(4 * 16 * 256))
     tables: cython.uint[::1] = made
     value: cython.uint
@@ -36,16 +36,16 @@ def make_tables(polynomial: cython.uint) -> array:
 
 
 def checksum(data, start, end, tables):
-    """CRC of data[start:end] by slicing, unsigned; −1 where the range or the tables do not fit.
+    """Return the unsigned CRC of data[start:end] by slicing; −1: the range or the tables do not fit.
 
-    data    any bytes        start, end  byte positions        tables  from `make_tables`
+    start, end  byte positions        tables  from `make_tables`
     """
     if start < 0 or end < start or end > data.shape[0] or tables.shape[0] < 4096: return -1
     return sliced(cython.address(data[start]), end - start, cython.address(tables[0]))
 
 
 def sliced(data, size, tables):
-    """CRC of the first `size` bytes."""
+    """Return the CRC of the first `size` bytes."""
     at: cython.Py_ssize_t = 0
     crc: cython.uint = _ONES
     while size - at >= 16:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Batches and records as a cleaner takes them: sound ones, in order; and those of a batch that stay."""
+"""Checks of batches and records for the cleaner, and copying the retained records of a batch."""
 
 import cython
 from cython.cimports.engine.kernels import fields
@@ -9,7 +9,7 @@ from cython.cimports.engine.kernels.predicates import is_known, is_legacy, is_wh
 @cython.ccall
 @cython.exceptval(check=False)
 def first_unsound(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """The first batch with a wrong checksum, an unknown message format or an unknown codec; `rows`: none."""
+    """Return the first batch with a wrong checksum, an unknown message format or an unknown codec; `rows`: none."""
     row: cython.Py_ssize_t = 0
     if rows > batches.shape[1]: return 0
     while row < rows:
@@ -21,11 +21,11 @@ def first_unsound(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t) -> 
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.longlong))
-def take_kept(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
+def copy_kept(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
               keep: cython.const[cython.uchar][::1], out: cython.longlong[:, ::1]):
-    """Copy those of the records first … end − 1 for which keep[index − first] is not 0 → (how many, largest timestamp).
+    """Copy the records of first … end − 1 whose keep[index − first] is not 0 → (number, largest timestamp).
 
-    (−1, 0) where they do not fit `out` or `keep`.
+    (−1, 0): `out` or `keep` is too small.
     """
     index: cython.Py_ssize_t
     field: cython.Py_ssize_t
@@ -48,9 +48,9 @@ def take_kept(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: c
 @cython.exceptval(check=False)
 def check_order(batches: cython.longlong[:, ::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
                 end: cython.Py_ssize_t, last: cython.longlong) -> cython.longlong:
-    """The last offset of the records first … end − 1; −1: they are not as producers and brokers write them.
+    """Return the last offset of the records first … end − 1; −1: a record that no producer or broker writes.
 
-    They are if every record has a key, lies in the range of offsets that its batch names, and offsets grow, from `last` on.
+    Every record must have a key and an offset within its batch, and offsets must increase, starting above `last`.
     """
     with cython.nogil:
         return last_in_order(batches, records, first, end, last)

@@ -12,7 +12,7 @@ from cython.cimports.engine.kernels.numbers import varint, varlong, wrapped_sum
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.longlong, cython.int))
 def _field(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t):
-    """(where the bytes of a key or value begin, how many they are, −1 for null, END), or what is wrong with it."""
+    """Return (position, size, END) of a key or value, size −1 for null; or the status of a damaged one."""
     size: cython.longlong
     size, at = varint(data, at, end)
     if at < 0: return at, 0, fields.BAD_VARINT
@@ -29,14 +29,14 @@ def decode_records(data: cython.const[cython.uchar][::1], batches: cython.longlo
                    records: cython.longlong[:, ::1], filled: cython.Py_ssize_t):
     """Decode the records of batches row … last_row − 1 → (records filled, row, at, done, status).
 
-    data      the bytes that hold the records: the window, or an arena of inflated bytes
-    batches   BatchColumns; BODY and BODY_END are positions in `data`, a BODY of LEFT_OUT passes over the batch
-    at, done  where to go on within batch `row` and how many of its records are done; 0, 0 begins the batch
+    data      the bytes of the records: the window, or a buffer of decompressed bytes
+    batches   BatchColumns; BODY and BODY_END are positions in `data`; a batch with BODY LEFT_OUT is skipped
+    at, done  position to continue at in batch `row`, and number of its records already decoded; 0, 0: at its start
     records   out, RecordColumns, from row `filled` on
-    status    END (all rows done) · FULL (columns used up: call again with what was returned, `filled` 0)
-              or what is wrong with batch `row`, whose records before the damage are in the columns:
+    status    END (all rows done) · FULL (columns used up: call again with the returned values and `filled` 0),
+              or the damage of batch `row`, whose records before it are in the columns:
               BAD_VARINT, BAD_RECORD (a length does not fit), BAD_COUNT (negative, or bytes are left over);
-              go on with row + 1, 0, 0
+              continue with row + 1, 0, 0
     """
     with cython.nogil:
         return _decode(data, batches, row, last_row, at, done, records, filled)
@@ -131,7 +131,7 @@ def _decode(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
 @cython.returns((cython.Py_ssize_t, cython.int))
 def _skip_headers(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
                   count: cython.longlong):
-    """(position behind `count` headers, END); else what is wrong with one."""
+    """Return (position after `count` headers, END), or the status of a damaged one."""
     length: cython.longlong
     for _ in range(count):
         length, at = varint(data, at, end)
@@ -148,6 +148,6 @@ def _skip_headers(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, 
 @cython.exceptval(check=False)
 @cython.returns((cython.longlong, cython.Py_ssize_t))
 def read_varint(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t):
-    """A zigzag varint of 32 bits in data[at:end] → (value, position behind it); (0, −1) where there is none."""
+    """Read a zigzag varint of 32 bits in data[at:end] → (value, position after it); (0, −1): no valid varint."""
     if at < 0 or end > data.shape[0]: return 0, -1
     return varint(data, at, end)

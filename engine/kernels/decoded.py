@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Batches and their records as kernels take them. It stands alone because four kernels share it."""
+"""Batches and their records as arguments of kernels. A module of its own because four kernels share it."""
 
 import cython
 
@@ -7,9 +7,9 @@ import cython
 @cython.final
 @cython.cclass
 class Decoded:  # declared in decoded.pxd
-    """Columns of batches and of records, and `data`, the bytes that the records' positions count in.
+    """Columns of batches and of records, and `data`, the bytes at the records' positions.
 
-    base  file position that the batches' positions count from
+    base  file position of the window; the batches' positions are relative to it
     """
 
     def __init__(self, data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1],

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Columns to record bytes: sizes first, then v2 records or v0/v1 entries. Mirrors DefaultRecord and LegacyRecord.
+"""Encode columns as v2 records or v0/v1 entries, after measuring them. Mirrors DefaultRecord and LegacyRecord.
 
 Columns are those of formats.RecordField; positions in them are byte positions in one buffer `data`, which holds keys,
-values and headers (these already in their wire form, as decoding finds them). Nothing is trusted: neither positions
-nor sizes nor the headers' own lengths. Not one byte is written for a record that does not fit.
+values and headers (headers in their wire form, as decoding finds them). All positions, sizes and header lengths are checked.
+No byte is written of a record that does not fit.
 """
 
 import cython
@@ -21,7 +21,7 @@ _SIGN = cython.declare(cython.ulonglong, 2**63)
 @cython.nogil
 @cython.exceptval(check=False)
 def _difference(one: cython.longlong, other: cython.longlong) -> cython.ulonglong:
-    """one − other as 64 bits of two's complement: wraps as Java's longs do, exact where one >= other."""
+    """Return one − other as 64 bits of two's complement: wraps like Java's long; exact if one >= other."""
     minuend: cython.ulonglong = one
     subtrahend: cython.ulonglong = other
     return (minuend - subtrahend) & _ALL_BITS
@@ -32,7 +32,7 @@ def _difference(one: cython.longlong, other: cython.longlong) -> cython.ulonglon
 @cython.nogil
 @cython.exceptval(check=False)
 def _zigzag(bits: cython.ulonglong) -> cython.ulonglong:
-    """Two's complement to zigzag: 0, −1, 1, −2 … become 0, 1, 2, 3 …"""
+    """Convert two's complement to zigzag: 0, −1, 1, −2 … become 0, 1, 2, 3 …"""
     if bits >= _SIGN: return 2 * (_ALL_BITS - bits) + 1
     return 2 * bits
 
@@ -43,7 +43,7 @@ def _zigzag(bits: cython.ulonglong) -> cython.ulonglong:
 @cython.exceptval(check=False)
 def _headers_end(data: cython.const[cython.uchar][::1], start: cython.longlong,
                  count: cython.longlong) -> cython.Py_ssize_t:
-    """Position behind `count` headers in wire form; −1 where they do not fit `data` or are no headers."""
+    """Return the position after `count` headers in wire form; −1: they are not in `data` or not valid."""
     end: cython.Py_ssize_t = data.shape[0]
     at: cython.Py_ssize_t
     field: cython.longlong
@@ -63,7 +63,7 @@ def _headers_end(data: cython.const[cython.uchar][::1], start: cython.longlong,
 @cython.nogil
 @cython.exceptval(check=False)
 def _fits(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Is this a range inside `data` whose size an int32 can hold?"""
+    """Is this a range in `data` whose size fits in an int32?"""
     return size >= 0 and position >= 0 and position <= data.shape[0] and size <= data.shape[0] - position \
         and size <= fields.INT_MAX
 
@@ -73,7 +73,7 @@ def _fits(data: cython.const[cython.uchar][::1], position: cython.longlong, size
 @cython.nogil
 @cython.exceptval(check=False)
 def _field_size(size: cython.longlong) -> cython.longlong:
-    """Bytes of a key or value with its varint."""
+    """Return the bytes of a key or value with its varint."""
     if size < 64: return 1 + size if size > 0 else 1
     return raw_varint_size(2 * size) + size
 
@@ -83,7 +83,7 @@ def _field_size(size: cython.longlong) -> cython.longlong:
 @cython.exceptval(check=False)
 def _body_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t,
                delta: cython.ulonglong, stamp: cython.ulonglong) -> cython.longlong:
-    """Bytes of a v2 record behind its own length; −1 where the columns make no record.
+    """Return the bytes of a v2 record after its length field; −1: the columns are not valid.
 
     delta, stamp   offset and timestamp relative to the batch, as 64 bits and as zigzag
     """
@@ -108,7 +108,7 @@ def _body_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:
 @cython.nogil
 @cython.exceptval(check=False)
 def _offset_delta(offset: cython.longlong, base_offset: cython.longlong) -> cython.ulonglong:
-    """offset − base, all bits set where it is negative."""
+    """Return offset − base; all bits are set if it is negative."""
     if offset < base_offset: return _ALL_BITS
     return _difference(offset, base_offset)
 
@@ -119,7 +119,7 @@ def _offset_delta(offset: cython.longlong, base_offset: cython.longlong) -> cyth
 @cython.exceptval(check=False)
 def _entry_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t,
                 magic: cython.int) -> cython.longlong:
-    """What the size field of a v0 or v1 entry says; −1 where the columns make no entry."""
+    """Return the size field of a v0 or v1 entry; −1: the columns are not valid."""
     size: cython.longlong = fields.V0_OVERHEAD if magic == 0 else fields.V1_OVERHEAD
     key: cython.longlong = records[fields.R_KEY_SIZE, row]
     value: cython.longlong = records[fields.R_VALUE_SIZE, row]
@@ -146,13 +146,13 @@ def _bad_rows(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, count:
 def measure_records(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
                     first: cython.Py_ssize_t, count: cython.Py_ssize_t, magic: cython.int,
                     base_offset: cython.longlong, base_timestamp: cython.longlong, sizes: cython.longlong[::1]):
-    """Bytes that each record will take → (records measured, their sum, status).
+    """Measure the encoded size of each record → (records measured, sum of sizes, status).
 
     data, records   see the module; rows first … first + count − 1        magic   0, 1 or 2
     base_offset, base_timestamp   of the batch, magic 2 only
-    sizes    out, one row per record: whole size, its own length or entry header included
+    sizes    out, one row per record: size with its length field or entry header
     status   END · FULL (`sizes` used up) · BAD_RECORD (the next record cannot be written: a position or size outside
-             `data`, headers that are none, headers before magic 2, an offset below the base or 2^31 beyond it)
+             `data`, invalid headers, headers before magic 2, an offset below the base or 2^31 or more above it)
              · BAD_START (columns or magic that do not exist)
     """
     row: cython.Py_ssize_t
@@ -187,7 +187,7 @@ def encode_records(data: cython.const[cython.uchar][::1], records: cython.longlo
                    first: cython.Py_ssize_t, count: cython.Py_ssize_t,
                    base_offset: cython.longlong, base_timestamp: cython.longlong,
                    out: cython.uchar[::1], start: cython.Py_ssize_t):
-    """Write v2 records → (records written, position behind them, status).
+    """Write v2 records → (records written, position after them, status).
 
     data, records   see the module; rows first … first + count − 1        out   bytes, written from `start` on
     status   END · FULL (the next record does not fit in `out`) · BAD_RECORD (see measure_records)
@@ -196,22 +196,22 @@ def encode_records(data: cython.const[cython.uchar][::1], records: cython.longlo
     """
     row: cython.Py_ssize_t
     at: cython.Py_ssize_t = start
-    behind: cython.Py_ssize_t
+    after: cython.Py_ssize_t
     done: cython.Py_ssize_t = 0
     if _bad_rows(records, first, count) or start < 0 or start > out.shape[0]: return 0, start, fields.BAD_START
     with cython.nogil:
         for row in range(first, first + count):
-            behind = _put_record(data, records, row, base_offset, base_timestamp, out, at)
-            if behind < 0: return done, at, fields.FULL if behind == _NO_ROOM else fields.BAD_RECORD
-            at = behind
+            after = _put_record(data, records, row, base_offset, base_timestamp, out, at)
+            if after < 0: return done, at, fields.FULL if after == _NO_ROOM else fields.BAD_RECORD
+            at = after
             done += 1
         return done, at, fields.END
 
 
 def put_record(data, records, row, base_offset, base_timestamp, out, at):  # typed in encode.pxd, for other kernels
-    """Write one v2 record at `at` → position behind it; −1: no record, −2: no room, nothing is written then.
+    """Write one v2 record at `at` → position after it; −1: columns not valid, −2: no room; then nothing is written.
 
-    data, records   see the module; `row` and `at` exist
+    data, records   see the module; the caller has checked `row` and `at`
     """
     return _put_record(data, records, row, base_offset, base_timestamp, out, at)
 
@@ -232,7 +232,7 @@ def _put_record(data: cython.const[cython.uchar][::1], records: cython.longlong[
     if size < 0: return _NO_RECORD
     if size + raw_varint_size(2 * size) > out.shape[0] - at: return _NO_ROOM
     at = put_raw_varint(out, at, 2 * size)
-    out[at] = 0  # no attribute of a record is in use
+    out[at] = 0  # records have no attributes yet
     at = put_raw_varint(out, at + 1, stamp)
     at = put_raw_varint(out, at, 2 * delta)
     at = _put_field(data, records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row], out, at)
@@ -259,11 +259,11 @@ def _put_field(data: cython.const[cython.uchar][::1], position: cython.longlong,
 @cython.final
 @cython.cclass
 class LegacyForm:
-    """How entries of magic 0 or 1 are written.
+    """The fields that entries of magic 0 or 1 have in common.
 
     magic, attributes   of every entry
-    origin        offsets are written relative to it: 0, or the base offset inside a wrapper of magic 1
-    append_time   ms, written instead of each timestamp where attributes say LogAppendTime
+    origin        offsets are written relative to it: 0, or the base offset in a wrapper of magic 1
+    append_time   ms, written instead of each timestamp if attributes have LogAppendTime
     """
 
     magic: cython.int
@@ -281,11 +281,11 @@ class LegacyForm:
 def encode_legacy(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
                   first: cython.Py_ssize_t, count: cython.Py_ssize_t, form: LegacyForm, out: cython.uchar[::1],
                   start: cython.Py_ssize_t, ends: cython.longlong[::1]):
-    """Write entries of magic 0 or 1 with a checksum of 0 → (entries written, position behind them, status).
+    """Write entries of magic 0 or 1 with a checksum of 0 → (entries written, position after them, status).
 
     data, records   see the module; rows first … first + count − 1
-    out, ends     out: bytes, written from `start` on; position behind each entry, for the caller to put CRC-32s in
-    status        as encode_records; FULL also where `ends` is used up
+    out, ends     out: bytes, written from `start` on; position after each entry (the caller then writes the CRC-32s)
+    status        as encode_records; FULL also if `ends` is used up
     """
     row: cython.Py_ssize_t
     at: cython.Py_ssize_t = start
@@ -337,14 +337,14 @@ def _put_sized(data: cython.const[cython.uchar][::1], position: cython.longlong,
 @cython.ccall
 @cython.exceptval(check=False)
 def varint_size(value: cython.longlong, origin: cython.longlong = 0) -> cython.Py_ssize_t:
-    """Bytes of value − origin as a signed varint or varlong; the difference wraps at 64 bits."""
+    """Return the bytes of value − origin as a signed varint or varlong; the difference wraps at 64 bits."""
     return raw_varint_size(_zigzag(_difference(value, origin)))
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 def put_varint(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
-    """Write a signed varint or varlong at `at`; returns the position behind it, −1 where it does not fit."""
+    """Write a signed varint or varlong at `at` → position after it, −1: no room."""
     bits: cython.ulonglong = _zigzag(_difference(value, 0))
     if at < 0 or at > out.shape[0] or raw_varint_size(bits) > out.shape[0] - at: return -1
     return put_raw_varint(out, at, bits)

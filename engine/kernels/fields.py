@@ -1,8 +1,8 @@
-"""The constants of `formats` under the names that kernels use, and the flags of those that print.
+"""The constants of `formats` under the names that kernels use, and the flags of kernels that print.
 
-Kernels take them from fields.pxd, where setup.py writes them as literals, so that no kernel loads or declares one.
-Whatever has a number in `formats`, or one that callers or other kernels know too, kernels have from here, from `walk` or
-from `tables`; `cython.declare` is for what nobody else knows (tests/test_house.py).
+Kernels import them from fields.pxd, which setup.py writes with literals, so that no kernel loads or declares one.
+Every constant that `formats`, callers or other kernels share is declared here, in `walk` or in `tables`; `cython.declare` is
+only for constants of one kernel (tests/test_house.py).
 
 B_… and R_…     fields of BatchColumns and RecordColumns        END, TORN …     statuses
 V2_…_AT         positions in a batch header                     V0_…_AT, V1_…_AT   in a message of format 0 or 1
@@ -14,14 +14,14 @@ from engine import formats
 
 META = 1  # print the record's metadata (not --skip-record-metadata)
 CONTENTS = 2  # print key and payload
-ESCAPE = 4  # for a terminal
-OPEN = 8  # leave the record open: somebody goes on behind it
-ARRAY = 16  # JSON objects are elements of an array: a comma in front of each
+ESCAPE = 4  # escape for a terminal
+OPEN = 8  # do not write the end of a record: the caller writes more of it
+ARRAY = 16  # JSON objects are elements of an array: write a comma before each
 
-BATCH_LINE_LIMIT = 640  # bytes: no line of a batch is longer
-RECORD_LINE_LIMIT = 320  # nor a line of a record without header keys, key and payload,
-BATCH_OBJECT_LIMIT = 960  # nor a JSON object of a batch
-TEXT_GROWTH = 4  # bytes of text that one byte of a payload may become
+BATCH_LINE_LIMIT = 640  # largest line of a batch, in bytes
+RECORD_LINE_LIMIT = 320  # largest line of a record without header keys, key and payload
+BATCH_OBJECT_LIMIT = 960  # largest JSON object of a batch
+TEXT_GROWTH = 4  # largest number of text bytes for one byte of a payload
 
 CODEC_MASK = formats.CODEC_MASK
 TIMESTAMP_TYPE_FLAG = formats.TIMESTAMP_TYPE_FLAG
@@ -52,7 +52,7 @@ OVERHEAD = formats.LOG_OVERHEAD
 UP_TO_MAGIC = formats.HEADER_SIZE_UP_TO_MAGIC
 SMALLEST = formats.MIN_RECORD_SIZE
 V2_SMALLEST_RECORD = 7  # length, attributes, deltas of time and offset, sizes of key and value, count of headers: a byte each
-VARINT_SIZE = 5  # bytes that one of 32 bits takes at most
+VARINT_SIZE = 5  # largest size of a varint of 32 bits
 V0_OVERHEAD = formats.LEGACY_OVERHEAD_V0
 V1_OVERHEAD = formats.LEGACY_OVERHEAD_V1
 V2_SIZE = formats.BATCH_HEADER.size

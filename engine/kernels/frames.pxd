@@ -3,7 +3,7 @@ from libc.string cimport memcpy
 
 
 cdef inline void move_16(unsigned char[::1] out, Py_ssize_t at, Py_ssize_t start) noexcept nogil:
-    memcpy(&out[at], &out[start], 16)  # they lie 16 bytes apart at least
+    memcpy(&out[at], &out[start], 16)  # the caller has checked that they do not overlap
 
 
 cdef inline void copy_16(unsigned char[::1] out, Py_ssize_t at, const unsigned char[::1] data,

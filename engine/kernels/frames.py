@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Frames of compressed batches, many in one call: LZ4 frames are inflated here, zstd frames by libzstd.
+"""Decompress the frames of many batches in one call: LZ4 frames in this kernel, zstd frames with libzstd.
 
-Only what Kafka's own writers make is done here. Whatever is unusual, damaged or too large is left to the readers of
-engine.record, which know what counts as damage.
+Only frames as Kafka's own writers make them are decompressed here. Unusual, damaged or too large ones are left to the readers
+in engine.record, which decide what counts as damage.
 """
 
 import cython
@@ -13,14 +13,16 @@ from cython.cimports.engine.kernels.numbers import copy_bytes, u32_le
 from cython.cimports.engine.kernels.predicates import is_legacy
 
 _LZ4_MAGIC = cython.declare(cython.uint, 0x184D2204)
-_LZ4_PLAIN = cython.declare(cython.int, 0x60)  # of a frame's descriptor: version 1, independent blocks, nothing else
-_LZ4_NOT_SIZE = cython.declare(cython.int, 0x8F)  # bits beside the size of blocks, which must be 0
+_LZ4_PLAIN = cython.declare(cython.int, 0x60)  # frame descriptor: version 1, independent blocks, no other flag
+_LZ4_NOT_SIZE = cython.declare(cython.int, 0x8F)  # bits that do not belong to the block size and must be 0
 _ZSTD_MAGIC = cython.declare(cython.uint, 0xFD2FB528)
-_ZSTD_BLOCK = cython.declare(cython.longlong, 128 << 10)  # no block becomes larger, nor than the window
-_ZSTD_WINDOW = cython.declare(cython.longlong, 1 << 27)  # no larger one is accepted by zstd-jni's stream …
-_ZSTD_AT_ONCE = cython.declare(cython.longlong, 16 << 10)  # … but where all fits the buffer that Kafka reads into, if what …
-_ZSTD_INPUT = cython.declare(cython.Py_ssize_t, 131075)  # … the stream takes of its input at a time holds all of the frame
-_LAST_LITERALS = cython.declare(cython.Py_ssize_t, 5)  # what the format keeps free of matches at the end of a block
+_ZSTD_BLOCK = cython.declare(cython.longlong, 128 << 10)  # largest block; a block is also not larger than the window
+# zstd-jni's stream refuses a larger window than this, unless the content fits in Kafka's read buffer (_ZSTD_AT_ONCE) and the
+# frame in one read of the stream's input (_ZSTD_INPUT)
+_ZSTD_WINDOW = cython.declare(cython.longlong, 1 << 27)
+_ZSTD_AT_ONCE = cython.declare(cython.longlong, 16 << 10)
+_ZSTD_INPUT = cython.declare(cython.Py_ssize_t, 131075)
+_LAST_LITERALS = cython.declare(cython.Py_ssize_t, 5)  # bytes without matches at the end of a block, by the format
 _MATCH_LIMIT = cython.declare(cython.Py_ssize_t, 12)
 
 UNKNOWN_SIZE, NOT_PLAIN = -1, -2
@@ -34,13 +36,13 @@ _NOT_PLAIN = cython.declare(cython.longlong, NOT_PLAIN)
 def inflate_frames(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
                    end: cython.Py_ssize_t, checksums: cython.const[cython.uchar][::1],
                    library: cython.const[cython.ulonglong][::1], out: cython.uchar[::1], at: cython.Py_ssize_t):
-    """Inflate the batches row … end − 1 of format 2 into `out`, from `at` on → (row where it stopped, at).
+    """Decompress the batches row … end − 1 of format 2 into `out`, from `at` on → (row where it stopped, at).
 
-    batches    BODY and BODY_END are positions in `data`; in `out` for those that are done. LEFT_OUT: it is passed over
-    checksums  what the header of an LZ4 frame ends with, for blocks of 64 KiB, 256 KiB, 1 MiB and 4 MiB
-    library    see libzstd; none: it stops at zstd
-    It stops before the first batch that has another codec, is not one frame as Kafka writes it (LZ4: independent blocks,
-    no checksums), is damaged, or has no room: nothing of it is in the columns then.
+    batches    BODY and BODY_END: in: positions in `data`; out: positions in `out`. A batch with BODY LEFT_OUT is skipped
+    checksums  last header byte of an LZ4 frame with blocks of 64 KiB, 256 KiB, 1 MiB and 4 MiB
+    library    see libzstd; empty: stops at zstd
+    Stops before the first batch that has another codec, is not one frame as Kafka writes it (LZ4: independent blocks,
+    no checksums), is damaged, or does not fit in `out`; the columns of this batch are unchanged.
     """
     with cython.nogil:
         return inflate_rows(data, batches, row, end, checksums, library, out, at)
@@ -50,7 +52,7 @@ def inflate_frames(data: cython.const[cython.uchar][::1], batches: cython.longlo
 @cython.exceptval(check=False)
 def holds_codec(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, end: cython.Py_ssize_t,
                 codec: cython.longlong) -> cython.bint:
-    """Has one of the batches row … end − 1 of format 2, LEFT_OUT aside, that codec?"""
+    """Does one of the batches row … end − 1 of format 2, except those with BODY LEFT_OUT, have this codec?"""
     if row < 0 or end > batches.shape[1]: return False
     while row < end:
         if (batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK == codec and not is_legacy(batches, row)
@@ -65,8 +67,8 @@ def inflate_rows(data, batches, row, end, checksums, library, out, at):  # typed
     codec: cython.longlong
     start: cython.Py_ssize_t
     body_end: cython.Py_ssize_t
-    behind: cython.Py_ssize_t
-    largest: cython.Py_ssize_t = 0  # zstd frame: where the next may not fit, it is not inflated in vain
+    after: cython.Py_ssize_t
+    largest: cython.Py_ssize_t = 0  # bytes of the largest zstd frame: if the next may not fit, it is not tried
     if row < 0 or end > batches.shape[1] or at < 0 or at > out.shape[0] or checksums.shape[0] < 4: return row, at
     while row < end:
         start = batches[fields.B_BODY, row]
@@ -78,19 +80,19 @@ def inflate_rows(data, batches, row, end, checksums, library, out, at):  # typed
         codec = batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK
         if codec != fields.LZ4 and codec != fields.ZSTD: return row, at
         if start < 0 or start > body_end or body_end > data.shape[0]: return row, at
-        behind = at
+        after = at
         if start < body_end or batches[fields.B_COUNT, row] != 0:
             if codec == fields.LZ4:
-                behind = _lz4_frame(data, start, body_end, checksums, out, at)
+                after = _lz4_frame(data, start, body_end, checksums, out, at)
             elif out.shape[0] - at >= largest:
-                behind = _zstd_frame(data, start, body_end, library, out, at)
-                largest = max(largest, behind - at)
+                after = _zstd_frame(data, start, body_end, library, out, at)
+                largest = max(largest, after - at)
             else:
-                behind = -1
-            if behind < 0: return row, at
+                after = -1
+            if after < 0: return row, at
         batches[fields.B_BODY, row] = at
-        batches[fields.B_BODY_END, row] = behind
-        at = behind
+        batches[fields.B_BODY_END, row] = after
+        at = after
         row += 1
     return row, at
 
@@ -104,10 +106,10 @@ def inflate_rows(data, batches, row, end, checksums, library, out, at):  # typed
 def _lz4_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
                checksums: cython.const[cython.uchar][::1], out: cython.uchar[::1],
                here: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Inflate the frame data[at:end] to out[here:] → position behind it in `out`; −1: see inflate_frames."""
+    """Decompress the frame data[at:end] to out[here:] → position after it in `out`; −1: see inflate_frames."""
     size: cython.Py_ssize_t
     largest: cython.Py_ssize_t
-    behind: cython.Py_ssize_t
+    after: cython.Py_ssize_t
     word: cython.uint
     if end - at < 7 or u32_le(data, at) != _LZ4_MAGIC: return -1
     if data[at + 4] != _LZ4_PLAIN or data[at + 5] & _LZ4_NOT_SIZE: return -1
@@ -124,11 +126,11 @@ def _lz4_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
         if size > largest or size > end - at: return -1
         if word & fields.LZ4_STORED:
             if size > out.shape[0] - here: return -1
-            behind = copy_bytes(out, here, data, at, size)
+            after = copy_bytes(out, here, data, at, size)
         else:
-            behind = _lz4_block(data, at, at + size, out, here, largest)
-        if behind <= here: return -1  # an empty block is the end to Kafka's reader
-        here = behind
+            after = _lz4_block(data, at, at + size, out, here, largest)
+        if after <= here: return -1  # Kafka's reader stops at an empty block
+        here = after
         at += size
 
 
@@ -137,9 +139,9 @@ def _lz4_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
 @cython.exceptval(check=False)
 def _lz4_block(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, out: cython.uchar[::1],
                start: cython.Py_ssize_t, largest: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Inflate the block data[at:end] to out[start:] → position behind it; −1: damaged, unusual, or no room.
+    """Decompress the block data[at:end] to out[start:] → position after it; −1: damaged, unusual, or no room.
 
-    The library's own rules for the end of a block hold, relative to the largest one that the frame allows.
+    As in the LZ4 library, the rules for the end of a block are relative to the largest block that the frame allows.
     """
     here: cython.Py_ssize_t = start
     room: cython.Py_ssize_t = min(out.shape[0], start + largest)
@@ -202,10 +204,10 @@ def _lz4_block(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
 def _zstd_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
                 library: cython.const[cython.ulonglong][::1], out: cython.uchar[::1],
                 here: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Inflate the frame data[at:end] to out[here:] → position behind it in `out`; −1: see inflate_frames.
+    """Decompress the frame data[at:end] to out[here:] → position after it in `out`; −1: see inflate_frames.
 
-    What is larger than the frame's window is left to the reader: only a stream knows what may be referred to there. So is
-    what is larger than a block: only a stream sees that one of them is too large.
+    Content larger than the frame's window or than one block is left to the reader in engine.record: only a stream checks
+    references beyond the window, and the sizes of blocks.
     """
     size: cython.longlong
     window: cython.longlong
@@ -222,11 +224,10 @@ def _zstd_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, en
 @cython.ccall
 @cython.exceptval(check=False)
 def plain_zstd_size(data: cython.const[cython.uchar][::1]) -> cython.longlong:
-    """The size that the frame `data` says it will have; UNKNOWN_SIZE: it does not say.
+    """Return the content size in the header of the frame `data`; UNKNOWN_SIZE: it has none.
 
-    NOT_PLAIN: `data` is not exactly one frame, or a skippable one, or one that is said to be empty; or it wants a window
-    or has a size for which it depends on the way of inflating what counts as damage. What its blocks hold may be damaged
-    all the same.
+    NOT_PLAIN: `data` is not exactly one frame, or a skippable frame, or one with a content size of 0; or its window or size
+    is so large that it depends on the way of decompressing what counts as damage. The content of blocks is not checked.
     """
     size: cython.longlong
     _window: cython.longlong
@@ -240,7 +241,7 @@ def plain_zstd_size(data: cython.const[cython.uchar][::1]) -> cython.longlong:
 @cython.exceptval(check=False)
 @cython.returns((cython.longlong, cython.longlong))
 def _measure(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t):
-    """(what `plain_zstd_size` says of data[at:end], bytes of the window that the frame wants)."""
+    """Return (`plain_zstd_size` of data[at:end], window size of the frame in bytes)."""
     index: cython.Py_ssize_t
     start: cython.Py_ssize_t = at
     size_bytes: cython.int = 0
@@ -273,7 +274,7 @@ def _measure(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: 
     while True:
         if end - at < 3: return _NOT_PLAIN, 0
         word = data[at] | (data[at + 1] << 8) | (data[at + 2] << 16)
-        at += 3 + (1 if word & 6 == 2 else word >> 3)  # a run is one byte, whatever its size
+        at += 3 + (1 if word & 6 == 2 else word >> 3)  # an RLE block stores one byte, whatever its size
         if word & 1: break
     if descriptor & 4: at += 4
     if at != end: return _NOT_PLAIN, 0

@@ -1,24 +1,24 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Columns of records → the buffers of Arrow arrays: what records share is spread over them, what lies apart is put together.
+"""Fill the buffers of Arrow arrays from columns of records. Fields of a batch are repeated for each of its records.
 
-An array of bytes is three buffers: a bit per row (0 is null), 32-bit ends, and the bytes. Callers make room by what
-`fitting` and `measure_headers` say; every position and size is checked again before a byte is read or written.
+An array of bytes has three buffers: a bit per row (0 is null), 32-bit ends, and the bytes. Callers allocate the sizes that
+`fitting` and `measure_headers` return; every position and size is checked again before a byte is read or written.
 """
 
 import cython
 from cython.cimports.engine.kernels import fields
 from cython.cimports.engine.kernels.numbers import copy_bytes, varint, wrapped_sum
 
-_LAST_MS = cython.declare(cython.longlong, fields.LONG_MAX // 1000)  # milliseconds that are microseconds of 64 bits
+_LAST_MS = cython.declare(cython.longlong, fields.LONG_MAX // 1000)  # largest timestamp in ms that fits 64 bits in µs
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.longlong, cython.longlong))
 def fitting(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t, room: cython.longlong):
-    """Records from row `first` on whose keys and values are at most `room` bytes → (end of them, key, value bytes).
+    """Find the records from `first` on whose keys and values fit in `room` bytes → (end of them, key bytes, value bytes).
 
-    The first one fits in any case, so that a caller with an empty batch gets on; unless it is too large for any array.
+    The first record always counts as fitting, so that a caller makes progress, unless it is too large for any array.
     """
     keys: cython.longlong = 0
     values: cython.longlong = 0
@@ -43,8 +43,11 @@ def fitting(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cyt
 @cython.final
 @cython.cclass
 class Blobs:
-    """An array of bytes: `out`, where they go, `ends` of 32 bits, and `valid`: bits of the rows that are not null are set,
-    others are left alone."""
+    """The output buffers of an array of bytes.
+
+    out    the bytes        ends  32-bit ends
+    valid  a bit per row: set for rows that are not null, otherwise unchanged
+    """
 
     out: cython.uchar[::1]
     ends: cython.int[::1]
@@ -59,10 +62,10 @@ class Blobs:
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t))
 def gather(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], position_field: cython.int,
            first: cython.Py_ssize_t, end: cython.Py_ssize_t, blobs: Blobs, at: cython.Py_ssize_t, row: cython.Py_ssize_t):
-    """Copy the keys or values of records first … end − 1 one behind the other → (bytes in `out`, nulls); (−1, 0): no room.
+    """Append the keys or values of records first … end − 1 → (bytes in `out`, nulls); (−1, 0): no room.
 
-    position_field  KEY_POSITION or VALUE_POSITION; the field behind it has the sizes
-    at, row         where the bytes of the first record begin, and its row; ends[row] is there already
+    position_field  KEY_POSITION or VALUE_POSITION; the next field has the sizes
+    at, row         position in `out` and row of the first record; the caller has set ends[row]
     """
     out: cython.uchar[::1] = blobs.out
     ends: cython.int[::1] = blobs.ends
@@ -94,9 +97,9 @@ def gather(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::
 def spread(batches: cython.longlong[:, ::1], field: cython.int, records: cython.longlong[:, ::1],
            first: cython.Py_ssize_t, end: cython.Py_ssize_t, out: cython.longlong[::1], row: cython.Py_ssize_t,
            added: cython.longlong) -> cython.bint:
-    """Write one field of its batch for each of the records first … end − 1, from out[row] on; False: it does not fit.
+    """Write a field of its batch for each of the records first … end − 1, from out[row] on; False: bad arguments.
 
-    added  is added to each: of positions, where the window begins; else 0
+    added  is added to each value: for positions the start of the window, else 0
     """
     index: cython.Py_ssize_t
     batch: cython.longlong
@@ -115,9 +118,9 @@ def spread(batches: cython.longlong[:, ::1], field: cython.int, records: cython.
 @cython.exceptval(check=False)
 def timestamp_types(batches: cython.longlong[:, ::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
                     end: cython.Py_ssize_t, out: cython.int[::1], row: cython.Py_ssize_t) -> cython.bint:
-    """Write what the timestamps of records first … end − 1 are, from out[row] on; False: it does not fit.
+    """Write the timestamp types of records first … end − 1, from out[row] on; False: bad arguments.
 
-    0 CreateTime, 1 LogAppendTime, −1 in format 0, which has none (TimestampType).
+    0 CreateTime, 1 LogAppendTime, −1 in format 0, which has no timestamps (TimestampType).
     """
     index: cython.Py_ssize_t
     batch: cython.longlong
@@ -141,7 +144,7 @@ def microseconds(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end
                  out: cython.longlong[::1], valid: cython.uchar[::1], row: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Write the timestamps of records first … end − 1 as microseconds, from out[row] on → nulls; −1: no room.
 
-    valid  bits of the rows that have one are set. One that is too far from 1970 for microseconds of 64 bits is null.
+    valid  a bit per row: set for rows that are not null. A timestamp that does not fit 64 bits as microseconds is null.
     """
     index: cython.Py_ssize_t
     timestamp: cython.longlong
@@ -166,7 +169,7 @@ def microseconds(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end
 @cython.returns((cython.longlong, cython.longlong, cython.longlong))
 def measure_headers(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
                     end: cython.Py_ssize_t):
-    """Room that the headers of records first … end − 1 take → (headers, bytes of keys, of values); (−1, 0, 0): damaged."""
+    """Measure the headers of records first … end − 1 → (headers, key bytes, value bytes); (−1, 0, 0): damaged."""
     index: cython.Py_ssize_t
     at: cython.Py_ssize_t
     count: cython.longlong
@@ -196,9 +199,10 @@ def measure_headers(data: cython.const[cython.uchar][::1], records: cython.longl
 @cython.final
 @cython.cclass
 class Headers:
-    """An array of lists of headers: ends[row + 1] is where the headers of a row end; a list without any is null.
+    """The output buffers of an array of lists of headers: ends[row + 1] is the end of the headers of a row.
 
-    keys, key_ends   as an array of bytes has them; no key is null        values  an array of bytes
+    valid            a bit per row: an empty list is null
+    keys, key_ends   buffers of an array of bytes; no key is null        values  an array of bytes
     """
 
     ends: cython.int[::1]
@@ -217,10 +221,10 @@ class Headers:
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t))
 def gather_headers(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
                    end: cython.Py_ssize_t, headers: Headers, row: cython.Py_ssize_t, header: cython.Py_ssize_t):
-    """Copy the headers of records first … end − 1 → (headers in all, null lists, null values); (−1, 0, 0): no room.
+    """Append the headers of records first … end − 1 → (total headers, null lists, null values); (−1, 0, 0): no room.
 
-    No buffer is filled behind its first 2 GiB, which ends of 32 bits reach.
-    header  how many headers there are already: where their keys and values end is known
+    header  number of headers already in the buffers, with their ends
+    No buffer is filled beyond 2 GiB, the limit of 32-bit ends.
     """
     lists: cython.int[::1] = headers.ends
     lists_valid: cython.uchar[::1] = headers.valid

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Bytes as JSON strings: as text where they are well-formed UTF-8, else as base64.
+"""Write bytes as JSON strings: as text if they are well-formed UTF-8, else as base64.
 
-Typed in json_strings.pxd, for ndjson; as in words, `out` and `data` are pointers. First `string_size` or `field_room`, to
-know that there is room, then `string_field`.
+Typed in json_strings.pxd; as in `words`, `out` and `data` are pointers. Callers measure with `string_size` or `field_room`
+first, then write with `string_field`.
 """
 
 import cython
@@ -10,7 +10,7 @@ from cython.cimports.engine.kernels.words import code_point, is_unsafe, java_esc
 
 
 def string_size(data, start, size, escape):
-    """Bytes that the text of a JSON string takes, without its quotes; −1: these bytes are not well-formed UTF-8."""
+    """Return the size of the text of a JSON string without its quotes; −1: the bytes are not well-formed UTF-8."""
     index: cython.Py_ssize_t
     seen: cython.uchar = 0
     byte: cython.uchar
@@ -20,11 +20,11 @@ def string_size(data, start, size, escape):
         seen |= byte
         more += (byte == 34) + (byte == 92) + (byte < 32) * 5
     if seen < 128 and more == 0 and not escape: return size
-    return _careful_size(data, start, start + size, escape)
+    return _characters_size(data, start, start + size, escape)
 
 
-def _careful_size(data, start, end, escape):
-    """The slow way of `string_size`."""
+def _characters_size(data, start, end, escape):
+    """Do the work of `string_size` character by character."""
     index: cython.Py_ssize_t = start
     size: cython.Py_ssize_t
     total: cython.Py_ssize_t = 0
@@ -52,15 +52,15 @@ def _careful_size(data, start, end, escape):
 
 
 def field_room(size, text_size):
-    """Bytes that a field of `size` bytes takes inside its quotes."""
+    """Return the size of the text or base64 of a field of `size` bytes, without quotes."""
     if text_size >= 0: return text_size
     return (size + 2) // 3 * 4
 
 
 def string_field(out, at, data, start, size, text_size, escape):
-    """What follows `"key` or `"value` → the position behind it: `":null`, `":"text"` or `_b64":"base64"`.
+    """Write what follows `"key` or `"value`: `":null`, `":"text"` or `_b64":"base64"` → position after it.
 
-    size       bytes of the field, below 0: null        text_size  what `string_size` said of them
+    size       bytes of the field, below 0: null        text_size  from `string_size`
     """
     index: cython.Py_ssize_t
     if size < 0: return _put(out, at, b'":null', 6)
@@ -70,7 +70,7 @@ def string_field(out, at, data, start, size, text_size, escape):
     else:
         at = _put(out, at, b'":"', 3)
         if text_size != size:
-            at = _careful(out, at, data, start, start + size, escape)
+            at = _put_characters(out, at, data, start, start + size, escape)
         else:
             for index in range(size):
                 out[at + index] = data[start + index]
@@ -86,7 +86,7 @@ def _put(out, at, text, size):
 
 
 def _short(byte):
-    """The letter of a control character's short escape, 0 where it has none."""
+    """Return the letter of a control character's short escape, 0: it has none."""
     if byte == 10: return 110
     if byte == 9: return 116
     if byte == 13: return 114
@@ -95,8 +95,8 @@ def _short(byte):
     return 0
 
 
-def _careful(out, at, data, start, end, escape):
-    """The text of a JSON string, character by character. The bytes are well-formed."""
+def _put_characters(out, at, data, start, end, escape):
+    """Write the text of a JSON string character by character; the bytes are well-formed UTF-8."""
     index: cython.Py_ssize_t = start
     size: cython.Py_ssize_t
     part: cython.Py_ssize_t
@@ -135,7 +135,7 @@ def _careful(out, at, data, start, end, escape):
 
 
 def _base64(out, at, data, start, size):
-    """Base64 with padding (RFC 4648, section 4)."""
+    """Write base64 with padding (RFC 4648, section 4)."""
     index: cython.Py_ssize_t = start
     end: cython.Py_ssize_t = start + size
     bits: cython.int

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What strings of JSON stand for, written over them: escapes become shorter, never longer.
+"""Decode JSON strings in place: an escape never becomes longer.
 
-The caller has looked at the string and found nothing wrong with it (see lines).
+The caller has checked that the string is valid (see `lines`).
 """
 
 import cython
@@ -12,7 +12,7 @@ import cython
 @cython.nogil
 @cython.exceptval(check=False)
 def four_hex(data: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.int:
-    """The number that four hexadecimal digits are; −1 where they are none."""
+    """Return the value of four hexadecimal digits; −1: not all are digits."""
     value: cython.int = 0
     digit: cython.int
     index: cython.Py_ssize_t
@@ -35,7 +35,7 @@ def four_hex(data: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.int:
 @cython.exceptval(check=False)
 def unescape(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
              to: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Write what the string data[start:end] stands for from `to` on, which is not behind `start` → behind it."""
+    """Decode the string data[start:end] to data[to:] → position after it. `to` is at most `start`."""
     at: cython.Py_ssize_t = start
     code: cython.int
     byte: cython.uchar
@@ -70,7 +70,7 @@ def unescape(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_s
 @cython.nogil
 @cython.exceptval(check=False)
 def _utf8(data: cython.uchar[::1], to: cython.Py_ssize_t, code: cython.int) -> cython.Py_ssize_t:
-    """Write a character; returns the position behind it."""
+    """Write a character → position after it."""
     if code < 0x80:
         data[to] = code
         return to + 1
@@ -95,7 +95,10 @@ def _utf8(data: cython.uchar[::1], to: cython.Py_ssize_t, code: cython.int) -> c
 @cython.exceptval(check=False)
 def put_string(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
                to: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Write the string data[start:end] with its length as a varint from `to` on, at least six bytes before `start`."""
+    """Write the decoded string data[start:end] to data[to:], after its length as a varint → position after it.
+
+    `to` is at least six bytes before `start`.
+    """
     size: cython.Py_ssize_t = unescape(data, start, end, start) - start
     value: cython.Py_ssize_t = 2 * size
     while value >= 128:
@@ -112,7 +115,7 @@ def put_string(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py
 @cython.exceptval(check=False)
 def _move(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
           to: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Put data[start:end] to `to`, which is before `start`; the two may overlap → behind it."""
+    """Move data[start:end] to data[to:] → position after it. `to` is before `start`; the ranges may overlap."""
     while start < end:
         data[to] = data[start]
         start += 1

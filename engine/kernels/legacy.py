@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Messages of formats 0 and 1 → columns. Mirrors LegacyRecord and AbstractLegacyRecordBatch.DataLogInputStream.
+"""Decode messages of formats 0 and 1. Mirrors LegacyRecord and AbstractLegacyRecordBatch.DataLogInputStream.
 
-Any magic but 0 is laid out like 1, as Kafka reads it.
+Any magic other than 0 is read with the layout of 1, as in Kafka.
 """
 
 import cython
@@ -14,9 +14,9 @@ from cython.cimports.engine.kernels.numbers import i32, i64, u32, wrapped_sum
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.longlong, cython.Py_ssize_t, cython.int))
 def measure_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t):
-    """Walk the whole messages of data[start:end] → (messages, offset of the last, where the walk stopped, status).
+    """Walk the complete messages of data[start:end] → (messages, offset of the last, where the walk stopped, status).
 
-    status  END · TORN (a message goes on behind `end`: Kafka takes that for the end of an inner set)
+    status  END · TORN (a message continues after `end`: Kafka treats that as the end of an inner set)
             · BAD_SIZE (below 14, the smallest message) · BAD_START (arguments outside `data`)
     Mirrors DataLogInputStream.nextBatch.
     """
@@ -40,12 +40,12 @@ def measure_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssi
 @cython.final
 @cython.cclass
 class Origin:
-    """Where messages come from.
+    """The batch of messages, and how their offsets and timestamps are computed.
 
-    batch        for RecordField.BATCH of the first message; `step` more for each one behind it: 0 for an inner set,
-                 1 for plain entries that stand one behind the other
-    base         is added to each offset: 0 for absolute ones
-    append, append_time  the wrapper's append time replaces the timestamps of messages of format 1
+    batch        RecordField.BATCH of the first message
+    step         is added to `batch` for each next message: 0 for an inner set, 1 for plain entries
+    base         is added to each offset: 0 for absolute offsets
+    append, append_time  if `append`, the wrapper's append time replaces the timestamps of messages of format 1
     """
 
     batch: cython.longlong
@@ -67,12 +67,12 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                     ieee: cython.const[cython.uint][::1]):
     """Decode uncompressed messages of data[start:end] → (rows filled, where it stopped, status).
 
-    records      out, RecordColumns, from row `filled` on. Sizes below 0 are nulls and are given as stored;
-                 HEADER_COUNT is 0. Timestamps of format 0 are -1
+    records      out, RecordColumns, from row `filled` on. Sizes below 0 are nulls, copied as stored;
+                 HEADER_COUNT is 0. Timestamps of format 0 are −1
     ieee         tables of CRC-32
     status       END · FULL (columns used up: call again from where it stopped) · TORN · BAD_SIZE · BAD_START
-                 · BAD_RECORD (a key or size field that does not fit) · BAD_VALUE (the value does not: all else of the
-                 message is in row `filled`, its size as stored) · BAD_CODEC (the message is compressed)
+                 · BAD_RECORD (a key or size field does not fit) · BAD_VALUE (the value does not fit: all other fields of the
+                 message are in row `filled`, its size as stored) · BAD_CODEC (the message is compressed)
                  The messages before the damage are in the columns.
     """
     capacity: cython.Py_ssize_t = records.shape[1]

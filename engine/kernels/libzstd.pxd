@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
-# zstd's own functions for kernels that work on many batches in one call, without the interpreter in between. They come as
-# `library`, which holds addresses (see tables.Zstd and engine.record.codecs.libzstd, which finds them), and write no byte after
-# the end of `out`, whatever `data` holds.
+# Calls of libzstd from kernels that handle many batches in one call, without the interpreter in between. `library` has the
+# addresses of its functions (see tables.Zstd; engine.record.codecs.libzstd finds them). The functions never write after the end
+# of `out`, for any content of `data`.
 from engine.kernels cimport tables
 
 ctypedef struct zstd_input:
@@ -20,10 +20,10 @@ ctypedef size_t (*zstd_reset)(void* context, int what) noexcept nogil
 
 
 cdef inline bint zstd_failed(size_t result) noexcept nogil:
-    return result > <size_t>0 - 120  # errors are the largest numbers, counted down
+    return result > <size_t>0 - 120  # error codes are the largest numbers (ZSTD_isError)
 
 
-# Inflate the frame data[start:end] to out[at:] → bytes it made; −1: no library, damage, or no room.
+# Decompress the frame data[start:end] to out[at:] → bytes written; −1: no library, damage, or no room.
 cdef inline Py_ssize_t decompress(const unsigned long long[::1] library, const unsigned char[::1] data, Py_ssize_t start,
                                   Py_ssize_t end, unsigned char[::1] out, Py_ssize_t at) noexcept nogil:
     cdef zstd_decompress call
@@ -34,7 +34,8 @@ cdef inline Py_ssize_t decompress(const unsigned long long[::1] library, const u
     return -1 if zstd_failed(made) else <Py_ssize_t>made
 
 
-# data[:size] as one frame at out[at:], as Java's stream writes it → position after it; −1: no library, or no room.
+# Compress data[:size] to one frame at out[at:], with the bytes that zstd-jni's stream writes → position after it; −1: no
+# library, or no room.
 cdef inline Py_ssize_t compress(const unsigned long long[::1] library, const unsigned char[::1] data, Py_ssize_t size,
                                 unsigned char[::1] out, Py_ssize_t at) noexcept nogil:
     cdef zstd_compress call
@@ -48,12 +49,12 @@ cdef inline Py_ssize_t compress(const unsigned long long[::1] library, const uns
     call = <zstd_compress><size_t>library[tables.ZSTD_COMPRESS]
     reset = <zstd_reset><size_t>library[tables.ZSTD_RESET]
     context = <void*><size_t>library[tables.ZSTD_COMPRESSION]
-    if zstd_failed(reset(context, 1)): return -1  # the session only: what was set of the context stays
+    if zstd_failed(reset(context, 1)): return -1  # ZSTD_reset_session_only: the parameters stay
     source.data, source.size, source.at = &data[0], size, 0
     target.data, target.size, target.at = &out[at], out.shape[0] - at, 0
     while source.at < source.size:
         if zstd_failed(call(context, &target, &source, 0)) or target.at == target.size: return -1  # ZSTD_e_continue
-    for directive in range(1, 3):  # ZSTD_e_flush, as Java's stream does, which makes an empty last block of ZSTD_e_end
+    for directive in range(1, 3):  # ZSTD_e_flush, then ZSTD_e_end, which writes an empty last block: as zstd-jni's stream does
         left = call(context, &target, &source, directive)
-        if left != 0: return -1  # an error, or there is no room for what is left
+        if left != 0: return -1  # an error, or no room for the rest
     return at + <Py_ssize_t>target.at

@@ -1,21 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Lines of text, or of JSON objects, → record columns.
+"""Parse lines of text or of JSON objects into record columns.
 
-Nothing is copied: keys and values stay where they stood in the line. A line of text is a key, a separator and a value.
-What JSON escapes becomes shorter, so it is unescaped in place, and headers get their wire form in place. A line of JSON
-that is not plain is left alone and untouched for record.json_record, which knows all of JSON.
+Keys and values are not copied: columns point into the line. A line of text is a key, a separator and a value. JSON strings are
+decoded in index, where they become shorter, and headers are converted in index to their wire form. A line of JSON with an
+unusual form is left unchanged for record.json_record, which parses all of JSON.
 """
 
 import cython
 from cython.cimports.engine.kernels import fields, tables
 from cython.cimports.engine.kernels.json_unescape import four_hex, put_string, unescape
 
-_DEEPEST = cython.declare(cython.int, 60)  # levels of JSON within JSON
-_FIELDS = cython.declare(cython.int, 6)  # numbers of members, see _field
-_MOST_DIGITS = cython.declare(cython.Py_ssize_t, 18)  # of a number that surely fits 64 bits
+_DEEPEST = cython.declare(cython.int, 60)  # most levels of nested JSON
+_FIELDS = cython.declare(cython.int, 6)  # bits for the members of _field
+_MOST_DIGITS = cython.declare(cython.Py_ssize_t, 18)  # digits of a number that always fits 64 bits
 
 
-# ---- first a look at the whole line, which changes nothing
+# ---- first pass: check the whole line, without changes
 
 
 @cython.cfunc
@@ -32,7 +32,7 @@ def _space(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_
 @cython.nogil
 @cython.exceptval(check=False)
 def _escape_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Behind the escape that begins with the backslash at `at`; −1: it is none, or half a character."""
+    """Return the position after the escape at `at`; −1: not valid, or half of a surrogate pair."""
     kind: cython.uchar
     code: cython.int
     if end - at < 2: return -1
@@ -56,7 +56,7 @@ def _escape_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_s
 @cython.nogil
 @cython.exceptval(check=False)
 def _string_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Behind the string that begins with the quote at `at`; −1: it is none."""
+    """Return the position after the string at `at`; −1: not a valid string."""
     byte: cython.uchar
     if at >= end or data[at] != 34: return -1
     at += 1
@@ -76,7 +76,7 @@ def _string_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_s
 @cython.nogil
 @cython.exceptval(check=False)
 def _number_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Behind the number at `at`; −1: it is none."""
+    """Return the position after the number at `at`; −1: not a valid number."""
     start: cython.Py_ssize_t
     if at < end and data[at] == 45: at += 1
     if at >= end: return -1
@@ -102,7 +102,7 @@ def _number_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_s
 @cython.exceptval(check=False)
 def _value_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
                depth: cython.int) -> cython.Py_ssize_t:
-    """Behind the JSON value at `at`; −1: there is none, or it goes too deep."""
+    """Return the position after the JSON value at `at`; −1: not a valid value, or too many levels."""
     byte: cython.uchar
     closing: cython.uchar
     if at >= end or depth > _DEEPEST: return -1
@@ -142,7 +142,7 @@ def _value_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ss
 @cython.nogil
 @cython.exceptval(check=False)
 def _field(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.int:
-    """Which member a name is: 1 key, 2 value, 3 headers, 4 timestamp, 5 type, 0 nothing of ours, −1 to be looked at."""
+    """Return which member a name is: 1 key, 2 value, 3 headers, 4 timestamp, 5 type, 0 another one, −1 left to the caller."""
     size: cython.Py_ssize_t = end - start
     if size == 3: return 1 if data[start] == 107 and data[start + 1] == 101 and data[start + 2] == 121 else 0
     if size == 4:
@@ -168,7 +168,7 @@ def _field(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssi
 @cython.nogil
 @cython.exceptval(check=False)
 def _escaped(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.int:
-    """−1 for a name with escapes in it, which may spell anything."""
+    """Return −1 for a name with escapes, whose decoded form is not known here, else 0."""
     while start < end:
         if data[start] == 92: return -1
         start += 1
@@ -178,11 +178,11 @@ def _escaped(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_s
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _place_among(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
-                 names: cython.const[cython.uchar][::1]) -> cython.int:
-    """Which of `names`, from 0 on, is the name data[start:end]? −1: none. Each is a byte with its size and then its bytes."""
+def _index_of(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
+              names: cython.const[cython.uchar][::1]) -> cython.int:
+    """Return the index of the name data[start:end] in `names`, where each name follows a byte with its size; −1: not found."""
     at: cython.Py_ssize_t = 0
-    place: cython.int = 0
+    index: cython.int = 0
     size: cython.Py_ssize_t
     same: cython.Py_ssize_t
     while at < names.shape[0]:
@@ -192,9 +192,9 @@ def _place_among(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.
             same = 0
             while same < size and data[start + same] == names[at + same]:
                 same += 1
-            if same == size: return place
+            if same == size: return index
         at += size
-        place += 1
+        index += 1
     return -1
 
 
@@ -202,7 +202,7 @@ def _place_among(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.
 @cython.nogil
 @cython.exceptval(check=False)
 def _headers_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Behind [{"key": "…", "value": "…" or null}, …]; −1: it is none, or its members stand in another order."""
+    """Return the position after [{"key": "…", "value": "…" or null}, …]; −1: another form or order of members."""
     if at >= end or data[at] != 91: return -1
     at = _space(data, at + 1, end)
     if at < end and data[at] == 93: return at + 1
@@ -233,7 +233,7 @@ def _headers_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_
 @cython.exceptval(check=False)
 def _member(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
             field: cython.int) -> cython.Py_ssize_t:
-    """Where the value of the member at `at` begins; −1: it is not this field."""
+    """Return the position of the value of the member at `at`; −1: it is not this field."""
     name_end: cython.Py_ssize_t = _string_end(data, at, end)
     if name_end < 0 or _field(data, at + 1, name_end - 1) != field: return -1
     at = _space(data, name_end, end)
@@ -241,14 +241,14 @@ def _member(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize
     return _space(data, at + 1, end)
 
 
-# ---- then what it takes to make a record of it
+# ---- second pass: make a record
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def _put_headers(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.longlong:
-    """Write the headers of data[start:end], which _headers_end has seen, in wire form from `start` on → how many."""
+    """Convert the headers of data[start:end], which _headers_end has checked, to wire form from `start` on → their number."""
     at: cython.Py_ssize_t = _space(data, start + 1, end)
     to: cython.Py_ssize_t = start
     count: cython.longlong = 0
@@ -277,7 +277,7 @@ def _put_headers(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.longlong))
 def _content(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t):
-    """(position, size) of a key or value: what a string stands for, −1 for null, and the text of anything else."""
+    """Return (position, size) of a key or value: a decoded string, size −1 for null, else the JSON text itself."""
     if start < 0 or data[start] == 110: return 0, -1
     if data[start] != 34: return start, end - start
     if not _escaped(data, start + 1, end - 1): return start + 1, end - start - 2
@@ -290,7 +290,7 @@ def _content(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_s
 def _json_line(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, timestamp: cython.longlong,
                others: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
                row: cython.Py_ssize_t) -> cython.int:
-    """Make a record of the line data[at:end] → 1; 0: the line is none; −1: it has to be looked at, and is as it was."""
+    """Make a record of the line data[at:end] → 1; 0: the line is empty; −1: left to the caller, and unchanged."""
     key: cython.Py_ssize_t = -1
     key_end: cython.Py_ssize_t = -1
     value: cython.Py_ssize_t = -1
@@ -299,11 +299,11 @@ def _json_line(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ss
     headers_end: cython.Py_ssize_t = -1
     name_end: cython.Py_ssize_t
     start: cython.Py_ssize_t = at
-    behind: cython.Py_ssize_t
+    after: cython.Py_ssize_t
     field: cython.int
     bit: cython.int
     one: cython.ulonglong = 1
-    seen: cython.ulonglong = 0  # a bit for each member that may be there once
+    seen: cython.ulonglong = 0  # a bit for each member that may occur once
     at = _space(data, at, end)
     if at == end: return 0
     if data[at] != 123: return -1
@@ -314,7 +314,7 @@ def _json_line(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ss
         field = _field(data, at + 1, name_end - 1)
         bit = field
         if field == 0 and others.shape[0]:
-            bit = _place_among(data, at + 1, name_end - 1, others)
+            bit = _index_of(data, at + 1, name_end - 1, others)
             if bit < 0: return -1
             bit += _FIELDS
         if bit > 0:
@@ -323,27 +323,27 @@ def _json_line(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ss
         at = _space(data, name_end, end)
         if field < 0 or at >= end or data[at] != 58: return -1
         at = _space(data, at + 1, end)
-        behind = _headers_end(data, at, end) if field == 3 else _value_end(data, at, end, 0)
-        if behind < 0: return -1
+        after = _headers_end(data, at, end) if field == 3 else _value_end(data, at, end, 0)
+        if after < 0: return -1
         if field == 1:
             key = at
-            key_end = behind
+            key_end = after
         elif field == 2:
             value = at
-            value_end = behind
+            value_end = after
         elif field == 3:
             headers = at
-            headers_end = behind
+            headers_end = after
         elif field == 4:
-            if behind - at > _MOST_DIGITS or data[at] < 48 or data[at] > 57: return -1
+            if after - at > _MOST_DIGITS or data[at] < 48 or data[at] > 57: return -1
             timestamp = 0
-            while at < behind:
+            while at < after:
                 if data[at] < 48 or data[at] > 57: return -1
                 timestamp = timestamp * 10 + data[at] - 48
                 at += 1
         elif field == 5:
-            if behind - at != 8 or not _is_record(data, at + 1): return -1
-        at = _space(data, behind, end)
+            if after - at != 8 or not _is_record(data, at + 1): return -1
+        at = _space(data, after, end)
         if at >= end: return -1
         if data[at] == 44:
             at = _space(data, at + 1, end)
@@ -367,7 +367,7 @@ def _json_line(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ss
 @cython.nogil
 @cython.exceptval(check=False)
 def _is_record(data: cython.uchar[::1], start: cython.Py_ssize_t) -> cython.bint:
-    """Is this the word “record”? What other lines of a dump say is for others to judge."""
+    """Is this the word “record”? Lines of other types are left to the caller."""
     return (data[start] == 114 and data[start + 1] == 101 and data[start + 2] == 99
             and data[start + 3] == 111 and data[start + 4] == 114 and data[start + 5] == 100)
 
@@ -378,15 +378,14 @@ def _is_record(data: cython.uchar[::1], start: cython.Py_ssize_t) -> cython.bint
 def parse_json_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
                      timestamp: cython.longlong, others: cython.const[cython.uchar][::1],
                      records: cython.longlong[:, ::1], filled: cython.Py_ssize_t):
-    """Lines data[start:end], a JSON object each → (rows filled, position of the next line, status).
+    """Parse the lines data[start:end], each a JSON object → (rows filled, position of the next line, status).
 
-    data       changed where strings have escapes and records have headers
+    data       changed: strings with escapes and headers are converted in index
     timestamp  of records that have none, ms
-    others     names of further members that a record may have, each of them a byte with its size and then its bytes;
-               empty: any
-    status     see tables.Parsed. ODD: the line there is no plain record, and is as it was. BAD_START: bytes outside `data`, or
-               columns that are no records
-    Members: key, value (a string, null, or any JSON, whose text it is then), headers, timestamp, type; `others` mean nothing.
+    others     names of other allowed members, which are ignored: a byte with the size, then the name; empty: any
+    status     see tables.Parsed. ODD: the next line is left to the caller, and unchanged. BAD_START: a range outside `data`, or
+               columns of a wrong shape
+    Members: key and value (a string, null, or any JSON, of which the text is taken), headers, timestamp, type.
     Empty lines are skipped.
     """
     at: cython.Py_ssize_t = start
@@ -415,7 +414,7 @@ def parse_json_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
 @cython.nogil
 @cython.exceptval(check=False)
 def _line_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Position of the next line feed; `end` where there is none."""
+    """Return the position of the next line feed; `end`: none."""
     while at < end and data[at] != 10:
         at += 1
     return at
@@ -441,7 +440,7 @@ def _is(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_
 @cython.exceptval(check=False)
 def _find(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
           word: cython.const[cython.uchar][::1]) -> cython.Py_ssize_t:
-    """Where `word` begins first; `end` where it does not."""
+    """Return the first position of `word`; `end`: not found."""
     at: cython.Py_ssize_t = start
     size: cython.Py_ssize_t = word.shape[0]
     while end - at >= size:
@@ -456,17 +455,17 @@ def _find(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssiz
 def parse_text_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
                      separator: cython.const[cython.uchar][::1], null: cython.const[cython.uchar][::1],
                      timestamp: cython.longlong, records: cython.longlong[:, ::1], filled: cython.Py_ssize_t):
-    """Lines data[start:end] → (rows filled, position of the next line, status).
+    """Parse the lines data[start:end] → (rows filled, position of the next line, status).
 
-    separator  between key and value; empty, or not in the line: there is no key
-    null       a key or value that is this text is null; empty: none is
+    separator  between key and value; if it is empty or not in the line, there is no key
+    null       text that stands for a null key or value; empty: none
     timestamp  of every record, ms
-    status     END · FULL · BAD_START: bytes outside `data`, or columns that are no records
-    A line ends with LF or CR LF; the last may lack it.
+    status     END · FULL · BAD_START (a range outside `data`, or columns of a wrong shape)
+    A line ends with LF or CR LF, which the last line may lack.
     """
     at: cython.Py_ssize_t = start
     line_end: cython.Py_ssize_t
-    behind: cython.Py_ssize_t
+    after: cython.Py_ssize_t
     split: cython.Py_ssize_t
     if start < 0 or start > end or end > data.shape[0]: return filled, start, tables.PARSED_BAD_START
     if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, tables.PARSED_BAD_START
@@ -474,7 +473,7 @@ def parse_text_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
         while at < end:
             if filled >= records.shape[1]: return filled, at, tables.PARSED_FULL
             line_end = _line_end(data, at, end)
-            behind = line_end + 1
+            after = line_end + 1
             if line_end > at and data[line_end - 1] == 13: line_end -= 1
             records[fields.R_BATCH, filled] = 0
             records[fields.R_OFFSET, filled] = filled
@@ -492,5 +491,5 @@ def parse_text_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
             records[fields.R_VALUE_SIZE, filled] = line_end - at
             if null.shape[0] and _is(data, at, line_end, null): records[fields.R_VALUE_SIZE, filled] = -1
             filled += 1
-            at = behind if behind < end else end
+            at = after if after < end else end
         return filled, at, tables.PARSED_END

@@ -1,22 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Columns → JSON objects, one a line, straight into a byte buffer. docs/json.md describes them.
+"""Write columns as JSON objects, one per line, into a byte buffer. docs/json.md describes them.
 
-Nothing is lost: keys, values, header keys and header values are JSON strings where they are well-formed UTF-8, else
-base64 in a field of the same name with `_b64` behind it. With the flag ESCAPE, what a terminal would obey is written
-as \\u202e.
+Keys, values, header keys and header values are JSON strings if they are well-formed UTF-8, else base64 in a field with the
+suffix `_b64`: no byte is lost. With the flag ESCAPE, characters that would control a terminal are written as \\u202e.
 """
 
 import cython
 from cython.cimports.engine.kernels import fields
-from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
+from cython.cimports.engine.kernels.bounds import BLOCK, batches_exist, contents_exist
 from cython.cimports.engine.kernels.decoded import Decoded
 from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
 from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
 from cython.cimports.engine.kernels.words import advance, boolean, number, put, timestamp_type
 
-_RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # a record object without headers, key and value
-_HEADER_LIMIT = cython.declare(cython.Py_ssize_t, 40)  # what stands around a header's key and value
+_RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # largest record object without headers, key and value
+_HEADER_LIMIT = cython.declare(cython.Py_ssize_t, 40)  # largest header object without its key and value
 
 
 @cython.cfunc
@@ -94,7 +93,7 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
 
 
 def headers_room(data, at, count, escape):
-    """Bytes that the objects of `count` headers from `at` on take; −1: there are no such headers."""
+    """Return the largest size of the objects of `count` headers from `at` on; −1: damaged headers."""
     size: cython.longlong
     needed: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = data.shape[0]
@@ -111,7 +110,7 @@ def headers_room(data, at, count, escape):
 
 
 def put_headers(out, at, data, position, count, escape):
-    """Write those objects, with commas between them → the position behind them."""
+    """Write the objects of headers that `headers_room` has measured, with commas between them → position after them."""
     index: cython.longlong
     size: cython.longlong
     for index in range(count):
@@ -137,7 +136,7 @@ def put_headers(out, at, data, position, count, escape):
 def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
               batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, records: cython.longlong[:, ::1],
               record: cython.Py_ssize_t, escape: cython.bint) -> cython.Py_ssize_t:
-    """The fields between the offset and the key."""
+    """Write the fields between the offset and the key."""
     sequence: cython.longlong = batches[fields.B_BASE_SEQUENCE, row]
     more: cython.longlong
     at = put(out, at, b',"timestamp":', 13)
@@ -214,10 +213,10 @@ def _record_object(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.P
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
 def batch_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.longlong[:, ::1],
                   row: cython.Py_ssize_t, last_row: cython.Py_ssize_t, flags: cython.int, base: cython.longlong):
-    """The objects of batches row … last_row − 1 → (position behind the text, row, status END or FULL).
+    """Write the objects of batches row … last_row − 1 → (position after the text, row, status END or FULL).
 
     flags  ARRAY, or 0
-    base   file position of byte 0 of the window that the batches' positions count from
+    base   file position of the window; the batches' positions are relative to it
     """
     room: cython.Py_ssize_t = out.shape[0]
     if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, fields.BAD_START
@@ -235,30 +234,30 @@ def batch_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
 def record_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, decoded: Decoded, row: cython.Py_ssize_t,
                    last_row: cython.Py_ssize_t, record: cython.Py_ssize_t, last_record: cython.Py_ssize_t,
                    flags: cython.int):
-    """Batches and their records, interleaved → (position behind the text, row, record, status).
+    """Write batches, each followed by its records → (position after the text, row, record, status).
 
-    row     the next batch whose object is due; up to, not including, `last_row`
-    record  the next record; `last_record` is behind the last. A record's batch object stands before it.
+    row     the next batch to write, up to last_row − 1
+    record  the next record to write, up to last_record − 1
     flags   META | CONTENTS | ESCAPE | OPEN | ARRAY; OPEN: records lack the closing brace and the line end
-    status  END, or FULL: write out[:at] away and call again; FULL with at == 0 means that `out` is too small for this
-            record; BAD_START: arguments that do not fit each other, or columns of bytes or of a batch that are not there:
-            nothing of the record is written, nor of those that are looked at together with it
+    status  END, or FULL: write out[:at] to the file and call again; FULL with at == 0: `out` is too small for this
+            record; BAD_START: bad arguments, or a record whose batch or bytes do not exist: this record and the others
+            of its block (BLOCK) are not written
     """
     data: cython.const[cython.uchar][::1] = decoded.data
     batches: cython.longlong[:, ::1] = decoded.batches
     records: cython.longlong[:, ::1] = decoded.records
     base: cython.longlong = decoded.base
     room: cython.Py_ssize_t = out.shape[0]
-    believed: cython.Py_ssize_t = record  # the records before it have been looked at
+    checked: cython.Py_ssize_t = record  # the records before it are checked
     status: cython.int
     if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, record, fields.BAD_START
     if record < 0 or last_record > records.shape[1]: return at, row, record, fields.BAD_START
     with cython.nogil:
         while True:
-            if record == believed and record < last_record:
-                believed = min(record + BLOCK, last_record)
-                if not batches_are_there(records, record, believed, batches.shape[1]): return at, row, record, fields.BAD_START
-                if flags & fields.CONTENTS and not contents_are_there(data, records, record, believed):
+            if record == checked and record < last_record:
+                checked = min(record + BLOCK, last_record)
+                if not batches_exist(records, record, checked, batches.shape[1]): return at, row, record, fields.BAD_START
+                if flags & fields.CONTENTS and not contents_exist(data, records, record, checked):
                     return at, row, record, fields.BAD_START
             while row < last_row and (record >= last_record or row <= records[fields.R_BATCH, record]):
                 if room - at < fields.BATCH_OBJECT_LIMIT: return at, row, record, fields.FULL

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
-# Numbers in bytes: integers (big-endian, but for one), varints, sums as Java makes them; bytes from place to place. C from a
-# pxd is inlined, a call into another module cannot be. `data` are bytes, `at` a byte position; the caller has made sure
-# that an integer lies within `data`.
+# Read and write integers (big-endian, except u32_le) and varints, add like Java, copy bytes. Functions of a .pxd are inlined,
+# calls into another module cannot be. `data` are bytes, `at` is a byte position; the caller has checked that an integer lies
+# in `data`.
 from libc.string cimport memcpy
 
 
@@ -32,7 +32,7 @@ cdef inline unsigned int u32_le(const unsigned char[::1] data, Py_ssize_t at) no
             | (<unsigned int>data[at + 2] << 16) | (<unsigned int>data[at + 3] << 24))
 
 
-# one + other as Java adds longs: around at 2^63.
+# one + other as Java adds longs: wraps at 2^63.
 cdef inline long long wrapped_sum(long long one, long long other) noexcept nogil:
     return <long long>(<unsigned long long>one + <unsigned long long>other)
 
@@ -42,20 +42,20 @@ cdef inline long long wrapped_difference(long long one, long long other) noexcep
     return <long long>(<unsigned long long>one - <unsigned long long>other)
 
 
-# 0 <= offset − base <= 2^31 − 1: can files hold the difference?
+# 0 <= offset − base <= 2^31 − 1: does the difference fit in a file's field of 32 bits?
 cdef inline bint fits_int(long long base, long long offset) noexcept nogil:
     return offset >= base and <unsigned long long>offset - <unsigned long long>base <= 2147483647
 
 
 # A zigzag varint of 32 bits in data[at:end] → (value, position after it).
-# (0, −1) where it is cut off or longer than five bytes, or `at` is negative. Bits of the fifth byte beyond the 32nd
-# are dropped, as Java drops them. Mirrors ByteUtils.readVarint.
+# (0, −1): it is incomplete or longer than five bytes, or `at` is negative. Bits of the fifth byte above the 32nd are
+# dropped, as in Java. Mirrors ByteUtils.readVarint.
 cdef inline (long long, Py_ssize_t) varint(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
     cdef unsigned int raw = 0
     cdef unsigned int byte
     cdef int shift = 0
     if at < 0: return 0, -1
-    if at < end and data[at] < 128:  # most are of one byte
+    if at < end and data[at] < 128:  # one byte: the usual case
         byte = data[at]
         return <long long>(byte >> 1) ^ -<long long>(byte & 1), at + 1
     while shift < 35 and at < end:
@@ -82,7 +82,7 @@ cdef inline (long long, Py_ssize_t) varlong(const unsigned char[::1] data, Py_ss
     return 0, -1
 
 
-# Write the low `size` bytes of `value`, big-endian; the caller has made sure that they fit → the position after them.
+# Write the low `size` bytes of `value`, big-endian → position after them. The caller has checked the room.
 cdef inline Py_ssize_t put_int(unsigned char[::1] out, Py_ssize_t at, long long value, int size) noexcept nogil:
     cdef int shift = 8 * size  # a literal where it is inlined: no loop is left
     while shift > 0:
@@ -92,7 +92,7 @@ cdef inline Py_ssize_t put_int(unsigned char[::1] out, Py_ssize_t at, long long 
     return at
 
 
-# Bytes of an unsigned value as a varint; a signed one goes through zigzag before.
+# Bytes of an unsigned value as a varint; a signed value must be converted to zigzag before.
 cdef inline Py_ssize_t raw_varint_size(unsigned long long value) noexcept nogil:
     cdef Py_ssize_t size = 1
     while value >= 128:
@@ -101,7 +101,7 @@ cdef inline Py_ssize_t raw_varint_size(unsigned long long value) noexcept nogil:
     return size
 
 
-# Write an unsigned value as a varint; the caller has made sure that it fits → the position after it.
+# Write an unsigned value as a varint → position after it. The caller has checked the room.
 cdef inline Py_ssize_t put_raw_varint(unsigned char[::1] out, Py_ssize_t at, unsigned long long value) noexcept nogil:
     while value >= 128:
         out[at] = <unsigned char>((value & 127) | 128)
@@ -111,9 +111,9 @@ cdef inline Py_ssize_t put_raw_varint(unsigned char[::1] out, Py_ssize_t at, uns
     return at + 1
 
 
-# Put data[start:start + size] to out[at:]; both are long enough, and not the same memory → the position after it.
+# Copy data[start:start + size] to out[at:] → position after it. The caller has checked both ranges; they do not overlap.
 cdef inline Py_ssize_t copy_bytes(unsigned char[::1] out, Py_ssize_t at, const unsigned char[::1] data, Py_ssize_t start,
                                   Py_ssize_t size) noexcept nogil:
-    if size > 0:  # nothing may be copied from, or to, the end of a buffer
+    if size > 0:  # for size 0, `at` and `start` may be the end of a buffer, which must not be indexed
         memcpy(&out[at], &data[start], size)
     return at + size

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Key → last offset in fixed memory, for the cleaner: 24 bytes a key, a keyed digest of 128 bits instead of the key.
+"""A hash map from keys to last offsets for the cleaner: 24 bytes per key, with a keyed digest of 128 bits instead of the key.
 
-Open addressing over a plain buffer, by the two halves of the digest. The digest is SipHash-1-3: two keys never fall together in
-practice, and nobody who does not know the secret can make two that do. Once every key is known, a bit for each offset that
-survives says which batches need not be read again. Mirrors SkimpyOffsetMap.
+Open addressing in one buffer, by the two halves of the digest. The digest is SipHash-1-3: collisions do not occur in practice,
+and cannot be constructed without the secret. When the map is complete, a bitmap of the surviving offsets tells which batches
+need not be read again. Mirrors SkimpyOffsetMap.
 """
 
 import cython
@@ -11,12 +11,12 @@ from cython.cimports.engine.kernels import fields, tables
 from cython.cimports.engine.kernels.decoded import Decoded
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_legacy, is_transactional_or_control
 
-LONGEST = 1 << 16  # offsets of a batch that are looked through for a survivor: so the work is bounded by the input
+LONGEST = 1 << 16  # most offsets of a batch that are searched for a survivor, so that the work is bounded by the input
 
 _LONGEST = cython.declare(cython.longlong, LONGEST)
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
-_BLOCK = cython.declare(cython.Py_ssize_t, 32)  # records whose slots are fetched from memory side by side
-_PROBES = cython.declare(cython.Py_ssize_t, 4)  # places that the digest itself names; behind them the next slots
+_BLOCK = cython.declare(cython.Py_ssize_t, 32)  # records whose slots are prefetched together
+_PROBES = cython.declare(cython.Py_ssize_t, 4)  # probes at slots from the digest; then the following slots are probed
 _INIT_0 = cython.declare(cython.ulonglong, 0x736F6D6570736575)
 _INIT_1 = cython.declare(cython.ulonglong, 0x646F72616E646F6D)
 _INIT_2 = cython.declare(cython.ulonglong, 0x6C7967656E657261)
@@ -28,8 +28,8 @@ _INIT_3 = cython.declare(cython.ulonglong, 0x7465646279746573)
 class OffsetMap:  # declared in offset_map.pxd
     """A map.
 
-    slots   SLOT_WORDS words a slot, zeros at first        secret  two numbers that nobody else knows
-    state   see tables.MapState; CAPACITY is at most the slots
+    slots   SLOT_WORDS words per slot, initially zeros        secret_0, secret_1  the random key of the digest
+    state   see tables.MapState; CAPACITY is at most the number of slots
     """
 
     def __init__(self, slots: cython.ulonglong[::1], secret_0: cython.ulonglong, secret_1: cython.ulonglong,
@@ -42,7 +42,7 @@ class OffsetMap:  # declared in offset_map.pxd
 @cython.nogil
 @cython.exceptval(check=False)
 def _slot_count(slots: cython.const[cython.ulonglong][::1]) -> cython.Py_ssize_t:
-    """How many slots the map has; 0: none, or more than 32 bits of a digest can tell apart."""
+    """Return the number of slots; 0: none, or more than 32 bits of a digest can address."""
     count: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
     return 0 if count >> 32 else count
 
@@ -53,16 +53,16 @@ def _slot_count(slots: cython.const[cython.ulonglong][::1]) -> cython.Py_ssize_t
 @cython.exceptval(check=False)
 def _slot(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.ulonglong,
           other: cython.ulonglong) -> cython.Py_ssize_t:
-    """Where the digest is, or the empty slot where it may go: a place in `slots`; −1: neither, every slot is taken."""
+    """Return the position in `slots` of the slot with the digest, else of an empty slot for it; −1: every slot is taken."""
     probe: cython.Py_ssize_t = 0
     at: cython.Py_ssize_t = 0
-    place: cython.ulonglong
+    part: cython.ulonglong
     slot_count: cython.ulonglong = count
     while probe < count + _PROBES:
         if probe < _PROBES:
-            place = one if probe < 2 else other
-            place = place & _LOW if probe & 1 == 0 else place >> 32
-            at = (place * slot_count) >> 32
+            part = one if probe < 2 else other
+            part = part & _LOW if probe & 1 == 0 else part >> 32
+            at = (part * slot_count) >> 32
         else:
             at = at + 1 if at + 1 < count else 0
         if slots[at * tables.SLOT_WORDS] == one and slots[at * tables.SLOT_WORDS + 1] == other: return at * tables.SLOT_WORDS
@@ -100,7 +100,7 @@ def _round(v0: cython.ulonglong, v1: cython.ulonglong, v2: cython.ulonglong, v3:
 @cython.nogil
 @cython.exceptval(check=False)
 def _word(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.ulonglong:
-    """`size` bytes, 8 at most, the first one lowest."""
+    """Read up to 8 bytes, little-endian."""
     value: cython.ulonglong = 0
     while size > 0:
         size -= 1
@@ -113,7 +113,7 @@ def _word(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cy
 @cython.nogil
 @cython.exceptval(check=False)
 def _eight(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.ulonglong:
-    """Eight bytes, the first one lowest."""
+    """Read 8 bytes, little-endian."""
     value: cython.ulonglong = data[at + 7]
     value = (value << 8) | data[at + 6]
     value = (value << 8) | data[at + 5]
@@ -131,7 +131,7 @@ def _eight(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cyth
 @cython.returns((cython.ulonglong, cython.ulonglong))
 def _digest(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t,
              secret_0: cython.ulonglong, secret_1: cython.ulonglong):
-    """128 bits of `size` bytes from `at` on; never two zeros, which stand for an empty slot."""
+    """Return the 128-bit digest of `size` bytes from `at` on, in two words; never both 0, which marks an empty slot."""
     v0: cython.ulonglong = _INIT_0 ^ secret_0
     v1: cython.ulonglong = _INIT_1 ^ secret_1 ^ 0xEE
     v2: cython.ulonglong = _INIT_2 ^ secret_0
@@ -167,8 +167,8 @@ def _digest(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: 
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _expect(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.ulonglong) -> cython.void:
-    """Let the processor fetch the slot where the digest most likely is: the map is larger than the caches."""
+def _prefetch_slot(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.ulonglong) -> cython.void:
+    """Prefetch the most likely slot of a digest, since the map is larger than the processor's caches."""
     slot_count: cython.ulonglong = count
     at: cython.ulonglong = ((one & _LOW) * slot_count >> 32) * tables.SLOT_WORDS
     prefetch(cython.address(slots[at]))
@@ -180,10 +180,10 @@ def _expect(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.
 def _digest_keys(known: OffsetMap, data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
                  first: cython.Py_ssize_t, end: cython.Py_ssize_t, answered: cython.const[cython.uchar][::1],
                  ones: cython.p_ulonglong, others: cython.p_ulonglong) -> cython.bint:
-    """Digests of the keys of the records first … end − 1 to ones[0] and others[0] on, which have room for them.
+    """Compute the digests of the keys of the records first … end − 1 into ones[0:] and others[0:], which have room.
 
-    answered      by batch: not 0 where nobody will ask for them, as all verdicts but ASK
-    False: a key lies outside `data`, or there is no such batch.
+    answered      by batch: if not 0, the digests of its records are not needed (all verdicts except ASK)
+    False: a key lies outside `data`, or a batch does not exist.
     """
     count: cython.Py_ssize_t = _slot_count(known.slots)
     index: cython.Py_ssize_t
@@ -199,7 +199,7 @@ def _digest_keys(known: OffsetMap, data: cython.const[cython.uchar][::1], record
         key = records[fields.R_KEY_POSITION, index]
         if key < 0 or size > data.shape[0] - key: return False
         ones[index - first], others[index - first] = _digest(data, key, size, known.secret_0, known.secret_1)
-        _expect(known.slots, count, ones[index - first])
+        _prefetch_slot(known.slots, count, ones[index - first])
     return True
 
 
@@ -209,13 +209,12 @@ def _digest_keys(known: OffsetMap, data: cython.const[cython.uchar][::1], record
 def put_keys(known: OffsetMap, data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
              first: cython.Py_ssize_t, end: cython.Py_ssize_t, start_offset: cython.longlong,
              skipped: cython.const[cython.uchar][::1]):
-    """Remember the offset of every key of the records first … end − 1 → (record where it stopped, status).
+    """Put the keys of the records first … end − 1 with their offsets into the map → (record where it stopped, status).
 
-    data          the bytes that key positions count in
-    start_offset  not negative; records below it are passed over, and so are those without a key
-    skipped       by batch: not 0 passes over all its records
-    status        END · FULL: the map holds CAPACITY entries and there is one more record to put · BAD_START (arguments
-                  that do not fit each other)
+    data          the bytes at the key positions
+    start_offset  not negative; records below it are skipped, and records without a key
+    skipped       by batch: if not 0, all its records are skipped
+    status        END · FULL (the map has CAPACITY entries, and another record is left) · BAD_START (bad arguments)
     """
     with cython.nogil:
         return put_rows(known, data, records, first, end, start_offset, skipped)
@@ -258,7 +257,7 @@ def put_rows(known, data, records, first, end, start_offset, skipped):  # typed 
 @cython.ccall
 @cython.exceptval(check=False)
 def move_entries(old: cython.const[cython.ulonglong][::1], slots: cython.ulonglong[::1]) -> cython.Py_ssize_t:
-    """Put every entry of the map `old` into the larger, empty map `slots` → how many there are; −1: they do not fit."""
+    """Copy all entries of the map `old` into the larger, empty map `slots` → their number; −1: they do not fit."""
     count: cython.Py_ssize_t = _slot_count(slots)
     number: cython.Py_ssize_t
     index: cython.Py_ssize_t
@@ -281,7 +280,7 @@ def move_entries(old: cython.const[cython.ulonglong][::1], slots: cython.ulonglo
 @cython.ccall
 @cython.exceptval(check=False)
 def find_key(known: OffsetMap, data: cython.const[cython.uchar][::1]) -> cython.longlong:
-    """The offset that was put last for the key `data`; −1: none was."""
+    """Return the last offset that was put for the key `data`; −1: none."""
     slots: cython.ulonglong[::1] = known.slots
     one: cython.ulonglong
     other: cython.ulonglong
@@ -299,7 +298,7 @@ def find_key(known: OffsetMap, data: cython.const[cython.uchar][::1]) -> cython.
 @cython.nogil
 @cython.exceptval(check=False)
 def _signed(value: cython.ulonglong) -> cython.longlong:
-    """An offset as it was put. Offsets are not negative."""
+    """Convert a stored offset, which is not negative, to a signed number."""
     return value
 
 
@@ -309,7 +308,7 @@ def _signed(value: cython.ulonglong) -> cython.longlong:
 @cython.exceptval(check=False)
 def _is_superseded(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.ulonglong, other: cython.ulonglong,
                    offset: cython.longlong) -> cython.bint:
-    """Does the map know a later record of the key with this digest?"""
+    """Does the map have a later offset for the key with this digest?"""
     at: cython.Py_ssize_t = _slot(slots, count, one, other)
     return at >= 0 and (slots[at] != 0 or slots[at + 1] != 0) and offset < _signed(slots[at + 2])
 
@@ -320,7 +319,7 @@ def _is_superseded(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: 
 @cython.exceptval(check=False)
 def _tombstone_stays(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, now: cython.longlong,
                      retain_legacy_deletes: cython.bint) -> cython.bint:
-    """May a tombstone of this batch, the last record of its key, not go yet?"""
+    """Must a tombstone of this batch, the last record of its key, be kept for now?"""
     if is_legacy(batches, row): return retain_legacy_deletes
     return not has_delete_horizon(batches, row) or now < batches[fields.B_BASE_TIMESTAMP, row]
 
@@ -328,11 +327,12 @@ def _tombstone_stays(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, n
 @cython.final
 @cython.cclass
 class Retention:
-    """What decides besides the map.
+    """Which records are retained, besides the offsets in the map.
 
-    latest_offset  records above it stay     now  ms; a tombstone goes when the delete horizon of its batch is reached
-    retain_legacy_deletes  whether tombstones of formats 0 and 1 stay
-    survivors   a bit for each offset from `survivors_start` on (see `note_survivors`)
+    latest_offset  records above it are kept
+    now            ms; a tombstone is deleted if the delete horizon of its batch is reached
+    retain_legacy_deletes  keep tombstones of formats 0 and 1
+    survivors      a bit for each offset from `survivors_start` on (see `note_survivors`)
     """
 
     latest_offset: cython.longlong
@@ -352,11 +352,11 @@ class Retention:
 def mark_retained(known: OffsetMap, decoded: Decoded, first: cython.Py_ssize_t, end: cython.Py_ssize_t, retention: Retention,
                   verdicts: cython.const[cython.uchar][::1], keep: cython.uchar[::1],
                   counts: cython.longlong[:, ::1]) -> cython.int:
-    """Write 1 into keep[index − first] for each of the records first … end − 1 that compaction keeps, else 0 → status.
+    """Set keep[index − first] to 1 for each of the records first … end − 1 that compaction keeps, else to 0 → status.
 
-    verdicts    by batch, see tables.Verdict; ASK_SURVIVORS: the survivors know. What is SUPERSEDED is not read
-    counts      by batch, see tables.Count: added to
-    status      END · BAD_START (arguments that do not fit each other)
+    verdicts    by batch, see tables.Verdict; SUPERSEDED batches have no records here
+    counts      by batch, see tables.Count: in and out
+    status      END · BAD_START (bad arguments)
     Mirrors Cleaner.shouldRetainRecord.
     """
     slots: cython.ulonglong[::1] = known.slots
@@ -414,7 +414,7 @@ def mark_retained(known: OffsetMap, decoded: Decoded, first: cython.Py_ssize_t, 
 @cython.exceptval(check=False)
 def note_survivors(slots: cython.const[cython.ulonglong][::1], start: cython.longlong,
                    survivors: cython.ulonglong[::1]) -> cython.bint:
-    """Set the bit of every offset in the map `slots`, bit 0 standing for `start`; False: one of them lies outside."""
+    """Set the bit of every offset in the map `slots`; bit 0 is offset `start`. False: an offset lies outside."""
     index: cython.Py_ssize_t
     number: cython.Py_ssize_t
     at: cython.ulonglong
@@ -437,11 +437,11 @@ def note_survivors(slots: cython.const[cython.ulonglong][::1], start: cython.lon
 def judge_batches(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: cython.uchar[::1],
                   survivors: cython.const[cython.ulonglong][::1], start: cython.longlong, latest: cython.longlong,
                   alike: cython.bint) -> cython.bint:
-    """Turn ASK into ASK_SURVIVORS or SUPERSEDED for batches whose keys were all put into the map.
+    """Replace verdict ASK by ASK_SURVIVORS or SUPERSEDED for batches whose keys were all put into the map.
 
-    These lie between the offsets `start` and `latest` as a whole.
-    alike  transactional ones too: both passes know the same of their transactions
-    False: arguments that do not fit each other.
+    start, latest  offsets: only batches that lie completely between them
+    alike          also transactional batches: both passes have the same information about their transactions
+    False: bad arguments.
     """
     row: cython.Py_ssize_t
     first: cython.longlong

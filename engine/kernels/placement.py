@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Where index entries fall: the offset and time index entries of a run of batches, as bytes. Mirrors LogSegment.append.
+"""Write the offset and time index entries of a run of batches. Mirrors LogSegment.append.
 
-Appending and recovering place entries by the same rule, so both use this: before a batch is counted, it gets an entry if
-more bytes than the index interval went by since the last batch that got one.
+Append and recovery use the same rule: a batch gets an entry if more bytes than the index interval precede it since the last
+batch with an entry.
 """
 
 import cython
@@ -12,9 +12,9 @@ from cython.cimports.engine.kernels.predicates import has_producer, is_control, 
 
 
 def place(state, offsets, times, last, timestamp):  # typed in placement.pxd, so that other kernels call it as C
-    """Give the batch at state POSITION an entry in both indexes → END, or why not (see Placed).
+    """Write entries in both indexes for the batch at state POSITION → END, or why not (see Placed).
 
-    last, timestamp  its last offset, and the largest timestamp in it
+    last, timestamp  last offset and largest timestamp of the batch
     """
     base: cython.longlong = state[walk.S_BASE_OFFSET]
     at: cython.Py_ssize_t = state[walk.S_OFFSETS_AT]
@@ -49,13 +49,13 @@ def place(state, offsets, times, last, timestamp):  # typed in placement.pxd, so
 @cython.returns((cython.Py_ssize_t, cython.int))
 def place_entries(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
                   state: cython.longlong[::1], offsets: cython.uchar[::1], times: cython.uchar[::1]):
-    """Place batches row … last_row − 1 → (the batch that stopped it, status).
+    """Write the entries of batches row … last_row − 1 → (the batch where it stopped, status).
 
-    batches  SIZE, LAST_OFFSET and MAX_TIMESTAMP are read; batches follow each other from state POSITION on
-    state    in and out, see Placing; the batch that stopped it is not in it
-    offsets, times   out, entries in the files' own bytes, from state OFFSETS_AT and TIMES_AT on
-    status   see Placed. Where the time index refuses the entry of a batch (TIMES_FULL, TIME_ORDER, TIME_RANGE) the offset
-             index has got its own already, as in the broker.
+    batches  SIZE, LAST_OFFSET and MAX_TIMESTAMP; batches follow each other from state POSITION on
+    state    in and out, see Placing; does not include the batch where it stopped
+    offsets, times   out, entries in the files' format, from state OFFSETS_AT and TIMES_AT on
+    status   see Placed. If the time index rejects the entry of a batch (TIMES_FULL, TIME_ORDER, TIME_RANGE), the offset
+             index already has its entry, as in the broker.
     """
     base: cython.longlong
     last: cython.longlong
@@ -82,7 +82,7 @@ def place_entries(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def next_invalid(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
-    """First batch from `row` on that is not known to be whole (VALID not 1); `last_row`: none."""
+    """Return the first batch from `row` on whose checksum is not known to be right (VALID not 1); `last_row`: none."""
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:
         while row < last_row and is_whole(batches, row):
@@ -95,10 +95,10 @@ def next_invalid(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.bint))
 def report_producers(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
                    reported: cython.longlong[:, ::1], count: cython.Py_ssize_t):
-    """Report the batches row … last_row − 1 of producers → (row behind them, rows in `reported`, is it a control batch?).
+    """Report the batches row … last_row − 1 of producers → (row after them, rows in `reported`, is the last a control batch?).
 
     reported   out, from row `count` on, see ProducerField. It may be full before `last_row`
-    Ends behind a control batch, which is reported as one without a marker: what its record says is for others to read.
+    Stops after a control batch, which is reported without its marker: the caller reads its record.
     """
     if row < 0 or last_row > batches.shape[1]: return last_row, count, False
     if count < 0 or reported.shape[0] < walk.PRODUCER_FIELDS: return last_row, count, False

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Producers of a partition as a table: what their batches and markers change, snapshots in and out. No object per producer.
+"""The producers of a partition as a table without an object per producer: apply batches and markers, load and write snapshots.
 
-An entry has the 46 bytes that a snapshot has for it (formats.ProducerSnapshotEntry); entries stand as producers came. They
-are found by chains: `heads` has the first of each chain, `links` what is behind each entry, both as number + 1, 0: nothing.
-Open transactions are two columns, first offsets in order and producers, of which `bounds` says from where to where.
+An entry has the same 46 bytes as in a snapshot (formats.ProducerSnapshotEntry); entries are in the order in which producers
+were added. They are found by hash chains: `heads` has the first entry of each chain, `links` the next entry of each entry, both
+as number + 1, 0: none. Open transactions are two columns, ascending first offsets and producers; `bounds` is the range in use.
 Mirrors ProducerStateEntry and ProducerStateManager, and java.util.HashMap for the order of snapshots.
 """
 
@@ -15,7 +15,7 @@ from cython.cimports.engine.kernels.words import advance
 _ALL = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 _INTS = cython.declare(cython.longlong, 2**32)
-_SPREAD = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # ids that follow each other go far apart
+_SPREAD = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # multiplier that spreads consecutive ids
 _SMALLEST_WITH_TREES = cython.declare(cython.longlong, 64)
 _LONGEST_CHAIN = cython.declare(cython.longlong, 8)
 
@@ -53,7 +53,7 @@ class OpenTransactions:
 @cython.nogil
 @cython.exceptval(check=False)
 def _id_of(entries: cython.const[cython.uchar][::1], number: cython.Py_ssize_t) -> cython.longlong:
-    """The producer of an entry."""
+    """Return the producer id of an entry."""
     return i64(entries, number * fields.E_SIZE + fields.E_PRODUCER_ID_AT)
 
 
@@ -62,7 +62,7 @@ def _id_of(entries: cython.const[cython.uchar][::1], number: cython.Py_ssize_t) 
 @cython.nogil
 @cython.exceptval(check=False)
 def _chain(producer: cython.longlong, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Which of `count` chains, a power of two, a producer stands in."""
+    """Return the chain of a producer; `count`: number of chains, a power of two."""
     mixed: cython.ulonglong = producer & _ALL
     mixed = (mixed * _SPREAD) & _ALL
     return (mixed >> 32) & (count - 1)
@@ -73,7 +73,7 @@ def _chain(producer: cython.longlong, count: cython.Py_ssize_t) -> cython.Py_ssi
 @cython.nogil
 @cython.exceptval(check=False)
 def _bucket(producer: cython.longlong, capacity: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Where HashMap<Long, …> with so many buckets has a producer: both halves count, the upper bits spread over the lower."""
+    """Return the bucket of a producer in a HashMap<Long, …> with `capacity` buckets (Long.hashCode, then HashMap.hash)."""
     folded: cython.ulonglong = producer & _ALL
     folded = (folded ^ (folded >> 32)) & _LOW
     folded = folded ^ (folded >> 16)
@@ -85,7 +85,7 @@ def _bucket(producer: cython.longlong, capacity: cython.Py_ssize_t) -> cython.Py
 @cython.exceptval(check=False)
 def find_producer(entries: cython.uchar[::1], heads: cython.int[::1], links: cython.int[::1],
                   producer: cython.longlong) -> cython.Py_ssize_t:
-    """The number of the producer's entry, −1 where it has none."""
+    """Return the number of the producer's entry, −1: none."""
     at: cython.Py_ssize_t = heads[_chain(producer, heads.shape[0])]
     while at > 0:
         if _id_of(entries, at - 1) == producer: return at - 1
@@ -98,13 +98,13 @@ def find_producer(entries: cython.uchar[::1], heads: cython.int[::1], links: cyt
 @cython.exceptval(check=False)
 def add_producer(entries: cython.uchar[::1], heads: cython.int[::1], links: cython.int[::1], state: cython.longlong[::1],
                  producer: cython.longlong) -> cython.Py_ssize_t:
-    """Make an entry that knows nothing yet, for a producer that has none → its number, −1 without room for it."""
+    """Add an empty entry for a new producer → its number, −1: no room."""
     number: cython.Py_ssize_t = state[tables.TABLE_COUNT]
     at: cython.Py_ssize_t = number * fields.E_SIZE
     chain: cython.Py_ssize_t = _chain(producer, heads.shape[0])
     other: cython.Py_ssize_t
     bucket: cython.Py_ssize_t
-    beside: cython.longlong = 1
+    in_bucket: cython.longlong = 1
     if number >= links.shape[0]: return -1
     put_int(entries, at + fields.E_PRODUCER_ID_AT, producer, 8)
     put_int(entries, at + fields.E_PRODUCER_EPOCH_AT, -1, 2)
@@ -118,8 +118,8 @@ def add_producer(entries: cython.uchar[::1], heads: cython.int[::1], links: cyth
     if state[tables.TABLE_CAPACITY] < _SMALLEST_WITH_TREES:
         bucket = _bucket(producer, state[tables.TABLE_CAPACITY])
         for other in range(number):
-            if _bucket(_id_of(entries, other), state[tables.TABLE_CAPACITY]) == bucket: beside += 1
-        if beside > _LONGEST_CHAIN: state[tables.TABLE_CAPACITY] *= 2
+            if _bucket(_id_of(entries, other), state[tables.TABLE_CAPACITY]) == bucket: in_bucket += 1
+        if in_bucket > _LONGEST_CHAIN: state[tables.TABLE_CAPACITY] *= 2
     if state[tables.TABLE_COUNT] > state[tables.TABLE_CAPACITY] // 4 * 3: state[tables.TABLE_CAPACITY] *= 2
     return number
 
@@ -129,7 +129,7 @@ def add_producer(entries: cython.uchar[::1], heads: cython.int[::1], links: cyth
 @cython.exceptval(check=False)
 def link_chains(entries: cython.const[cython.uchar][::1], count: cython.Py_ssize_t, heads: cython.int[::1],
                 links: cython.int[::1]) -> cython.void:
-    """Put the first `count` entries into chains, as many as the empty `heads` has; `links` has room for all of them."""
+    """Link the first `count` entries into the chains of the empty `heads`; `links` has room for all of them."""
     number: cython.Py_ssize_t
     chain: cython.Py_ssize_t
     for number in range(count):
@@ -143,7 +143,7 @@ def link_chains(entries: cython.const[cython.uchar][::1], count: cython.Py_ssize
 @cython.nogil
 @cython.exceptval(check=False)
 def _forget_batches(entries: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.void:
-    """Let the entry at byte `at` have no batch."""
+    """Clear the batch fields of the entry at byte `at`."""
     put_int(entries, at + fields.E_LAST_SEQUENCE_AT, -1, 4)
     put_int(entries, at + fields.E_LAST_OFFSET_AT, -1, 8)
     put_int(entries, at + fields.E_OFFSET_DELTA_AT, 0, 4)
@@ -154,7 +154,7 @@ def _forget_batches(entries: cython.uchar[::1], at: cython.Py_ssize_t) -> cython
 @cython.nogil
 @cython.exceptval(check=False)
 def _low_int(value: cython.longlong) -> cython.longlong:
-    """`value` in 32 bits, as Java casts it."""
+    """Cast `value` to 32 bits, as Java does."""
     low: cython.longlong = value & _LOW
     return low - _INTS if low >= _INTS // 2 else low
 
@@ -166,7 +166,7 @@ def _low_int(value: cython.longlong) -> cython.longlong:
 @cython.nogil
 @cython.exceptval(check=False)
 def _find_open(offsets: cython.longlong[::1], bounds: cython.longlong[::1], first: cython.longlong) -> cython.Py_ssize_t:
-    """The place of the first transaction that begins at `first` or later."""
+    """Return the index of the first transaction that begins at `first` or later."""
     low: cython.Py_ssize_t = bounds[tables.BOUND_FROM]
     high: cython.Py_ssize_t = bounds[tables.BOUND_TO]
     middle: cython.Py_ssize_t
@@ -184,19 +184,19 @@ def _find_open(offsets: cython.longlong[::1], bounds: cython.longlong[::1], firs
 @cython.exceptval(check=False)
 def open_transaction(offsets: cython.longlong[::1], producers: cython.longlong[::1], bounds: cython.longlong[::1],
                      first: cython.longlong, producer: cython.longlong) -> cython.int:
-    """Add the transaction of `producer` from offset `first` on; one that begins there too goes → DONE, or NO_ROOM."""
+    """Add the transaction of `producer` at offset `first`, replacing one with the same offset → DONE, or NO_ROOM."""
     at: cython.Py_ssize_t = _find_open(offsets, bounds, first)
-    behind: cython.Py_ssize_t = bounds[tables.BOUND_TO]
-    if behind >= offsets.shape[0]: return tables.TAKEN_NO_ROOM
-    if at == behind or offsets[at] != first:
-        while behind > at:
-            offsets[behind] = offsets[behind - 1]
-            producers[behind] = producers[behind - 1]
-            behind -= 1
+    index: cython.Py_ssize_t = bounds[tables.BOUND_TO]
+    if index >= offsets.shape[0]: return tables.APPLIED_NO_ROOM
+    if at == index or offsets[at] != first:
+        while index > at:
+            offsets[index] = offsets[index - 1]
+            producers[index] = producers[index - 1]
+            index -= 1
         offsets[at] = first
         bounds[tables.BOUND_TO] += 1
     producers[at] = producer
-    return tables.TAKEN_DONE
+    return tables.APPLIED_DONE
 
 
 @cython.ccall
@@ -204,10 +204,10 @@ def open_transaction(offsets: cython.longlong[::1], producers: cython.longlong[:
 @cython.exceptval(check=False)
 def close_transaction(offsets: cython.longlong[::1], producers: cython.longlong[::1], bounds: cython.longlong[::1],
                       first: cython.longlong) -> cython.int:
-    """Remove the transaction that begins at offset `first` → DONE, or REFUSED: there is none."""
+    """Remove the transaction that begins at offset `first` → DONE, or REFUSED: not found."""
     at: cython.Py_ssize_t = _find_open(offsets, bounds, first)
-    if at == bounds[tables.BOUND_TO] or offsets[at] != first: return tables.TAKEN_REFUSED
-    if at - bounds[tables.BOUND_FROM] < bounds[tables.BOUND_TO] - at:  # the shorter side moves up; the oldest mostly ends first
+    if at == bounds[tables.BOUND_TO] or offsets[at] != first: return tables.APPLIED_REFUSED
+    if at - bounds[tables.BOUND_FROM] < bounds[tables.BOUND_TO] - at:  # move the shorter side; mostly the oldest ends first
         while at > bounds[tables.BOUND_FROM]:
             offsets[at] = offsets[at - 1]
             producers[at] = producers[at - 1]
@@ -219,7 +219,7 @@ def close_transaction(offsets: cython.longlong[::1], producers: cython.longlong[
             producers[at] = producers[at + 1]
             at += 1
         bounds[tables.BOUND_TO] -= 1
-    return tables.TAKEN_DONE
+    return tables.APPLIED_DONE
 
 
 @cython.ccall
@@ -227,7 +227,7 @@ def close_transaction(offsets: cython.longlong[::1], producers: cython.longlong[
 @cython.exceptval(check=False)
 def first_of_others(producers: cython.longlong[::1], bounds: cython.longlong[::1],
                     producer: cython.longlong) -> cython.Py_ssize_t:
-    """The place of the oldest transaction that is not `producer`'s, −1 without one."""
+    """Return the index of the oldest transaction of another producer than `producer`, −1: none."""
     at: cython.Py_ssize_t = bounds[tables.BOUND_FROM]
     while at < bounds[tables.BOUND_TO]:
         if producers[at] != producer: return at
@@ -244,7 +244,7 @@ def first_of_others(producers: cython.longlong[::1], bounds: cython.longlong[::1
 @cython.exceptval(check=False)
 def _take_data(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, entries: cython.uchar[::1],
                at: cython.Py_ssize_t) -> cython.void:
-    """Let a batch of data be the last one of the entry at byte `at`."""
+    """Store a data batch as the last batch of the entry at byte `at`."""
     last: cython.longlong = seen[walk.P_LAST_OFFSET, row]
     delta: cython.longlong = _low_int(wrapped_difference(last, seen[walk.P_BASE_OFFSET, row]))
     sequence: cython.longlong = seen[walk.P_BASE_SEQUENCE, row]
@@ -262,7 +262,7 @@ def _take_data(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize
 @cython.exceptval(check=False)
 def _take_marker(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, entries: cython.uchar[::1],
                  at: cython.Py_ssize_t) -> cython.void:
-    """Let a marker end the transaction of the entry at byte `at`."""
+    """End the transaction of the entry at byte `at` with a marker."""
     if i16(entries, at + fields.E_PRODUCER_EPOCH_AT) != seen[walk.P_PRODUCER_EPOCH, row]:
         put_int(entries, at + fields.E_PRODUCER_EPOCH_AT, seen[walk.P_PRODUCER_EPOCH, row], 2)
         _forget_batches(entries, at)
@@ -277,7 +277,7 @@ def _take_marker(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssi
 @cython.exceptval(check=False)
 def _put_ended(out: cython.uchar[::1], at: cython.Py_ssize_t, producer: cython.longlong, first: cython.longlong,
                 last: cython.longlong, stable: cython.longlong) -> cython.Py_ssize_t:
-    """Write an entry of a transaction index, version 0 → the position behind it."""
+    """Write an entry of a transaction index, version 0 → position after it."""
     at = put_int(out, at, 0, 2)
     at = put_int(out, at, producer, 8)
     at = put_int(out, at, first, 8)
@@ -291,15 +291,15 @@ def _put_ended(out: cython.uchar[::1], at: cython.Py_ssize_t, producer: cython.l
 @cython.exceptval(check=False)
 def _is_full(links: cython.int[::1], state: cython.longlong[::1], offsets: cython.longlong[::1],
              bounds: cython.longlong[::1]) -> cython.bint:
-    """Has the table no room for a producer, or the open transactions none for another one?"""
+    """Is there no room for another producer or another open transaction?"""
     return state[tables.TABLE_COUNT] >= links.shape[0] or bounds[tables.BOUND_TO] >= offsets.shape[0]
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _misfit(table: Producers, ongoing: OpenTransactions) -> cython.bint:
-    """Do the columns of a table and of open transactions not fit together?"""
+def _bad_arguments(table: Producers, ongoing: OpenTransactions) -> cython.bint:
+    """Do the columns of a table and of open transactions have inconsistent shapes or counts?"""
     entries: cython.uchar[::1] = table.entries
     heads: cython.int[::1] = table.heads
     links: cython.int[::1] = table.links
@@ -316,14 +316,14 @@ def _misfit(table: Producers, ongoing: OpenTransactions) -> cython.bint:
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.int, cython.Py_ssize_t))
-def take_batches(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, table: Producers,
-                 ongoing: OpenTransactions, ended: cython.uchar[::1], reports_all: cython.bint):
-    """Take in replicated batches, in log order, which leaders have checked → (row not taken, status, bytes of `ended`).
+def apply_batches(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, table: Producers,
+                  ongoing: OpenTransactions, ended: cython.uchar[::1], reports_all: cython.bint):
+    """Apply batches of the log, in order, without the checks of a leader → (first row not applied, status, bytes of `ended`).
 
     seen     as kernels.recovery reports them, from `row` on
-    ended    out: the transactions that were aborted, or with `reports_all` all that ended, as a transaction index has them
-    status   see tables.Taken. NO_ROOM: the table, the open transactions or `ended` are full · REFUSED: a plain batch within a
-             transaction, or the end of one that is not open, and nothing was changed
+    ended    out: entries of a transaction index for aborted transactions, or with `reports_all` for all that ended
+    status   see tables.Applied. NO_ROOM: the table, the open transactions or `ended` are full · REFUSED: a non-transactional
+             batch in a transaction, or the end of one that is not open; the batch changed nothing
     Mirrors LogSegment.updateProducerState.
     """
     entries: cython.uchar[::1] = table.entries
@@ -340,12 +340,12 @@ def take_batches(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssi
     kind: cython.longlong
     first: cython.longlong
     stable: cython.longlong
-    if row < 0 or seen.shape[0] < walk.PRODUCER_FIELDS: return row, tables.TAKEN_BAD_START, 0
-    if _misfit(table, ongoing): return row, tables.TAKEN_BAD_START, 0
+    if row < 0 or seen.shape[0] < walk.PRODUCER_FIELDS: return row, tables.APPLIED_BAD_START, 0
+    if _bad_arguments(table, ongoing): return row, tables.APPLIED_BAD_START, 0
     with cython.nogil:
         while row < seen.shape[1]:
-            if _is_full(links, state, offsets, bounds): return row, tables.TAKEN_NO_ROOM, size
-            if ended.shape[0] - size < fields.ABORTED_TXN_SIZE: return row, tables.TAKEN_NO_ROOM, size
+            if _is_full(links, state, offsets, bounds): return row, tables.APPLIED_NO_ROOM, size
+            if ended.shape[0] - size < fields.ABORTED_TXN_SIZE: return row, tables.APPLIED_NO_ROOM, size
             producer = seen[walk.P_PRODUCER_ID, row]
             kind = seen[walk.P_KIND, row]
             at = find_producer(entries, heads, links, producer)
@@ -353,7 +353,7 @@ def take_batches(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssi
             at *= fields.E_SIZE
             first = i64(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT)
             if not kind & walk.K_CONTROL:
-                if first != -1 and not kind & walk.K_TRANSACTIONAL: return row, tables.TAKEN_REFUSED, size
+                if first != -1 and not kind & walk.K_TRANSACTIONAL: return row, tables.APPLIED_REFUSED, size
                 _take_data(seen, row, entries, at)
                 if first == -1 and kind & walk.K_TRANSACTIONAL:
                     put_int(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT, seen[walk.P_BASE_OFFSET, row], 8)
@@ -363,13 +363,13 @@ def take_batches(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssi
                     other = first_of_others(producers, bounds, producer)
                     stable = wrapped_sum(seen[walk.P_BASE_OFFSET, row], 1)
                     if other >= 0: stable = offsets[other]
-                    if close_transaction(offsets, producers, bounds, first) != tables.TAKEN_DONE:
-                        return row, tables.TAKEN_REFUSED, size
+                    if close_transaction(offsets, producers, bounds, first) != tables.APPLIED_DONE:
+                        return row, tables.APPLIED_REFUSED, size
                     if reports_all or seen[walk.P_MARKER, row] == fields.ABORT:
                         size = _put_ended(ended, size, producer, first, seen[walk.P_BASE_OFFSET, row], stable)
                 _take_marker(seen, row, entries, at)
             row += 1
-        return row, tables.TAKEN_DONE, size
+        return row, tables.APPLIED_DONE, size
 
 
 @cython.ccall
@@ -377,9 +377,9 @@ def take_batches(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssi
 @cython.exceptval(check=False)
 def keep_batches(seen: cython.const[cython.longlong][:, ::1], entries: cython.uchar[::1], heads: cython.int[::1],
                  links: cython.int[::1], kept: cython.longlong[::1]) -> cython.void:
-    """Keep the last batches of the producers that have an entry, of their last epoch, which `entries` follows.
+    """Keep the last batches of each producer with an entry, for its last epoch, which is updated in `entries`.
 
-    seen  as `take_batches` takes it · kept  in and out, KEPT_FIELDS for each entry, see tables.Kept
+    seen  as in `apply_batches` · kept  in and out, KEPT_FIELDS numbers for each entry, see tables.Kept
     Mirrors ProducerStateEntry.addBatch.
     """
     row: cython.Py_ssize_t
@@ -422,10 +422,10 @@ def keep_batches(seen: cython.const[cython.longlong][:, ::1], entries: cython.uc
 @cython.returns((cython.Py_ssize_t, cython.int))
 def load_entries(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, now: cython.longlong,
                  expiration: cython.longlong, table: Producers, ongoing: OpenTransactions):
-    """Take the entries of a snapshot in data[at:] but for those that have expired → (position of the first not taken, status).
+    """Load the entries of a snapshot in data[at:], except expired ones → (position of the first not loaded, status).
 
-    now, expiration  ms: a producer without an open transaction is forgotten where it was silent for so long
-    status           DONE: less than an entry is left · NO_ROOM: the table, or the open transactions, are full · BAD_START
+    now, expiration  ms: a producer without an open transaction expires `expiration` after its last batch
+    status           DONE: less than an entry is left · NO_ROOM: the table or the open transactions are full · BAD_START
     Mirrors ProducerStateManager.loadFromSnapshot.
     """
     entries: cython.uchar[::1] = table.entries
@@ -438,10 +438,10 @@ def load_entries(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, n
     number: cython.Py_ssize_t
     producer: cython.longlong
     first: cython.longlong
-    if at < 0 or _misfit(table, ongoing): return at, tables.TAKEN_BAD_START
+    if at < 0 or _bad_arguments(table, ongoing): return at, tables.APPLIED_BAD_START
     with cython.nogil:
         while data.shape[0] - at >= fields.E_SIZE:
-            if _is_full(links, state, offsets, bounds): return at, tables.TAKEN_NO_ROOM
+            if _is_full(links, state, offsets, bounds): return at, tables.APPLIED_NO_ROOM
             producer = i64(data, at + fields.E_PRODUCER_ID_AT)
             first = i64(data, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT)
             if first >= 0 or wrapped_difference(now, i64(data, at + fields.E_TIMESTAMP_AT)) < expiration:
@@ -452,16 +452,16 @@ def load_entries(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, n
                 if first >= 0: open_transaction(offsets, producers, bounds, first, producer)
                 else: put_int(entries, number * fields.E_SIZE + fields.E_CURRENT_TXN_FIRST_OFFSET_AT, -1, 8)
             at += fields.E_SIZE
-        return at, tables.TAKEN_DONE
+        return at, tables.APPLIED_DONE
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 def differing_entry(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, entries: cython.uchar[::1],
                     heads: cython.int[::1], links: cython.int[::1]) -> cython.Py_ssize_t:
-    """The position of the first entry of a snapshot in data[at:] that the table has not with the same bytes.
+    """Return the position of the first entry of a snapshot in data[at:] that differs from the table, or is not in it.
 
-    Where less than an entry is left: there is none.
+    If there is none, the position has less than an entry after it.
     """
     number: cython.Py_ssize_t
     byte: cython.Py_ssize_t
@@ -480,9 +480,9 @@ def differing_entry(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t
 @cython.exceptval(check=False)
 def known_entry(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, entries: cython.uchar[::1],
                 heads: cython.int[::1], links: cython.int[::1]) -> cython.Py_ssize_t:
-    """The position of the first entry of a snapshot in data[at:] whose producer the table has.
+    """Return the position of the first entry of a snapshot in data[at:] whose producer is in the table.
 
-    Where less than an entry is left: there is none.
+    If there is none, the position has less than an entry after it.
     """
     if at < 0: return data.shape[0]
     with cython.nogil:
@@ -497,7 +497,7 @@ def known_entry(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, en
 @cython.exceptval(check=False)
 def link_buckets(entries: cython.const[cython.uchar][::1], count: cython.Py_ssize_t, heads: cython.int[::1],
                  links: cython.int[::1]) -> cython.void:
-    """As `link_chains`, by HashMap's buckets, in each the entries as they came: for `gather_entries`."""
+    """Link the first `count` entries by HashMap's buckets, in the order of entries, for `gather_entries`."""
     number: cython.Py_ssize_t
     bucket: cython.Py_ssize_t
     for number in range(count - 1, -1, -1):
@@ -509,28 +509,28 @@ def link_buckets(entries: cython.const[cython.uchar][::1], count: cython.Py_ssiz
 @cython.ccall
 @cython.exceptval(check=False)
 def gather_entries(entries: cython.const[cython.uchar][::1], heads: cython.const[cython.int][::1],
-                   links: cython.const[cython.int][::1], capacity: cython.Py_ssize_t, place: cython.longlong[::1],
+                   links: cython.const[cython.int][::1], capacity: cython.Py_ssize_t, cursor: cython.longlong[::1],
                    out: cython.uchar[::1]) -> cython.Py_ssize_t:
-    """Write entries in the order in which HashMap hands them out, as many as `out` has room for → bytes written.
+    """Write entries in the iteration order of HashMap, until `out` is full → bytes written.
 
-    heads, links  by `link_buckets`; there may be fewer of them than buckets, both are powers of two
-    place         in and out, two zeros at first: the bucket, and of its chain the entry that is next, as number + 1
+    heads, links  by `link_buckets`; `heads` may be smaller than `capacity`, the number of buckets; both are powers of two
+    cursor         in and out, initially two zeros: the bucket, and the next entry of its chain as number + 1
     """
     size: cython.Py_ssize_t = 0
-    bucket: cython.Py_ssize_t = place[0]
-    at: cython.Py_ssize_t = place[1]
+    bucket: cython.Py_ssize_t = cursor[0]
+    at: cython.Py_ssize_t = cursor[1]
     with cython.nogil:
         while bucket < capacity:
             if at == 0: at = heads[bucket & (heads.shape[0] - 1)]
             while at > 0:
                 if _bucket(_id_of(entries, at - 1), capacity) == bucket:
                     if out.shape[0] - size < fields.E_SIZE:
-                        place[0] = bucket
-                        place[1] = at
+                        cursor[0] = bucket
+                        cursor[1] = at
                         return size
                     size = copy_bytes(out, size, entries, (at - 1) * fields.E_SIZE, fields.E_SIZE)
                 at = links[at - 1]
             bucket += 1
-        place[0] = bucket
-        place[1] = 0
+        cursor[0] = bucket
+        cursor[1] = 0
         return size

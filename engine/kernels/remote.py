@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Values of `__remote_log_metadata` as rows of bytes: those that brokers write again and again, copies of segments and changes
-of their state. What is unusual is left to engine.remote.records, as is what no broker writes.
+"""Decode the usual values of `__remote_log_metadata` into rows of bytes: copies of segments and changes of their state.
+
+Unusual values are left to engine.remote.records.
 
 Mirrors RemoteLogSegmentMetadataRecord and RemoteLogSegmentMetadataUpdateRecord, version 0.
 """
@@ -9,24 +10,24 @@ import cython
 from cython.cimports.engine.kernels import fields, tables
 from cython.cimports.engine.kernels.numbers import copy_bytes, i64
 
-# positions in a value, from the two ids on, which stand behind the name of the topic
-_NAME_AT = cython.declare(cython.Py_ssize_t, 3)  # frame version, type and version; then the size of the name and one
-_LONGEST_NAME = cython.declare(cython.int, 127)  # with a size of one byte
+# positions in a value, relative to the first id, which follows the name of the topic
+_NAME_AT = cython.declare(cython.Py_ssize_t, 3)  # after frame version, type, version: size of the name + 1, name
+_LONGEST_NAME = cython.declare(cython.int, 127)  # whose size fits in one byte
 _KEY_SIZE = cython.declare(cython.Py_ssize_t, 20)  # topic id and partition; no tags
 _ID_AT = cython.declare(cython.Py_ssize_t, 21)
 _ID_SIZE = cython.declare(cython.Py_ssize_t, 16)  # no tags
-_OFFSETS_AT = cython.declare(cython.Py_ssize_t, 38)  # of a segment: start and end offset
+_OFFSETS_AT = cython.declare(cython.Py_ssize_t, 38)  # of a SEGMENT: start and end offset
 _SEGMENT_BROKER_AT = cython.declare(cython.Py_ssize_t, 54)
 _MAX_TIMESTAMP_AT = cython.declare(cython.Py_ssize_t, 58)
 _SEGMENT_EVENT_AT = cython.declare(cython.Py_ssize_t, 66)
-_EPOCHS_AT = cython.declare(cython.Py_ssize_t, 74)  # how many, and one
-_EPOCH_AT = cython.declare(cython.Py_ssize_t, 75)  # with its first offset; no tags
+_EPOCHS_AT = cython.declare(cython.Py_ssize_t, 74)  # number of leader epochs + 1
+_EPOCH_AT = cython.declare(cython.Py_ssize_t, 75)  # leader epoch and its start offset; no tags
 _SIZE_AT = cython.declare(cython.Py_ssize_t, 88)
 _SEGMENT_CUSTOM_AT = cython.declare(cython.Py_ssize_t, 92)  # no custom metadata
 _SEGMENT_STATE_AT = cython.declare(cython.Py_ssize_t, 93)
-_SEGMENT_TAGS_AT = cython.declare(cython.Py_ssize_t, 94)  # none, or one: is the transaction index empty?
+_SEGMENT_TAGS_AT = cython.declare(cython.Py_ssize_t, 94)  # no tag, or one: is the transaction index empty?
 _TAG_SIZE = cython.declare(cython.Py_ssize_t, 4)
-_UPDATE_BROKER_AT = cython.declare(cython.Py_ssize_t, 38)  # of a change: broker, time of the event
+_UPDATE_BROKER_AT = cython.declare(cython.Py_ssize_t, 38)  # of an UPDATE: broker, timestamp of the event
 _UPDATE_CUSTOM_AT = cython.declare(cython.Py_ssize_t, 50)
 _UPDATE_STATE_AT = cython.declare(cython.Py_ssize_t, 51)
 _UPDATE_SIZE = cython.declare(cython.Py_ssize_t, 53)  # no tags
@@ -37,10 +38,10 @@ _LAST_STATE = cython.declare(cython.int, 3)
 @cython.exceptval(check=False)
 def decode_values(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
                   end: cython.Py_ssize_t, kinds: cython.uchar[::1], rows: cython.uchar[::1]) -> cython.bint:
-    """Decode the values of the records first … end − 1. False: the arguments do not fit each other, nothing was decoded.
+    """Decode the values of the records first … end − 1. False: bad arguments, nothing was decoded.
 
-    kinds  out: a tables.RemoteKind for each     rows  out: REMOTE_ROW_SIZE bytes for each, laid out as tables.RemoteRow says;
-    undefined where the kind is OTHER, and what an UPDATE does not have
+    kinds  out: a tables.RemoteKind for each
+    rows   out: REMOTE_ROW_SIZE bytes for each, see tables.RemoteRow; undefined for OTHER, and for fields that an UPDATE lacks
     """
     index: cython.Py_ssize_t
     at: cython.longlong
@@ -63,7 +64,7 @@ def decode_values(data: cython.const[cython.uchar][::1], records: cython.longlon
 @cython.exceptval(check=False)
 def _decode(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t, rows: cython.uchar[::1],
             row: cython.Py_ssize_t) -> cython.int:
-    """One value, which lies within `data` → its kind."""
+    """Decode one value, which lies in `data` → its kind."""
     ids: cython.Py_ssize_t
     if size <= _NAME_AT or data[at] != 1 or data[at + 2] != 0: return tables.REMOTE_OTHER
     if data[at + _NAME_AT] == 0 or data[at + _NAME_AT] > _LONGEST_NAME: return tables.REMOTE_OTHER
@@ -92,7 +93,7 @@ def _put_ids(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, rows:
 @cython.exceptval(check=False)
 def _segment(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t, rows: cython.uchar[::1],
              row: cython.Py_ssize_t) -> cython.int:
-    """A copy that begins, of a segment with one leader epoch, which begins with it."""
+    """Decode the start of a copy, of a segment with one leader epoch that begins with it → SEGMENT or OTHER."""
     start: cython.longlong
     is_empty: cython.bint = False
     tags: cython.Py_ssize_t = size - _SEGMENT_TAGS_AT
@@ -123,7 +124,7 @@ def _segment(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size:
 @cython.exceptval(check=False)
 def _update(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t, rows: cython.uchar[::1],
             row: cython.Py_ssize_t) -> cython.int:
-    """A change of state, without custom metadata."""
+    """Decode a change of state without custom metadata → UPDATE or OTHER."""
     if size != _UPDATE_SIZE or data[at + _UPDATE_CUSTOM_AT] != 0 or data[at + _UPDATE_SIZE - 1] != 0: return tables.REMOTE_OTHER
     if data[at + _UPDATE_STATE_AT] > _LAST_STATE or not _put_ids(data, at, rows, row): return tables.REMOTE_OTHER
     copy_bytes(rows, row + tables.REMOTE_BROKER, data, at + _UPDATE_BROKER_AT, 12)

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What compaction retains of the batches of a window, in one call: whole ones are copied, others rewritten.
+"""Write what compaction retains of the batches of a window in one call: copy complete batches, rewrite the others.
 
-Only what needs no second look is done here: batches without codec, or with LZ4 or zstd as Kafka writes them. All others are
-left to engine.log.cleaner, which makes the same bytes of these.
+Only batches without codec, or with LZ4 or zstd as Kafka writes them, are rewritten here. Others are left to engine.log.cleaner,
+which would produce the same bytes for these.
 Mirrors MemoryRecords.filterTo.
 """
 
@@ -16,8 +16,8 @@ from cython.cimports.engine.kernels.numbers import copy_bytes, put_int
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_legacy
 from cython.cimports.engine.kernels.verdicts import LastRecords, kind_of
 
-_BLOCK_WORST = cython.declare(cython.Py_ssize_t, 16)  # bytes that a block may have beyond what it holds and a 255th of that
-_FRAMING = cython.declare(cython.Py_ssize_t, 8)  # the size of a block, and the end mark
+_BLOCK_WORST = cython.declare(cython.Py_ssize_t, 16)  # a compressed block has at most n + n/255 + this number of bytes
+_FRAMING = cython.declare(cython.Py_ssize_t, 8)  # the size field of a block, and the end mark
 _KEPT_FLAGS = cython.declare(cython.longlong, fields.CODEC_MASK | fields.TIMESTAMP_TYPE_FLAG | fields.TRANSACTIONAL_FLAG
                              | fields.CONTROL_FLAG)
 
@@ -25,8 +25,7 @@ _KEPT_FLAGS = cython.declare(cython.longlong, fields.CODEC_MASK | fields.TIMESTA
 @cython.final
 @cython.cclass
 class CountedWindow:
-    """A window whose records are counted: `window`, the bytes that POSITION and SIZE of `batches` count in, and by batch
-    `counts`, see tables.Count."""
+    """A window with counted records: `window`, the bytes at POSITION of `batches`, and `counts` by batch, see tables.Count."""
 
     window: cython.const[cython.uchar][::1]
     batches: cython.longlong[:, ::1]
@@ -40,11 +39,11 @@ class CountedWindow:
 @cython.final
 @cython.cclass
 class Marked:
-    """Records of which some are retained: rows first … end − 1 of `records`, whose contents are in `data`.
+    """Records, of which some are retained: rows first … end − 1 of `records`, whose contents are in `data`.
 
-    They are of the batches to write, in order, and perhaps of some before them.
-    keep            by record from `first` on: not 0 where it is retained
-    delete_horizon  ms, for batches that keep tombstones and have none yet
+    They belong to the batches to write, in order; records of earlier batches may come first.
+    keep            by record from `first` on: not 0 if it is retained
+    delete_horizon  ms, for batches that keep tombstones and have no delete horizon yet
     """
 
     data: cython.const[cython.uchar][::1]
@@ -63,10 +62,10 @@ class Marked:
 @cython.final
 @cython.cclass
 class Writer:
-    """What rewriting a batch needs.
+    """Tables and working memory for rewriting batches.
 
-    frame_head   of an LZ4 frame, up to its first block        library  see libzstd; none: it stops at zstd
-    castagnoli   tables of `checksum.make_tables`              body, table  working space, table as blocks.TABLE says
+    frame_head   header of an LZ4 frame                        library  see libzstd; empty: stops at zstd
+    castagnoli   tables of `checksum.make_tables`              body, table  working memory; table: blocks.TABLE entries
     """
 
     frame_head: cython.const[cython.uchar][::1]
@@ -86,11 +85,10 @@ class Writer:
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t))
 def write_retained(counted: CountedWindow, row: cython.Py_ssize_t, end: cython.Py_ssize_t, last_records: LastRecords,
                    marked: Marked, writer: Writer, out: cython.uchar[::1], at: cython.Py_ssize_t):
-    """Write what is retained of the batches row … end − 1 to `out` → (the batch where it stopped, position behind, last one).
+    """Write what is retained of the batches row … end − 1 to out[at:] → (the batch where it stopped, position, last batch).
 
-    out, at   what is there before `at` stays
-    It stops before a batch that needs another look, or for which `out` or the writer's `body` has no room; `end`: all is done.
-    The last one is the last batch of which something was written, −1: none.
+    Stops before a batch that is left to the caller, or that does not fit in `out` or the writer's `body`; `end`: all are done.
+    position: after the written bytes; last batch: the last one of which something was written, −1: none.
     """
     batches: cython.longlong[:, ::1] = counted.batches
     counts: cython.longlong[:, ::1] = counted.counts
@@ -137,7 +135,7 @@ def write_retained(counted: CountedWindow, row: cython.Py_ssize_t, end: cython.P
 @cython.exceptval(check=False)
 def _write_header(counted: CountedWindow, row: cython.Py_ssize_t, writer: Writer, out: cython.uchar[::1],
                   at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Write a batch's header without records, codec and delete horizon → position behind it; −1: see `write_retained`."""
+    """Write a batch's header without records, codec and delete horizon → position after it; −1: see `write_retained`."""
     batches: cython.longlong[:, ::1] = counted.batches
     if is_legacy(batches, row) or batches[fields.B_MAGIC, row] > fields.MAGIC_V2: return -1
     if out.shape[0] - at < fields.V2_SIZE: return -1
@@ -151,7 +149,7 @@ def _write_header(counted: CountedWindow, row: cython.Py_ssize_t, writer: Writer
 @cython.exceptval(check=False)
 def _rewrite_batch(counted: CountedWindow, row: cython.Py_ssize_t, marked: Marked, first: cython.Py_ssize_t, writer: Writer,
                    out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Write one batch with the records that are retained, in format 2 → position behind it; −1: see `write_retained`.
+    """Write one batch with its retained records, in format 2 → position after it; −1: see `write_retained`.
 
     first  its first record, if it has any
     """
@@ -206,7 +204,7 @@ def _rewrite_batch(counted: CountedWindow, row: cython.Py_ssize_t, marked: Marke
 @cython.exceptval(check=False)
 def _horizon(batches: cython.longlong[:, ::1], counts: cython.longlong[:, ::1], row: cython.Py_ssize_t,
              delete_horizon: cython.longlong) -> cython.longlong:
-    """The delete horizon that the batch gets, or has."""
+    """Return the delete horizon that the batch has or gets; NO_TIMESTAMP: none."""
     if not is_legacy(batches, row) and has_delete_horizon(batches, row): return batches[fields.B_BASE_TIMESTAMP, row]
     return delete_horizon if counts[tables.C_TOMBSTONES, row] > 0 else fields.NO_TIMESTAMP
 
@@ -218,7 +216,7 @@ def _horizon(batches: cython.longlong[:, ::1], counts: cython.longlong[:, ::1], 
 def _finish(out: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, attributes: cython.longlong,
             base_timestamp: cython.longlong, largest: cython.longlong, count: cython.longlong,
             castagnoli: cython.const[cython.uint][::1]) -> cython.Py_ssize_t:
-    """What the header at `at` says of records up to `end`, and its checksum → `end`."""
+    """Write the header fields of the batch out[at:end] that depend on its records, and the checksum → `end`."""
     put_int(out, at + fields.V2_BATCH_LENGTH_AT, end - at - fields.OVERHEAD, 4)
     put_int(out, at + fields.V2_ATTRIBUTES_AT, attributes, 2)
     put_int(out, at + fields.V2_BASE_TIMESTAMP_AT, base_timestamp, 8)
@@ -234,7 +232,7 @@ def _finish(out: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_
 @cython.exceptval(check=False)
 def _head(out: cython.uchar[::1], at: cython.Py_ssize_t, base_offset: cython.longlong,
           last_offset: cython.longlong) -> cython.void:
-    """What formats 0 and 1 do not say: no leader epoch, no producer. The offsets are at most 2^31 − 1 apart."""
+    """Write a header for records of format 0 or 1, without leader epoch or producer. Their offsets span at most 2^31 − 1."""
     put_int(out, at + fields.V2_BASE_OFFSET_AT, base_offset, 8)
     put_int(out, at + fields.V2_PARTITION_LEADER_EPOCH_AT, -1, 4)
     out[at + fields.V2_MAGIC_AT] = fields.MAGIC_V2
@@ -248,7 +246,7 @@ def _head(out: cython.uchar[::1], at: cython.Py_ssize_t, base_offset: cython.lon
 @cython.nogil
 @cython.exceptval(check=False)
 def _lz4_frame(writer: Writer, size: cython.Py_ssize_t, out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """The first `size` bytes of the body as one LZ4 frame at `at` → position behind it; −1: no room.
+    """Write the first `size` bytes of the body as one LZ4 frame at `at` → position after it; −1: no room.
 
     Mirrors Lz4BlockOutputStream.
     """

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Chosen rows of Arrow arrays → columns of records over one buffer, and which partition each row belongs to.
+"""Copy chosen rows of Arrow arrays into columns of records over one buffer, and choose the partition of each row.
 
-The way back of `gather`. An array of bytes is its buffers: `data`, 32-bit `ends` (one more than rows), `valid` (a bit per
-row, 0 is null; empty: there are no nulls) and `start`, the row of the buffers that is row 0 of the array. `chosen` holds
-numbers of rows. Every number is checked before it is used.
+The inverse of `gather`. An array of bytes is its buffers: `data`, 32-bit `ends` (one more than rows), `valid` (a bit per
+row, 0 is null; empty: no nulls) and `start`, the row of the buffers that is row 0 of the array. `chosen` has row numbers.
+Every number is checked before it is used.
 """
 
 import cython
@@ -21,7 +21,7 @@ _SEED = cython.declare(cython.ulonglong, 0x9747B28C)
 @cython.exceptval(check=False)
 def _has_rows(ends: cython.const[cython.int][::1], valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
               length: cython.Py_ssize_t) -> cython.bint:
-    """Do the buffers hold rows start … start + length − 1?"""
+    """Do the buffers have rows start … start + length − 1?"""
     if start < 0 or length < 0 or ends.shape[0] < 1 or start > ends.shape[0] - 1 - length: return False
     return valid.shape[0] == 0 or (start + length + 7) // 8 <= valid.shape[0]
 
@@ -32,7 +32,7 @@ def _has_rows(ends: cython.const[cython.int][::1], valid: cython.const[cython.uc
 @cython.exceptval(check=False)
 def _has_room(first: cython.Py_ssize_t, end: cython.Py_ssize_t, chosen: cython.Py_ssize_t, record: cython.Py_ssize_t,
               capacity: cython.Py_ssize_t) -> cython.bint:
-    """Are there rows first … end − 1 of `chosen`, and room for as many records from `record` on?"""
+    """Do rows first … end − 1 of `chosen` exist, and do they fit into `capacity` records from `record` on?"""
     if first < 0 or end > chosen or record < 0: return False
     return end <= first or end - first <= capacity - record
 
@@ -50,14 +50,14 @@ def _is_null(valid: cython.const[cython.uchar][::1], row: cython.Py_ssize_t) -> 
 @cython.nogil
 @cython.exceptval(check=False)
 def _stored(size: cython.longlong) -> cython.ulonglong:
-    """A size in zigzag, −1 included."""
+    """Return a size, or −1, in zigzag."""
     return 2 * size if size >= 0 else 1
 
 
 @cython.final
 @cython.cclass
 class Blobs:
-    """An array of bytes in Arrow's buffers: `length` rows from `start` on. valid: a bit a row; empty: no row is null."""
+    """The buffers of an array of bytes, see the module; `length` rows from `start` on."""
 
     data: cython.const[cython.uchar][::1]
     ends: cython.const[cython.int][::1]
@@ -73,7 +73,7 @@ class Blobs:
 @cython.final
 @cython.cclass
 class Numbers:
-    """An array of 64-bit integers, likewise."""
+    """The buffers of an array of 64-bit integers; fields as in Blobs."""
 
     values: cython.const[cython.longlong][::1]
     valid: cython.const[cython.uchar][::1]
@@ -88,7 +88,7 @@ class Numbers:
 @cython.final
 @cython.cclass
 class HeaderLists:
-    """An array of lists of headers, likewise: `ends` says which headers are a row's, whose keys and values are two arrays."""
+    """The buffers of an array of lists of headers: `ends` are those of the rows in `keys` and `values`; others as in Blobs."""
 
     ends: cython.const[cython.int][::1]
     valid: cython.const[cython.uchar][::1]
@@ -118,10 +118,10 @@ class Chosen:
 @cython.final
 @cython.cclass
 class NumberRule:
-    """How numbers are taken.
+    """How `take_numbers` converts and checks numbers.
 
-    unit     they are divided by it, downwards           missing  for null
-    least    smaller ones are refused; `grows`: so are those that are not larger than the one before
+    unit     divisor, rounding down        missing  value for null
+    least    smallest accepted value       grows    each value must be larger than the one before
     """
 
     unit: cython.longlong
@@ -136,7 +136,7 @@ class NumberRule:
 @cython.ccall
 @cython.exceptval(check=False)
 def measure_rows(blobs: Blobs, rows: Chosen) -> cython.longlong:
-    """Bytes of the rows of an array; −1: the buffers do not have them."""
+    """Return the bytes of the rows of an array; −1: the buffers do not have these rows."""
     ends: cython.const[cython.int][::1] = blobs.ends
     valid: cython.const[cython.uchar][::1] = blobs.valid
     start: cython.Py_ssize_t = blobs.start
@@ -163,9 +163,9 @@ def measure_rows(blobs: Blobs, rows: Chosen) -> cython.longlong:
 @cython.exceptval(check=False)
 def take_rows(blobs: Blobs, rows: Chosen, out: cython.uchar[::1], at: cython.Py_ssize_t, records: cython.longlong[:, ::1],
               record: cython.Py_ssize_t, position_field: cython.int) -> cython.Py_ssize_t:
-    """Copy the rows to out[at:], one behind the other → behind them; −1: no room, or no such rows.
+    """Copy the rows to out[at:] → position after them; −1: no room, or the rows do not exist.
 
-    records, record  the records that get positions (in `position_field`) and sizes (in the field behind it); null: −1
+    records, record  out: position (in `position_field`) and size (in the next field) of each row, from `record` on; null: −1
     """
     data: cython.const[cython.uchar][::1] = blobs.data
     ends: cython.const[cython.int][::1] = blobs.ends
@@ -202,7 +202,7 @@ def take_rows(blobs: Blobs, rows: Chosen, out: cython.uchar[::1], at: cython.Py_
 @cython.ccall
 @cython.exceptval(check=False)
 def measure_header_rows(headers: HeaderLists, rows: Chosen) -> cython.longlong:
-    """Bytes of the headers of the rows as records hold them; −1: no such rows; −2: a header without key."""
+    """Return the bytes of the headers of the rows in wire form; −1: the rows do not exist; −2: a header without key."""
     lists: cython.const[cython.int][::1] = headers.ends
     lists_valid: cython.const[cython.uchar][::1] = headers.valid
     start: cython.Py_ssize_t = headers.start
@@ -252,7 +252,7 @@ def measure_header_rows(headers: HeaderLists, rows: Chosen) -> cython.longlong:
 @cython.exceptval(check=False)
 def take_header_rows(headers: HeaderLists, rows: Chosen, out: cython.uchar[::1], at: cython.Py_ssize_t,
                      records: cython.longlong[:, ::1], record: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Write the headers of the rows, all of which have keys, to out[at:] as records hold them → behind them; −1: no room."""
+    """Write the headers of the rows, which all have keys, to out[at:] in wire form → position after them; −1: no room."""
     lists: cython.const[cython.int][::1] = headers.ends
     lists_valid: cython.const[cython.uchar][::1] = headers.valid
     start: cython.Py_ssize_t = headers.start
@@ -308,9 +308,9 @@ def take_header_rows(headers: HeaderLists, rows: Chosen, out: cython.uchar[::1],
 @cython.returns((cython.Py_ssize_t, cython.longlong))
 def take_numbers(numbers: Numbers, rows: Chosen, rule: NumberRule, records: cython.longlong[:, ::1],
                  record: cython.Py_ssize_t, field: cython.int):
-    """Put the numbers of the rows into a field of records → (rows done, the number that is refused).
+    """Copy the numbers of the rows into a field of records → (rows done, the rejected number).
 
-    −1 rows done: there are no such rows.
+    Rows done −1: the rows do not exist.
     """
     values: cython.const[cython.longlong][::1] = numbers.values
     valid: cython.const[cython.uchar][::1] = numbers.valid
@@ -350,9 +350,9 @@ def take_numbers(numbers: Numbers, rows: Chosen, rule: NumberRule, records: cyth
 @cython.exceptval(check=False)
 def group_rows(codes: cython.const[cython.int][::1], count: cython.Py_ssize_t, ends: cython.longlong[::1],
                chosen: cython.longlong[::1]) -> cython.bint:
-    """Sort the rows 0 … count − 1 by their codes, equal ones in order → False: a code that `ends` has no place for.
+    """Sort the rows 0 … count − 1 by their codes (stable) → False: a code is too large for `ends`.
 
-    ends    out: behind the rows of each code in `chosen`; one more than codes        chosen  out: numbers of rows
+    chosen  out: the row numbers        ends    out, one more than codes: end of the rows of each code in `chosen`
     """
     row: cython.Py_ssize_t
     code: cython.Py_ssize_t
@@ -365,7 +365,7 @@ def group_rows(codes: cython.const[cython.int][::1], count: cython.Py_ssize_t, e
             if code < 0 or code >= groups: return False
             ends[code + 1] += 1
         for code in range(groups): ends[code + 1] += ends[code]
-        for row in range(count):  # ends[code] is where its next row goes, and in the end behind its last
+        for row in range(count):  # ends[code] is the index of its next row, and finally its end
             code = codes[row]
             chosen[ends[code]] = row
             ends[code] += 1
@@ -377,7 +377,7 @@ def group_rows(codes: cython.const[cython.int][::1], count: cython.Py_ssize_t, e
 @cython.nogil
 @cython.exceptval(check=False)
 def _murmur2(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.ulonglong:
-    """32 bits. Mirrors Utils.murmur2."""
+    """Return a hash of 32 bits. Mirrors Utils.murmur2."""
     digest: cython.ulonglong = _SEED ^ size
     word: cython.ulonglong
     end: cython.Py_ssize_t = at + (size & ~3)
@@ -409,7 +409,7 @@ def _murmur2(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size:
 def choose_partitions(data: cython.const[cython.uchar][::1], ends: cython.const[cython.int][::1],
                       valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, count: cython.Py_ssize_t,
                       partitions: cython.longlong, keyless: cython.longlong, out: cython.int[::1]) -> cython.bint:
-    """Write the partition of each row whose out[row] is negative: by the hash of its key, as Kafka's producers choose.
+    """Write the partition of each row with a negative out[row], from the hash of its key.
 
     keyless  the partition of rows without a key        False: the buffers do not have `count` rows
     Mirrors BuiltInPartitioner.partitionForKey.

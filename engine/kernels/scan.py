@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Walk the batches of a window and read their headers into columns. Mirrors FileLogInputStream.
+"""Scan the batches of a window and read their headers into columns. Mirrors FileLogInputStream.
 
-One walk serves every message format: offset, size and magic stand at the same place in all of them.
+Offset, size and magic have the same positions in all message formats, so one loop reads all formats.
 """
 
 import cython
@@ -9,7 +9,7 @@ from cython.cimports.engine.kernels import fields
 from cython.cimports.engine.kernels.checksum import crc32, crc32c, crc32c_reach, sliced_reach
 from cython.cimports.engine.kernels.numbers import i16, i32, i64, u32, varint, wrapped_sum
 
-# Messages up to this size are checked here.
+# Largest messages that are checked here.
 _INLINE_CRC32 = cython.declare(cython.Py_ssize_t, sliced_reach())
 
 
@@ -19,12 +19,12 @@ _INLINE_CRC32 = cython.declare(cython.Py_ssize_t, sliced_reach())
 def scan_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
                  batches: cython.longlong[:, ::1],
                  castagnoli: cython.const[cython.uint][::1], ieee: cython.const[cython.uint][::1]):
-    """Walk the whole batches of data[start:end] → (rows filled, where the walk stopped, status).
+    """Scan the complete batches of data[start:end] → (rows filled, where the scan stopped, status).
 
     data      read-only bytes, any content       start, end  byte positions in `data`
     batches   out, a row for each batch: see formats.BatchField
     castagnoli, ieee   tables of `checksum.make_tables`
-    status    END · TORN (17 bytes or fewer are left, or the batch goes on behind `end`) · BAD_SIZE (a size field below
+    status    END · TORN (17 bytes or fewer are left, or the batch continues after `end`) · BAD_SIZE (a size field below
               14) · FULL (columns used up) · BAD_START (arguments outside `data`)
     A batch of magic 2 that is smaller than its header has VALID 0 and an empty body.
     """
@@ -66,14 +66,14 @@ def scan_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t
 @cython.returns((cython.Py_ssize_t, cython.longlong, cython.int))
 def scan_heads(data: cython.const[cython.uchar][::1], stride: cython.Py_ssize_t, position: cython.longlong,
                end: cython.longlong, batches: cython.longlong[:, ::1]):
-    """Read the headers of batches, whose bodies need not be there → (rows filled, position behind them, status).
+    """Read only the headers of batches → (rows filled, position after them, status).
 
-    data      stride 0: the bytes of the file from `position` on; else a header in each `stride` bytes, of batches that
-              follow one another in the file, the first of them at `position`
-    position, end  of the file: where the first batch begins, and where the last one must end
-    batches   out, as of `scan_batches`, but with positions in the file, and VALID −1
-    status    END: `data` has no further whole header, or the file ends here · FULL · TORN, BAD_SIZE, BAD_START as of
-              `scan_batches`, with `end` as the end
+    data      stride 0: the bytes of the file from `position` on; else a header at each multiple of `stride`, of batches that
+              follow each other in the file from `position` on
+    position, end  positions in the file: start of the first batch, end of the log
+    batches   out, as in `scan_batches`, but with positions in the file, and VALID −1
+    status    END: `data` has no other complete header, or the file ends here · FULL · TORN, BAD_SIZE, BAD_START as in
+              `scan_batches`
     """
     capacity: cython.Py_ssize_t = batches.shape[1]
     first: cython.longlong = position
@@ -112,7 +112,7 @@ def scan_heads(data: cython.const[cython.uchar][::1], stride: cython.Py_ssize_t,
 @cython.nogil
 @cython.exceptval(check=False)
 def _magic(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
-    """The signed magic of the batch at `at`."""
+    """Return the signed magic of the batch at `at`."""
     magic: cython.longlong = data[at + fields.V2_MAGIC_AT]
     return magic - 256 if magic >= 128 else magic
 
@@ -124,9 +124,9 @@ def _magic(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cyth
 def _read_head(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
                position: cython.longlong, size: cython.longlong, batches: cython.longlong[:, ::1],
                row: cython.Py_ssize_t) -> cython.void:
-    """Fill a row with the header at `at`, of a batch of `size` bytes at `position`; VALID is −1.
+    """Fill a row from the header at `at` of a batch of `size` bytes at `position`; VALID is −1.
 
-    Up to the magic it must lie before `end`, of format 2 all of it.
+    The caller has checked that the header lies before `end`: up to the magic, in format 2 completely.
     """
     magic: cython.longlong = _magic(data, at)
     delta: cython.longlong
@@ -168,20 +168,19 @@ def _read_head(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
-def find_candidate(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, behind: cython.Py_ssize_t,
+def find_candidate(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, stop: cython.Py_ssize_t,
                    end: cython.Py_ssize_t, largest: cython.longlong):
-    """First position from `start` on, before `behind`, that may begin a batch of any format; −1: none.
+    """Return the first position from `start` on, and before `stop`, of a possible batch of any format; −1: none.
 
-    A candidate has magic 0, 1 or 2, a size between its header and `largest` bytes, a codec that exists, plausible
-    offset, delta and count, and a first record, or key and value, that fit into it, as far as they lie before `end`: numbers
-    in the payload of records often look like a header alone. Its checksum is the caller's to check: the batch may go on
-    behind `end`. A batch of format 2 is only seen where its whole header lies before `end`: where data go on there, `behind`
-    must leave room.
+    A candidate has magic 0, 1 or 2, a size between its header and `largest` bytes, a known codec, and plausible offset, delta
+    and count. Its first record, or its key and value, must also fit, as far as they lie before `end`, because payload bytes
+    often look like a header. The caller checks the checksum, since the batch may continue after `end`. A batch of format 2 is
+    found only if its whole header lies before `end`: if more data follow, `stop` must be smaller than `end` by a header.
     """
     at: cython.Py_ssize_t = start
     if start < 0 or end > data.shape[0]: return -1
     with cython.nogil:
-        while at < behind and end - at >= fields.OVERHEAD + fields.SMALLEST:
+        while at < stop and end - at >= fields.OVERHEAD + fields.SMALLEST:
             if data[at + fields.V2_MAGIC_AT] <= fields.MAGIC_V2 and data[at] < 128:
                 if data[at + fields.V2_MAGIC_AT] == fields.MAGIC_V2:
                     if _may_be_batch(data, at, end, largest): return at
@@ -217,12 +216,12 @@ def _may_be_batch(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, 
 @cython.exceptval(check=False)
 def _may_be_record(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
                    room: cython.longlong) -> cython.bint:
-    """Does a record of format 2 begin at `at` that fits into `room` bytes? What lies behind `end` may be one."""
+    """Does a possible record of format 2 begin at `at` and fit in `room` bytes? True if too little lies before `end`."""
     size: cython.longlong
-    behind: cython.Py_ssize_t
+    after: cython.Py_ssize_t
     if end - at < fields.VARINT_SIZE: return room >= fields.V2_SMALLEST_RECORD
-    size, behind = varint(data, at, end)
-    return behind > 0 and fields.V2_SMALLEST_RECORD - 1 <= size <= room - (behind - at)
+    size, after = varint(data, at, end)
+    return after > 0 and fields.V2_SMALLEST_RECORD - 1 <= size <= room - (after - at)
 
 
 @cython.cfunc
@@ -247,12 +246,12 @@ def _may_be_message(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t
 @cython.nogil
 @cython.exceptval(check=False)
 def _may_be_fields(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
-                   behind: cython.longlong) -> cython.bint:
-    """May key and value of format 0 or 1 lie at `at`, and end at `behind`? A value's size behind `end` may be right."""
+                   stop: cython.longlong) -> cython.bint:
+    """Can key and value of format 0 or 1 begin at `at` and end at `stop`? True if the value's size lies after `end`."""
     size: cython.longlong = i32(data, at)
     if size < -1: return False
     at += 4 + max(size, 0)
-    if at + 4 > behind: return False
+    if at + 4 > stop: return False
     if at + 4 > end: return True
     size = i32(data, at)
-    return size >= -1 and at + 4 + max(size, 0) == behind
+    return size >= -1 and at + 4 + max(size, 0) == stop

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Decide over columns: gaps between offsets, what a selection keeps, runs of like batches, batches to look at."""
+"""Searches in columns: gaps between offsets, selected records, runs of similar batches, batches that need a check."""
 
 import cython
 from cython.cimports.engine.kernels import fields
-from cython.cimports.engine.kernels.bounds import batches_are_there
+from cython.cimports.engine.kernels.bounds import batches_exist
 from cython.cimports.engine.kernels.predicates import (
     has_delete_horizon,
     is_compressed,
@@ -14,7 +14,7 @@ from cython.cimports.engine.kernels.predicates import (
     is_transactional,
 )
 
-ANY = -fields.LONG_MAX - 1  # for producer_id and leader_epoch: every value will do
+ANY = -fields.LONG_MAX - 1  # for producer_id and leader_epoch: any value
 _ANY = cython.declare(cython.longlong, ANY)
 
 
@@ -23,7 +23,7 @@ _ANY = cython.declare(cython.longlong, ANY)
 @cython.returns(cython.Py_ssize_t)
 def next_gap(records: cython.longlong[:, ::1], start: cython.Py_ssize_t, count: cython.Py_ssize_t,
              previous: cython.longlong):
-    """First record from row `start` on whose offset is not one more than the offset before; `count`: none.
+    """Return the first record from row `start` on whose offset is not the previous offset + 1; `count`: none.
 
     previous  the offset before row `start`
     """
@@ -42,14 +42,14 @@ def next_gap(records: cython.longlong[:, ::1], start: cython.Py_ssize_t, count: 
 @cython.returns((cython.Py_ssize_t, cython.longlong, cython.bint))
 def next_break(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
                claimed: cython.longlong, known: cython.bint, compacted: cython.bint):
-    """First batch from `row` on, by headers alone, that does not follow the one before → (row, claimed, known).
+    """Find the first batch from `row` on that does not follow the previous one, by headers only → (row, claimed, known).
 
-    claimed    last offset of the batch before `row`, and of the one before the row that is returned
-    known      is there such an offset? Without, the next batch begins a new chain
-    compacted  holes do not matter, only offsets that do not grow
-    `last_row`: none. Else the batch there has a wrong checksum, begins at or below `claimed` or ends before it begins;
-    or, where not `compacted`, leaves a hole behind `claimed`, or has a count or a delete horizon that only compaction
-    gives. A compressed wrapper of format 0 or 1 does not say where it begins: it only must grow.
+    claimed    in and out: last offset of the batch before the row
+    known      in and out: is there such an offset? If not, the next batch starts a new sequence
+    compacted  gaps are allowed, only decreasing offsets are not
+    `last_row`: none. Otherwise the batch has a wrong checksum, begins at or below `claimed`, or ends before it begins;
+    or, if not `compacted`, there is a gap after `claimed`, or it has a count or a delete horizon that only compaction
+    writes. A compressed wrapper of format 0 or 1 has no base offset: only its last offset must increase.
     """
     base: cython.longlong
     last: cython.longlong
@@ -76,11 +76,11 @@ def next_break(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_ro
 @cython.final
 @cython.cclass
 class Conditions:
-    """What records must be like.
+    """Conditions for records.
 
     first_offset, last_offset  first_offset <= offset <= last_offset
     from_ms, last_ms           from_ms <= timestamp <= last_ms
-    producer_id, leader_epoch  of the record's batch; ANY: whatever it is
+    producer_id, leader_epoch  of the record's batch; ANY: any value
     transactional              only records of transactional batches
     """
 
@@ -104,7 +104,7 @@ class Conditions:
 @cython.returns(cython.Py_ssize_t)
 def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, batches: cython.longlong[:, ::1],
                  wanted: Conditions, keep: cython.uchar[::1]):
-    """Write 1 into `keep` for each of `count` records that fits, else 0 → how many fit; −1 for columns that do not."""
+    """Set `keep` to 1 for each of `count` records that meets the conditions, else to 0 → their number; −1: bad columns."""
     first_offset: cython.longlong = wanted.first_offset
     last_offset: cython.longlong = wanted.last_offset
     from_ms: cython.longlong = wanted.from_ms
@@ -117,7 +117,7 @@ def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, bat
     fits: cython.bint
     kept: cython.Py_ssize_t = 0
     if count < 0 or count > records.shape[1] or count > keep.shape[0]: return -1
-    if not batches_are_there(records, 0, count, batches.shape[1]): return -1
+    if not batches_exist(records, 0, count, batches.shape[1]): return -1
     with cython.nogil:
         for index in range(count):
             row = records[fields.R_BATCH, index]
@@ -135,7 +135,7 @@ def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, bat
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def pack_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, keep: cython.const[cython.uchar][::1]):
-    """Move the records whose `keep` is not 0 to the front, in order → how many there are; −1: `keep` does not fit."""
+    """Move the records whose `keep` is not 0 to the front, in order → their number; −1: `keep` is too small."""
     index: cython.Py_ssize_t
     field: cython.Py_ssize_t
     kept: cython.Py_ssize_t = 0
@@ -154,10 +154,10 @@ def pack_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, kee
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def run_end(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
-    """Behind the last batch from `row` on that is of the same kind: format below 2 or not, compressed or not, control.
+    """Return the end of the run of batches like `row`: same kind of format (below 2 or not), compression and control flag.
 
-    last_row  no further than this
-    Batches of format 2 whose records are left out are of every such kind; `row` itself is none of them.
+    last_row  the largest result
+    Batches of format 2 with BODY LEFT_OUT never end a run of format 2; `row` itself is not such a batch.
     """
     end: cython.Py_ssize_t = row + 1
     legacy: cython.bint
@@ -182,7 +182,7 @@ def run_end(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: 
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def next_unsound(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
-    """First batch from `row` on with a wrong checksum, a magic outside 0–2 or an unknown codec; `last_row`: none."""
+    """Return the first batch from `row` on with a wrong checksum, a magic outside 0–2 or an unknown codec; `last_row`: none."""
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:
         while row < last_row:
@@ -195,9 +195,9 @@ def next_unsound(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def next_cleaned(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
-    """First batch of format 2 from `row` on in which the cleaner left its traces, `last_row`: none.
+    """Return the first batch of format 2 from `row` on that shows signs of compaction, `last_row`: none.
 
-    It claims more offsets than it has records, or carries a delete horizon, under a right checksum.
+    It has a right checksum, and more offsets than records or a delete horizon.
     """
     base: cython.longlong
     last: cython.longlong
@@ -220,7 +220,7 @@ def next_cleaned(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def next_unchecked(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
-    """First batch from `row` on whose checksum the scan left to the libraries; `last_row`: none."""
+    """Return the first batch from `row` on whose checksum the scan did not compute; `last_row`: none."""
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:
         while row < last_row and batches[fields.B_VALID, row] >= 0:
@@ -232,7 +232,7 @@ def next_unchecked(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, las
 @cython.exceptval(check=False)
 @cython.returns(cython.longlong)
 def largest_timestamp(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t):
-    """Largest timestamp of records first … end − 1; −1 where none is larger."""
+    """Return the largest timestamp of records first … end − 1; −1 if none is larger."""
     largest: cython.longlong = -1
     if first < 0 or end > records.shape[1]: return -1
     with cython.nogil:
@@ -246,9 +246,9 @@ def largest_timestamp(records: cython.longlong[:, ::1], first: cython.Py_ssize_t
 @cython.exceptval(check=False)
 def largest_timestamps(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
                        largest: cython.longlong[::1]) -> cython.void:
-    """Raise largest[row], for the row of their batch, to the timestamps of the records first … end − 1.
+    """Update largest[row] for each batch row with the timestamps of the records first … end − 1.
 
-    Records outside the table, and rows outside `largest`, are passed over.
+    Records outside the table, and rows outside `largest`, are skipped.
     """
     row: cython.longlong
     if first < 0 or end > records.shape[1]: return

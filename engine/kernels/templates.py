@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Columns → records by a template, straight into a byte buffer: constants and fields of a record, one after the other.
+"""Write records by a template into a byte buffer: a sequence of constants and fields of a record.
 
-The text of `fetch --template` and its JSON objects are templates. Bytes are written as they are, but for the JSON fields, which
-are what `ndjson` writes.
+The text of `fetch --template` and its JSON objects are templates. Bytes are written unchanged, except in JSON fields, which are
+written as in `ndjson`.
 """
 
 import cython
 from cython.cimports.engine.kernels import fields, tables
-from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
+from cython.cimports.engine.kernels.bounds import BLOCK, batches_exist, contents_exist
 from cython.cimports.engine.kernels.decoded import Decoded
 from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
 from cython.cimports.engine.kernels.ndjson import headers_room, put_headers
@@ -15,13 +15,13 @@ from cython.cimports.engine.kernels.numbers import copy_bytes, put_int, varint
 from cython.cimports.engine.kernels.predicates import is_legacy
 from cython.cimports.engine.kernels.words import number, put, timestamp_type
 
-_PIECE_LIMIT = cython.declare(cython.Py_ssize_t, 20)  # bytes: a number of 64 bits, and what no key, value or header is part of
+_PIECE_LIMIT = cython.declare(cython.Py_ssize_t, 20)  # largest piece in bytes, without constants, key, value and headers
 
 
 @cython.final
 @cython.cclass
 class Template:
-    """What is written of every record: `pieces`, a table of tables.Piece, whose constants are in `constants`."""
+    """The pieces of every record: `pieces`, a table of tables.Piece, and the bytes of its `constants`."""
 
     pieces: cython.longlong[:, ::1]
     constants: cython.const[cython.uchar][::1]
@@ -35,7 +35,7 @@ class Template:
 @cython.exceptval(check=False)
 def _fixed_room(pieces: cython.longlong[:, ::1], constants: cython.const[cython.uchar][::1],
                 room: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Bytes that a record takes besides key, value and headers; beyond `room`: too many; −1: pieces that do not exist."""
+    """Return the largest size of a record without key, value and headers; more than `room`: too large; −1: invalid pieces."""
     index: cython.Py_ssize_t
     needed: cython.Py_ssize_t = 0
     kind: cython.longlong
@@ -57,7 +57,7 @@ def _fixed_room(pieces: cython.longlong[:, ::1], constants: cython.const[cython.
 @cython.exceptval(check=False)
 def _header_texts_room(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t,
                        count: cython.longlong) -> cython.Py_ssize_t:
-    """Bytes that `count` headers from `at` on take as name=value; −1: there are no such headers."""
+    """Return the largest size of `count` headers from `at` on as name=value; −1: damaged headers."""
     size: cython.longlong
     needed: cython.Py_ssize_t = 0
     end: cython.Py_ssize_t = data.shape[0]
@@ -103,9 +103,9 @@ def _put_header_texts(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cytho
 def _contents_room(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1],
                    records: cython.longlong[:, ::1], record: cython.Py_ssize_t, pieces: cython.longlong[:, ::1],
                    room: cython.Py_ssize_t):
-    """(bytes that key, value and headers take, what `string_size` says of the key, of the value).
+    """Return (size of key, value and headers, `string_size` of the key, of the value).
 
-    The first is beyond `room` where there is no room for them, −1 where there are no such headers.
+    The first is larger than `room` if they do not fit, −1 for damaged headers.
     """
     index: cython.Py_ssize_t
     needed: cython.Py_ssize_t = 0
@@ -147,7 +147,7 @@ def _contents_room(data: cython.const[cython.uchar][::1], batches: cython.longlo
 def _put_record(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.Py_ssize_t,
                 data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], records: cython.longlong[:, ::1],
                 record: cython.Py_ssize_t, template: Template):
-    """room  what is left of `out` behind the pieces of fixed size"""
+    """Write one record → (position after it, status). `room`: bytes of `out` that are left without the pieces of fixed size."""
     index: cython.Py_ssize_t
     kind: cython.longlong
     row: cython.Py_ssize_t = records[fields.R_BATCH, record]
@@ -190,17 +190,17 @@ def _put_record(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.Py_s
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
 def put_by_template(out: cython.uchar[::1], at: cython.Py_ssize_t, decoded: Decoded, record: cython.Py_ssize_t,
                     last_record: cython.Py_ssize_t, template: Template):
-    """Records record … last_record − 1, each by all pieces → (position behind the text, next record, status).
+    """Write the records record … last_record − 1 by the template → (position after the text, next record, status).
 
-    status     END, or FULL: write out[:at] away and call again; FULL with at == 0 means that `out` is too small for this
-               record; BAD_START: arguments that do not fit each other, or columns of bytes or of a batch that are not there:
-               nothing of the record is written, nor of those that are looked at together with it
+    status     END, or FULL: write out[:at] to the file and call again; FULL with at == 0: `out` is too small for this
+               record; BAD_START: bad arguments, or a record whose batch or bytes do not exist: this record and the others
+               of its block (BLOCK) are not written
     """
     data: cython.const[cython.uchar][::1] = decoded.data
     batches: cython.longlong[:, ::1] = decoded.batches
     records: cython.longlong[:, ::1] = decoded.records
     room: cython.Py_ssize_t = out.shape[0]
-    believed: cython.Py_ssize_t = record  # the records before it have been looked at
+    checked: cython.Py_ssize_t = record  # the records before it are checked
     status: cython.int
     fixed: cython.Py_ssize_t
     if at < 0 or at > room or record < 0 or last_record > records.shape[1]: return at, record, fields.BAD_START
@@ -210,10 +210,10 @@ def put_by_template(out: cython.uchar[::1], at: cython.Py_ssize_t, decoded: Deco
         fixed = _fixed_room(template.pieces, template.constants, room)
         if fixed < 0: return at, record, fields.BAD_START
         while record < last_record:
-            if record == believed:
-                believed = min(record + BLOCK, last_record)
-                if not batches_are_there(records, record, believed, batches.shape[1]): return at, record, fields.BAD_START
-                if not contents_are_there(data, records, record, believed): return at, record, fields.BAD_START
+            if record == checked:
+                checked = min(record + BLOCK, last_record)
+                if not batches_exist(records, record, checked, batches.shape[1]): return at, record, fields.BAD_START
+                if not contents_exist(data, records, record, checked): return at, record, fields.BAD_START
             if fixed > room - at: return at, record, fields.FULL
             at, status = _put_record(out, at, room - at - fixed, data, batches, records, record, template)
             if status != fields.END: return at, record, status

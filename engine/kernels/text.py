@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Columns → the text of kafka-dump-log, straight into a byte buffer. Mirrors DumpLogSegments.
+"""Write columns as the text of kafka-dump-log into a byte buffer. Mirrors DumpLogSegments.
 
-Payloads are what `new String(bytes, UTF_8)` makes of them: well-formed UTF-8 as it is, one U+FFFD for every maximal
-ill-formed part. With the flag ESCAPE, control characters, bidirectional marks and line ends inside keys, payloads and
-header keys are written as \\x1b or \\u202e, so that a terminal shows them instead of obeying.
+Payloads are decoded as by Java's `new String(bytes, UTF_8)`: well-formed UTF-8 is unchanged, every maximal ill-formed part
+becomes one U+FFFD. With the flag ESCAPE, control characters, bidirectional marks and line ends in keys, payloads and header
+keys are written as \\x1b or \\u202e, so that they cannot control a terminal.
 """
 
 import cython
 from cython.cimports.engine.kernels import fields
-from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
+from cython.cimports.engine.kernels.bounds import BLOCK, batches_exist, contents_exist
 from cython.cimports.engine.kernels.decoded import Decoded
 from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
@@ -34,22 +34,22 @@ from cython.cimports.engine.kernels.words import (
 @cython.exceptval(check=False)
 def _payload(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
              start: cython.Py_ssize_t, size: cython.Py_ssize_t, escape: cython.bint) -> cython.Py_ssize_t:
-    """Bytes as Java's UTF-8 text. Needs room for four times `size`."""
+    """Write bytes as Java decodes UTF-8. Needs room for four times `size`."""
     index: cython.Py_ssize_t
     seen: cython.uchar = 0
     for index in range(size):
         out[at + index] = data[start + index]
         seen |= data[start + index]
     if seen < 128 and not escape: return at + size
-    return _careful(out, at, data, start, start + size, escape)
+    return _put_characters(out, at, data, start, start + size, escape)
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _careful(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
-             start: cython.Py_ssize_t, end: cython.Py_ssize_t, escape: cython.bint) -> cython.Py_ssize_t:
-    """The slow way of `_payload`: character by character."""
+def _put_characters(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
+                    start: cython.Py_ssize_t, end: cython.Py_ssize_t, escape: cython.bint) -> cython.Py_ssize_t:
+    """Do the work of `_payload` character by character."""
     index: cython.Py_ssize_t = start
     size: cython.Py_ssize_t
     code: cython.int
@@ -88,7 +88,7 @@ def _careful(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[c
 @cython.nogil
 @cython.exceptval(check=False)
 def _escaped(out: cython.uchar[::1], at: cython.Py_ssize_t, code: cython.int) -> cython.Py_ssize_t:
-    """\\n \\r \\t, \\x1b below 160, else \\u202e."""
+    """Write an escape: \\n \\r \\t, \\x1b below 160, else \\u202e."""
     out[at] = 92
     if code == 10 or code == 13 or code == 9:
         out[at + 1] = 110 if code == 10 else (114 if code == 13 else 116)
@@ -186,7 +186,7 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
 @cython.exceptval(check=False)
 def _record_room(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
                  record: cython.Py_ssize_t, flags: cython.int) -> cython.Py_ssize_t:
-    """Bytes that the line of a record may take; −1: it has headers that are not there."""
+    """Return the largest size of the line of a record; −1: damaged headers."""
     needed: cython.Py_ssize_t = fields.RECORD_LINE_LIMIT
     size: cython.Py_ssize_t
     if flags & fields.CONTENTS:
@@ -204,12 +204,12 @@ def _record_room(data: cython.const[cython.uchar][::1], records: cython.longlong
 @cython.nogil
 @cython.exceptval(check=False)
 def _keys_room(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, count: cython.longlong) -> cython.Py_ssize_t:
-    """Bytes that the keys of `count` headers from `at` on may take; −1: there are no such headers."""
+    """Return the largest size of the keys of `count` headers from `at` on; −1: damaged headers."""
     needed: cython.Py_ssize_t = 0
     length: cython.longlong
     end: cython.Py_ssize_t = data.shape[0]
     if count > end: return -1
-    for _ in range(count):  # behind a varint that there is not, −1, the next ones are none either
+    for _ in range(count):  # after an invalid varint `at` stays −1, so the check at the end finds it
         length, at = varint(data, at, end)
         if length < 0 or length > end - at: return -1
         needed += length * fields.TEXT_GROWTH + 1
@@ -226,7 +226,7 @@ def _keys_room(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, cou
 def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
               batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, records: cython.longlong[:, ::1],
               record: cython.Py_ssize_t, escape: cython.bint) -> cython.Py_ssize_t:
-    """What stands in front of key and payload."""
+    """Write the fields before key and payload."""
     sequence: cython.longlong = batches[fields.B_BASE_SEQUENCE, row]
     more: cython.longlong
     at = put(out, at, b"| offset: ", 10)
@@ -262,7 +262,7 @@ def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[
 @cython.exceptval(check=False)
 def _header_keys(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
                  headers: cython.Py_ssize_t, count: cython.longlong, escape: cython.bint) -> cython.Py_ssize_t:
-    """Keys of headers with commas between them."""
+    """Write the keys of headers with commas between them."""
     index: cython.longlong
     length: cython.longlong
     for index in range(count):
@@ -306,9 +306,9 @@ def _record_line(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.Py_
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
 def print_batches(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.longlong[:, ::1],
                   row: cython.Py_ssize_t, last_row: cython.Py_ssize_t, base: cython.longlong):
-    """The lines of batches row … last_row − 1 → (position behind the text, row, status END or FULL).
+    """Write the lines of batches row … last_row − 1 → (position after the text, row, status END or FULL).
 
-    base   file position of byte 0 of the window that the batches' positions count from
+    base   file position of the window; the batches' positions are relative to it
     """
     room: cython.Py_ssize_t = out.shape[0]
     if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, fields.BAD_START
@@ -326,30 +326,30 @@ def print_batches(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
 def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, decoded: Decoded, row: cython.Py_ssize_t,
                   last_row: cython.Py_ssize_t, record: cython.Py_ssize_t, last_record: cython.Py_ssize_t,
                   flags: cython.int):
-    """Batches and their records, interleaved → (position behind the text, row, record, status).
+    """Write the lines of batches, each followed by its records → (position after the text, row, record, status).
 
-    row     the next batch whose line is due; lines are printed up to, not including, `last_row`
-    record  the next record; `last_record` is behind the last. A record's batch line stands before it.
+    row     the next batch to write, up to last_row − 1
+    record  the next record to write, up to last_record − 1
     flags   META | CONTENTS | ESCAPE | OPEN
-    status  END, or FULL: write out[:at] away and call again; FULL with at == 0 means that `out` is too small for this
-            record; BAD_START: arguments that do not fit each other, or columns of bytes or of a batch that are not there:
-            nothing of the record is written, nor of those that are looked at together with it
+    status  END, or FULL: write out[:at] to the file and call again; FULL with at == 0: `out` is too small for this
+            record; BAD_START: bad arguments, or a record whose batch or bytes do not exist: this record and the others
+            of its block (BLOCK) are not written
     """
     data: cython.const[cython.uchar][::1] = decoded.data
     batches: cython.longlong[:, ::1] = decoded.batches
     records: cython.longlong[:, ::1] = decoded.records
     base: cython.longlong = decoded.base
     room: cython.Py_ssize_t = out.shape[0]
-    believed: cython.Py_ssize_t = record  # the records before it have been looked at
+    checked: cython.Py_ssize_t = record  # the records before it are checked
     status: cython.int
     if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, record, fields.BAD_START
     if record < 0 or last_record > records.shape[1]: return at, row, record, fields.BAD_START
     with cython.nogil:
         while True:
-            if record == believed and record < last_record:
-                believed = min(record + BLOCK, last_record)
-                if not batches_are_there(records, record, believed, batches.shape[1]): return at, row, record, fields.BAD_START
-                if flags & fields.CONTENTS and not contents_are_there(data, records, record, believed):
+            if record == checked and record < last_record:
+                checked = min(record + BLOCK, last_record)
+                if not batches_exist(records, record, checked, batches.shape[1]): return at, row, record, fields.BAD_START
+                if flags & fields.CONTENTS and not contents_exist(data, records, record, checked):
                     return at, row, record, fields.BAD_START
             while row < last_row and (record >= last_record or row <= records[fields.R_BATCH, record]):
                 if room - at < fields.BATCH_LINE_LIMIT: return at, row, record, fields.FULL

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What a cleaner's walk knows of transactions, batch by batch: which data are aborted, which markers nothing needs any more.
+"""Decide for each batch of a cleaner's walk whether its data are aborted, or its marker is no longer needed.
 
-Small transactions are as many as batches, so all of a window is looked at in one call. Mirrors CleanedTransactionMetadata.
+Small transactions can be as many as batches, so a call handles a whole window. Mirrors CleanedTransactionMetadata.
 """
 
 import cython
@@ -24,7 +24,7 @@ _KEY_SIZE = cython.declare(cython.Py_ssize_t, 4)  # version and type of a contro
 @cython.nogil
 @cython.exceptval(check=False)
 def _slot(slots: cython.longlong[::1], producer_id: cython.longlong) -> cython.Py_ssize_t:
-    """Where the producer is in the table, or may go. Half of the table is free."""
+    """Return the position of the producer in the table, or a free one for it; at least half of the table is free."""
     count: cython.Py_ssize_t = slots.shape[0] // tables.TXN_WORDS
     mixed: cython.ulonglong = producer_id & _ALL_BITS
     at: cython.Py_ssize_t
@@ -58,12 +58,12 @@ def _has_room(slots: cython.longlong[::1], state: cython.longlong[::1]) -> cytho
 @cython.final
 @cython.cclass
 class Transactions:
-    """What a walk knows of transactions. It is changed.
+    """State of a walk over transactions; in and out.
 
-    slots    by producer TXN_WORDS words, zeros at first; at most half of them are taken
+    slots    TXN_WORDS words per producer, initially zeros; at most half of them are used
     state    see tables.TxnState
-    firsts, owners  of aborted transactions that may lie ahead, in order: first offset, producer id
-    kept     out: numbers of aborted transactions whose data were still seen
+    firsts, owners  aborted transactions of the index, in order: first offset, producer id
+    kept     out: numbers of aborted transactions whose data are still in the log
     """
 
     slots: cython.longlong[::1]
@@ -83,7 +83,7 @@ class Transactions:
 @cython.exceptval(check=False)
 def _decide(known: Transactions, producer_id: cython.longlong, last_offset: cython.longlong,
             kind: cython.longlong) -> cython.int:
-    """See `decide`, whose arguments fit each other."""
+    """Do the work of `decide`, with checked arguments."""
     slots: cython.longlong[::1] = known.slots
     state: cython.longlong[::1] = known.state
     firsts: cython.const[cython.longlong][::1] = known.firsts
@@ -118,7 +118,7 @@ def _decide(known: Transactions, producer_id: cython.longlong, last_offset: cyth
         slots[at + 1] = flags & ~tables.TXN_COMMITTED
         return 0
     if not flags & tables.TXN_ABORTED:
-        if flags & tables.TXN_COMMITTED: state[tables.TXN_UNTOLD] = last_offset + 1
+        if flags & tables.TXN_COMMITTED: state[tables.TXN_UNREPORTED_ABORT] = last_offset + 1
         return 1
     slots[at + 1] = flags & ~(tables.TXN_ABORTED | tables.TXN_OBSERVED)
     if not flags & tables.TXN_OBSERVED: return 1
@@ -131,8 +131,8 @@ def _decide(known: Transactions, producer_id: cython.longlong, last_offset: cyth
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _fit(known: Transactions) -> cython.bint:
-    """Is there a table of producers, a state, and are there columns?"""
+def _is_valid(known: Transactions) -> cython.bint:
+    """Do the table, the state and the columns have valid shapes and counts?"""
     return (known.slots.shape[0] >= 4 * tables.TXN_WORDS and known.state.shape[0] >= tables.TXN_FIELDS
             and known.firsts.shape[0] == known.owners.shape[0] and known.state[tables.TXN_NEXT] >= 0
             and known.state[tables.TXN_KEPT] >= 0
@@ -143,20 +143,20 @@ def _fit(known: Transactions) -> cython.bint:
 @cython.exceptval(check=False)
 def decide(known: Transactions, producer_id: cython.longlong, last_offset: cython.longlong,
            kind: cython.longlong) -> cython.int:
-    """A transactional or control batch was met: may it go? 1 yes, 0 no, −1 no room, nothing is done then; −2 arguments that do
-    not fit each other.
+    """Decide whether the next transactional or control batch may be deleted → 1 yes, 0 no, −1 no room (nothing changed),
+    −2 bad arguments.
 
     kind  see tables.TxnBatch
     """
-    if not _fit(known): return -2
+    if not _is_valid(known): return -2
     return _decide(known, producer_id, last_offset, kind)
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 def move_producers(old: cython.const[cython.longlong][::1], slots: cython.longlong[::1]) -> cython.longlong:
-    """Put the producers of the table `old` that have something under way into the empty one `slots`, which is no smaller
-    → how many there are; −1: it is smaller.
+    """Copy the producers with an open transaction from the table `old` into the empty `slots` → their number; −1: `slots` is
+    smaller than `old`.
     """
     number: cython.Py_ssize_t
     at: cython.Py_ssize_t
@@ -177,11 +177,11 @@ def move_producers(old: cython.const[cython.longlong][::1], slots: cython.longlo
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t))
 def pack_producers(slots: cython.const[cython.longlong][::1], packed: cython.longlong[::1], numbers: cython.longlong[::1]):
-    """Write the producers of a table that have something under way one behind the other, TXN_WORDS words each → (how many, how
-    many aborted transactions of theirs); −1, −1: there is no room.
+    """Write the producers of a table with an open transaction in sequence → (producers, aborted transactions); (−1, −1): no
+    room.
 
-    packed   out: the aborted transactions of theirs are numbers 0, 1, 2 … there
-    numbers  out: what numbers these had
+    packed   out: TXN_WORDS words each; their aborted transactions are numbered 0, 1, 2 …
+    numbers  out: the previous numbers of these transactions
     """
     number: cython.Py_ssize_t
     at: cython.Py_ssize_t
@@ -206,16 +206,16 @@ def pack_producers(slots: cython.const[cython.longlong][::1], packed: cython.lon
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.int))
 def decide_rows(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
-                rows: cython.Py_ssize_t, known: Transactions, goes: cython.uchar[::1]):
-    """`decide` for each of the batches row … rows − 1 that is transactional or a control batch → (where it stopped, status).
+                rows: cython.Py_ssize_t, known: Transactions, removable: cython.uchar[::1]):
+    """Call `decide` for each transactional or control batch of row … rows − 1 → (where it stopped, status).
 
-    data    the window        goes  out, by batch: 1 where it may go; others stay as they are
-    status  END · BAD_RECORD (a control batch that is no plain marker: decide it by itself, go on behind it) · FULL (no room)
-            · BAD_START (arguments that do not fit each other)
+    data    the window        removable  out, by batch: 1 if it may be deleted; unchanged for other batches
+    status  END · BAD_RECORD (a control batch with an unusual marker: the caller decides it and continues after it) · FULL (no
+            room) · BAD_START (bad arguments)
     """
     kind: cython.longlong
     answer: cython.int
-    if row < 0 or rows > batches.shape[1] or rows > goes.shape[0] or not _fit(known):
+    if row < 0 or rows > batches.shape[1] or rows > removable.shape[0] or not _is_valid(known):
         return row, fields.BAD_START
     while row < rows:
         if not is_legacy(batches, row) and is_transactional_or_control(batches, row):
@@ -225,7 +225,7 @@ def decide_rows(data: cython.const[cython.uchar][::1], batches: cython.longlong[
                 if kind < 0: return row, fields.BAD_RECORD
             answer = _decide(known, batches[fields.B_PRODUCER_ID, row], batches[fields.B_LAST_OFFSET, row], kind)
             if answer < 0: return row, fields.FULL
-            goes[row] = answer
+            removable[row] = answer
         row += 1
     return row, fields.END
 
@@ -235,7 +235,7 @@ def decide_rows(data: cython.const[cython.uchar][::1], batches: cython.longlong[
 @cython.exceptval(check=False)
 def _marker(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1],
             row: cython.Py_ssize_t) -> cython.longlong:
-    """The kind of a control batch that is a sound marker of one plain record; −1: it is not."""
+    """Return the TxnBatch of a control batch that is a valid marker with one uncompressed record; −1: another one."""
     at: cython.Py_ssize_t = batches[fields.B_POSITION, row]
     end: cython.Py_ssize_t
     size: cython.longlong = batches[fields.B_SIZE, row]
@@ -263,7 +263,7 @@ def _marker(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
 @cython.exceptval(check=False)
 def next_in_transaction(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
                         rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """First batch from `row` on that is transactional or a control batch; `rows`: none."""
+    """Return the first batch from `row` on that is transactional or a control batch; `rows`: none."""
     if row < 0 or rows > batches.shape[1]: return rows
     while row < rows and (is_legacy(batches, row) or not is_transactional_or_control(batches, row)):
         row += 1

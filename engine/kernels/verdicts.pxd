@@ -5,4 +5,4 @@ cdef class LastRecords:
     cdef long long round_end
 
 cdef int kind_of(long long[:, ::1] batches, long long[:, ::1] counts, Py_ssize_t row, LastRecords last_records) noexcept nogil
-cdef bint is_precious(long long[:, ::1] batches, Py_ssize_t row, LastRecords last_records) noexcept nogil
+cdef bint keeps_header(long long[:, ::1] batches, Py_ssize_t row, LastRecords last_records) noexcept nogil

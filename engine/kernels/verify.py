@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Hold index entries against the batches of their log, side by side in one walk; find the batches that decide.
+"""Compare index entries with the batches of their log in one walk; find batches that a check needs.
 
-An index is compared as bytes. What a broker of today would have written costs nothing; every other entry becomes a row
-of a table, which says what the log holds at that place (see tables.OffsetDoubt and TimeDoubt).
+An index is compared as bytes. Entries as a current broker writes them need no further work; every other entry becomes a row of
+a table with the fields of the batch that it points to (see tables.OffsetDoubt and TimeDoubt).
 """
 
 import cython
@@ -20,9 +20,9 @@ from cython.cimports.engine.kernels.predicates import (
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _misfit(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
-            state: cython.longlong[::1], doubtful: cython.longlong[:, ::1], used: cython.Py_ssize_t) -> cython.bint:
-    """Do the arguments of a check not fit each other?"""
+def _bad_arguments(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
+                   state: cython.longlong[::1], doubtful: cython.longlong[:, ::1], used: cython.Py_ssize_t) -> cython.bint:
+    """Are the arguments of a check inconsistent?"""
     if row < 0 or last_row > batches.shape[1] or used < 0: return True
     if state.shape[0] < tables.CHECK_FIELDS or doubtful.shape[0] < tables.DOUBT_FIELDS: return True
     return state[tables.CHECK_NEXT] < 0
@@ -33,7 +33,7 @@ def _misfit(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: 
 @cython.nogil
 @cython.exceptval(check=False)
 def _position_of(entries: cython.const[cython.uchar][::1], entry: cython.Py_ssize_t) -> cython.longlong:
-    """Where an entry of an offset index points to."""
+    """Return the position in an entry of an offset index."""
     return i32(entries, entry * fields.OFFSET_ENTRY_SIZE + fields.OFFSET_ENTRY_POSITION_AT)
 
 
@@ -43,7 +43,7 @@ def _position_of(entries: cython.const[cython.uchar][::1], entry: cython.Py_ssiz
 @cython.exceptval(check=False)
 def _doubt(doubtful: cython.longlong[:, ::1], at: cython.Py_ssize_t, entry: cython.longlong, previous: cython.longlong,
            first: cython.longlong, last: cython.longlong) -> cython.void:
-    """Write what the tables of both indexes have in common."""
+    """Write the fields that OffsetDoubt and TimeDoubt have in common."""
     doubtful[tables.DOUBT_ENTRY, at] = entry
     doubtful[tables.DOUBT_IS_BATCH, at] = 1
     doubtful[tables.DOUBT_PREVIOUS, at] = previous
@@ -54,8 +54,10 @@ def _doubt(doubtful: cython.longlong[:, ::1], at: cython.Py_ssize_t, entry: cyth
 @cython.final
 @cython.cclass
 class Entries:
-    """An index: whole entries in growing order of what they are compared by, and the base offset of the segment, below
-    2^63 − 2^32."""
+    """An index: complete entries, in ascending order of the field that is compared.
+
+    base_offset  of the segment, below 2^63 − 2^32
+    """
 
     data: cython.const[cython.uchar][::1]
     base_offset: cython.longlong
@@ -72,11 +74,11 @@ def check_offset_entries(index: Entries, batches: cython.longlong[:, ::1], row: 
                          used: cython.Py_ssize_t):
     """Compare an offset index with batches row … last_row − 1 → (row reached, rows of `doubtful` used, status).
 
-    index        its positions grow
+    index        ascending by position
     batches      of a window that begins at byte `base` of the log
-    state        see tables.Check; goes on with the next window
+    state        in and out, see tables.Check; kept for the next window
     doubtful     out, see tables.OffsetDoubt: each entry that is not the last offset of the batch at its position
-    status       END: all rows are done · FULL: empty `doubtful`, put −1 into PENDING, call again · BAD_START
+    status       END: all rows are done · FULL: empty `doubtful`, set PENDING to −1, call again · BAD_START
     """
     entries: cython.const[cython.uchar][::1] = index.data
     base_offset: cython.longlong = index.base_offset
@@ -89,7 +91,7 @@ def check_offset_entries(index: Entries, batches: cython.longlong[:, ::1], row: 
     first: cython.longlong
     last: cython.longlong
     offset: cython.longlong
-    if _misfit(batches, row, last_row, state, doubtful, used): return row, used, fields.BAD_START
+    if _bad_arguments(batches, row, last_row, state, doubtful, used): return row, used, fields.BAD_START
     pending = state[tables.CHECK_PENDING]
     if pending >= capacity: return row, used, fields.BAD_START
     if pending >= 0 and not 0 <= doubtful[tables.DOUBT_ENTRY, pending] < count: return row, used, fields.BAD_START
@@ -104,8 +106,8 @@ def check_offset_entries(index: Entries, batches: cython.longlong[:, ::1], row: 
                 if entry < count and _position_of(entries, entry) <= position:
                     pending = -1
                 else:
-                    doubtful[tables.DOUBT_BEHIND, pending] = last
-                    if last == offset: doubtful[tables.DOUBT_MEETS_END, pending] = 1
+                    doubtful[tables.DOUBT_LAST_BEFORE_NEXT, pending] = last
+                    if last == offset: doubtful[tables.DOUBT_IS_LAST_OFFSET, pending] = 1
             while entry < count:
                 at = _position_of(entries, entry)
                 if at > position: break
@@ -120,8 +122,8 @@ def check_offset_entries(index: Entries, batches: cython.longlong[:, ::1], row: 
                 else:
                     _doubt(doubtful, used, entry, state[tables.CHECK_BEFORE], first, last)
                     doubtful[tables.DOUBT_IS_BATCH, used] = at == position
-                    doubtful[tables.DOUBT_BEHIND, used] = last
-                    doubtful[tables.DOUBT_MEETS_END, used] = 0
+                    doubtful[tables.DOUBT_LAST_BEFORE_NEXT, used] = last
+                    doubtful[tables.DOUBT_IS_LAST_OFFSET, used] = 0
                     doubtful[tables.DOUBT_OLD_FORMAT, used] = is_legacy(batches, row) and is_compressed(batches, row)
                     pending = used if at == position else -1
                     used += 1
@@ -140,10 +142,10 @@ def check_time_entries(index: Entries, batches: cython.longlong[:, ::1], row: cy
                        state: cython.longlong[::1], doubtful: cython.longlong[:, ::1], used: cython.Py_ssize_t):
     """Compare a time index with batches row … last_row − 1 → (row reached, rows of `doubtful` used, status).
 
-    index        its offsets grow
-    state        see tables.Check; goes on with the next window
-    doubtful     out, see tables.TimeDoubt: each entry that does not name the last offset and the timestamp of a batch that is
-                 later than all before it, with the first batch that ends at its offset or behind
+    index        ascending by offset
+    state        in and out, see tables.Check; kept for the next window
+    doubtful     out, see tables.TimeDoubt: each entry that does not have the last offset and the timestamp of a batch with a
+                 larger timestamp than all before it; with the first batch that ends at the entry's offset or after it
     status       END: all rows are done · FULL: empty `doubtful`, call again · BAD_START
     """
     entries: cython.const[cython.uchar][::1] = index.data
@@ -155,7 +157,7 @@ def check_time_entries(index: Entries, batches: cython.longlong[:, ::1], row: cy
     last: cython.longlong
     stamp: cython.longlong
     offset: cython.longlong
-    if _misfit(batches, row, last_row, state, doubtful, used): return row, used, fields.BAD_START
+    if _bad_arguments(batches, row, last_row, state, doubtful, used): return row, used, fields.BAD_START
     with cython.nogil:
         entry = state[tables.CHECK_NEXT]
         while row < last_row:
@@ -191,12 +193,12 @@ def check_time_entries(index: Entries, batches: cython.longlong[:, ::1], row: cy
 def sound_offset_entries(index: Entries, number: cython.Py_ssize_t, end: cython.Py_ssize_t,
                          block: cython.const[cython.uchar][::1], start: cython.longlong, size: cython.longlong,
                          limit: cython.longlong):
-    """How many of the entries number … end − 1 of an offset index, one after the other, name the last offset of a batch of
-    format 2 at their position → (how many, has one of these batches several offsets?).
+    """Count the entries number … end − 1 of an offset index up to the first one that is not the last offset of a batch of
+    format 2 at its position → (count, does one of these batches have several offsets?).
 
-    block, start  bytes of the log, and their position in it; it ends at entries that point elsewhere
-    size, limit   of the log; bytes that a batch may have there
-    Also other entries may be right: they take another look.
+    block, start  bytes of the log, and their position in it; the count stops at entries that point elsewhere
+    size, limit   size of the log; largest batch in bytes
+    The entry where it stops may still be right: the caller checks it.
     """
     several: cython.bint = False
     found: cython.Py_ssize_t = 0
@@ -225,9 +227,9 @@ def sound_offset_entries(index: Entries, number: cython.Py_ssize_t, end: cython.
 @cython.final
 @cython.cclass
 class Timestamps:
-    """The first `rows` of `batches`, one after the other in the log, and the `largest` timestamp of the records of each.
+    """The first `rows` of `batches`, consecutive in the log, and the `largest` timestamp of the records of each.
 
-    base  file position that the batches' positions count from
+    base  file position of the window; the batches' positions are relative to it
     """
 
     batches: cython.longlong[:, ::1]
@@ -245,12 +247,12 @@ class Timestamps:
 @cython.returns((cython.Py_ssize_t, cython.longlong))
 def sound_time_entries(index: Entries, number: cython.Py_ssize_t, end: cython.Py_ssize_t, offsets: Entries,
                        known: Timestamps, previous: cython.longlong):
-    """How many of the entries number … end − 1 of a time index, one after the other, name the last offset and the largest
-    timestamp of one of the batches → (how many, timestamp of the last one).
+    """Count the entries number … end − 1 of a time index up to the first one that is not the last offset and the largest
+    timestamp of one of the batches → (count, timestamp of the last one counted).
 
-    offsets   the offset index, whose offsets grow: it leads to that batch, or to one of those before it
-    previous  timestamp of the entry before, which is smaller than that of the next one
-    Also other entries may be right: they take another look.
+    offsets   the offset index, ascending: its entry for the offset must point to that batch or to an earlier one of `known`
+    previous  timestamp of the previous entry; timestamps must increase
+    The entry where it stops may still be right: the caller checks it.
     """
     batches: cython.longlong[:, ::1] = known.batches
     row: cython.Py_ssize_t = 0
@@ -292,10 +294,10 @@ def sound_time_entries(index: Entries, number: cython.Py_ssize_t, end: cython.Py
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
-def next_turn(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
-              epoch: cython.longlong, before: cython.longlong):
-    """First batch from `row` on with another leader epoch, that begins at or below the end of the one before it, or that ends
-    below its beginning or at the largest offset; `last_row`: none.
+def next_epoch_break(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
+                     epoch: cython.longlong, before: cython.longlong):
+    """Return the first batch from `row` on with another leader epoch, or with a base offset at or below the previous last
+    offset, or with a last offset below its base offset or equal to the largest offset; `last_row`: none.
 
     epoch, before   leader epoch and last offset of the batch before `row`
     """
@@ -314,10 +316,10 @@ def next_turn(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row
 @cython.returns(cython.Py_ssize_t)
 def next_hole(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
               before: cython.longlong):
-    """First batch from `row` on that lacks offsets, inside or in front of itself; `last_row`: none.
+    """Return the first batch from `row` on with missing offsets in it or before it; `last_row`: none.
 
     before  last offset of the batch before `row`
-    What a compressed set of format 0 or 1 lacks is not seen.
+    Offsets that are missing in a compressed set of format 0 or 1 are not found.
     """
     first: cython.longlong
     last: cython.longlong
@@ -341,7 +343,7 @@ def next_hole(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row
 @cython.returns(cython.Py_ssize_t)
 def first_from(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
                offset: cython.longlong):
-    """First batch from `row` on that begins at `offset` or behind it; `last_row`: none."""
+    """Return the first batch from `row` on with a base offset of at least `offset`; `last_row`: none."""
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:
         while row < last_row and batches[fields.B_BASE_OFFSET, row] < offset:
@@ -353,9 +355,10 @@ def first_from(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_ro
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def next_for_producer_state(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
-    """First batch from `row` on that a producer's state needs; `last_row`: none.
+    """Return the first batch from `row` on that the producer state needs; `last_row`: none.
 
-    Every transactional and control batch of a producer, and of plain ones in a row of one producer and epoch the last.
+    These are all transactional and control batches of producers, and the last of consecutive other batches of one producer and
+    epoch.
     """
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:

@@ -20,7 +20,7 @@ cdef long long advance(long long sequence, long long increment) noexcept nogil
 
 
 cdef inline Py_ssize_t put(unsigned char[::1] out, Py_ssize_t at, const char* text, Py_ssize_t size) noexcept nogil:
-    memcpy(&out[at], text, size)  # of constant size where it is inlined: a few wide moves
+    memcpy(&out[at], text, size)  # inlined with a constant size: a few moves
     return at + size
 
 
@@ -44,7 +44,7 @@ cdef inline Py_ssize_t boolean(unsigned char[::1] out, Py_ssize_t at, bint value
     return put(out, at, b"true", 4) if value else put(out, at, b"false", 5)
 
 
-# Of a batch with these fields, as Kafka names it; at most 15 bytes.
+# Write Kafka's name of the timestamp type; at most 15 bytes.
 cdef inline Py_ssize_t timestamp_type(unsigned char[::1] out, Py_ssize_t at, long long magic, long long attributes) noexcept nogil:
     if magic == 0: return put(out, at, b"NoTimestampType", 15)
     if attributes & fields.TIMESTAMP_TYPE_FLAG: return put(out, at, b"LogAppendTime", 13)

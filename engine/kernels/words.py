@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What the kernels that print share: numbers, UTF-8 and sequence numbers.
+"""Write numbers and escapes, read UTF-8, and add sequence numbers, for the kernels that print.
 
-Typed in words.pxd, so that other kernels call these as C: `out` and `data` are pointers, since a memoryview would be copied
-for every call. words.pxd has also what is inlined: `put`, `number`, `boolean`, `timestamp_type`, `sequence_size`,
-`character` and `unicode_escape`, which take memoryviews.
+Typed in words.pxd, so that other kernels call these as C. `out` and `data` are pointers, since a memoryview would be copied
+for every call. words.pxd also has inlined functions that take memoryviews: `put`, `number`, `boolean`, `timestamp_type`,
+`sequence_size`, `character` and `unicode_escape`.
 """
 
 from array import array
@@ -15,24 +15,24 @@ from engine.kernels.escapes import UNSAFE_RANGES
 
 _INT_SPAN = cython.declare(cython.longlong, 2**32)
 
-# of what a terminal would obey above ASCII: first, last, first, …
+# UNSAFE_RANGES in one array: first, last, first, …
 _BOUNDS = cython.declare(cython.int[::1], array("i", [bound for ends in UNSAFE_RANGES for bound in ends]))
 _BOUND_COUNT = cython.declare(cython.Py_ssize_t, 2 * len(UNSAFE_RANGES))
 
 
 def decimal(out, at, value):
-    """Write a signed decimal number of 64 bits, at most 20 bytes → the position behind it."""
+    """Write a signed decimal number of 64 bits, at most 20 bytes → position after it."""
     rest: cython.ulonglong
     high: cython.ulonglong
     if value < 0:
         out[at] = 45
         at += 1
-        rest = -(value + 1)  # −2^63 has no positive twin
+        rest = -(value + 1)  # −2^63 has no positive counterpart
         rest += 1
     else:
         rest = value
     if rest < 100_000_000: return _eight_at_most(out, at, rest)
-    high = rest // 100_000_000  # halves of eight digits: they need not wait for one another
+    high = rest // 100_000_000  # eight digits each, which the processor can compute in parallel
     low: cython.uint = rest - high * 100_000_000
     if high < 100_000_000:
         at = _eight_at_most(out, at, high)
@@ -47,7 +47,7 @@ def decimal(out, at, value):
 @cython.nogil
 @cython.exceptval(check=False)
 def _eight_at_most(out: cython.p_uchar, at: cython.Py_ssize_t, value: cython.uint) -> cython.Py_ssize_t:
-    """Write a number below 100,000,000 → the position behind it."""
+    """Write a number below 100,000,000 → position after it."""
     group: cython.uint
     if value < 10000: return _leading(out, at, value)
     group = value // 10000
@@ -59,7 +59,7 @@ def _eight_at_most(out: cython.p_uchar, at: cython.Py_ssize_t, value: cython.uin
 @cython.nogil
 @cython.exceptval(check=False)
 def _leading(out: cython.p_uchar, at: cython.Py_ssize_t, group: cython.uint) -> cython.Py_ssize_t:
-    """Write a number below 10000, one to four digits → the position behind it."""
+    """Write a number below 10000 with one to four digits → position after it."""
     pair: cython.uint
     if group < 100:
         if group < 10:
@@ -79,15 +79,15 @@ def _leading(out: cython.p_uchar, at: cython.Py_ssize_t, group: cython.uint) -> 
 @cython.nogil
 @cython.exceptval(check=False)
 def _four(out: cython.p_uchar, at: cython.Py_ssize_t, group: cython.uint) -> cython.Py_ssize_t:
-    """Write a number below 10000 as four digits → the position behind it."""
+    """Write a number below 10000 with four digits → position after it."""
     pair: cython.uint = group // 100
     return two(out, two(out, at, pair), group - pair * 100)
 
 
 def utf8_sequence(data, at, end):
-    """Bytes of the well-formed multi-byte sequence at `at`; negative: bytes that one U+FFFD stands for.
+    """Return the size of the well-formed multi-byte sequence at `at`; negative: number of bytes that one U+FFFD replaces.
 
-    Java's decoder replaces each maximal ill-formed part once, and an encoded surrogate as a whole.
+    Java's decoder replaces each maximal ill-formed part by one U+FFFD, and so an encoded surrogate as a whole.
     """
     lead: cython.uchar = data[at]
     low: cython.uchar = 0x80
@@ -114,7 +114,7 @@ def utf8_sequence(data, at, end):
 
 
 def code_point(data, at, size):
-    """The character that a sequence of 2 to 4 bytes stands for."""
+    """Decode a sequence of 2 to 4 bytes."""
     code: cython.int
     if size == 2: return (data[at] & 31) * 64 + (data[at + 1] & 63)
     if size == 3: return (data[at] & 15) * 4096 + (data[at + 1] & 63) * 64 + (data[at + 2] & 63)
@@ -123,7 +123,7 @@ def code_point(data, at, size):
 
 
 def is_unsafe(code):
-    """Would a terminal obey this character above 127, or not show it? See escapes.UNSAFE_RANGES."""
+    """Can this character above 127 control a terminal, or is it invisible? See escapes.UNSAFE_RANGES."""
     at: cython.Py_ssize_t
     for at in range(0, _BOUND_COUNT, 2):
         if code < _BOUNDS[at]: return False
@@ -132,13 +132,13 @@ def is_unsafe(code):
 
 
 def hex_digit(value):
-    """The small letter or figure of 0 … 15."""
+    """Return the lower-case hexadecimal digit of 0 … 15."""
     if value < 10: return 48 + value
     return 87 + value
 
 
 def java_escape(out, at, code):
-    """\\u202e, or two of them, the surrogates, for a character beyond 16 bits → the position behind it."""
+    """Write an escape like \\u202e, or two (surrogates) for a character above 16 bits → position after it."""
     if code > 0xFFFF:
         at = java_escape(out, at, 0xD7C0 + (code >> 10))
         code = 0xDC00 + (code & 0x3FF)
@@ -152,7 +152,7 @@ def java_escape(out, at, code):
 
 
 def advance(sequence, increment):
-    """DefaultRecordBatch.incrementSequence: sequences go on at 0 behind 2^31 − 1, in Java's 32-bit arithmetic."""
+    """Add to a sequence number; 0 follows 2^31 − 1, in 32-bit arithmetic. Mirrors DefaultRecordBatch.incrementSequence."""
     last: cython.int = sequence  # both are ints in Java
     more: cython.int = increment
     wide: cython.longlong = last

@@ -20,7 +20,7 @@ class AppendRefused(KafkalogError):
 class CorruptRecord(AppendRefused):
     """A checksum or a size is wrong (CorruptRecordException)."""
 
-    code = "corrupt-record"
+    code = "input-corrupt"
     kafka = "org.apache.kafka.common.errors.CorruptRecordException"
 
 

@@ -104,10 +104,10 @@ class Quarantines:
         if self._chosen is None:
             directory = quarantine_beside(files, log_dir, self._now, self._of)
         else:
-            taken = {made.directory for made in self.made}
+            used = {made.directory for made in self.made}
             directory = files.absolute(self._chosen.rstrip("/"))
-            if directory in taken or any(place.startswith(directory + "-") for place in taken):
-                directory = f"{directory}-{len(taken) + 1}"
+            if directory in used or any(place.startswith(directory + "-") for place in used):
+                directory = f"{directory}-{len(used) + 1}"
         real, inside = files.resolve(log_dir), directory
         while inside != "/":
             inside = parent_of(inside)
@@ -163,7 +163,7 @@ def open_dirs(
         files = disk
         if dry_run:
             from engine.overlay import OverlayFiles
-            from engine.overlay.content import Spill
+            from engine.overlay.tree import Spill
 
             files = OverlayFiles(disk, now, stack.enter_context(closing(Spill(nameless_file))))
         stack.enter_context(locked(files, log_dirs, partitions))

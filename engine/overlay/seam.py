@@ -1,4 +1,4 @@
-"""The seam over an overlay: reads pass through to the disk until something is changed; changes stay in memory."""
+"""The file system interface of an overlay: unchanged files are read from the disk, changes stay in memory."""
 
 from __future__ import annotations
 
@@ -8,48 +8,46 @@ from typing import TYPE_CHECKING
 from engine.discovery.names import file_name
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import LINK, DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile, look, taken
-from engine.overlay.open_file import OverlayFile, WritableOverlayFile
-from engine.overlay.tree import NO_ENTRY, Changes, Directory, File, Operation, Tree
+from engine.overlay.tree import NO_ENTRY, Changes, Directory, File, Operation, OverlayFile, Tree, WritableOverlayFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.overlay.content import Spill
-    from engine.overlay.tree import Disk
+    from engine.overlay.tree import Disk, Spill
 
 
 class OverlayFiles(Files):
     """`disk` with changes that never reach it.
 
-    One spelling of a path must be kept to: two that lead to the same directory by symbolic links are two here.
-    No lock is taken: other processes see nothing of the changes.
+    Use one spelling of each path: two paths to one directory through symbolic links are two directories here. No lock is taken,
+    since other processes see no change.
     """
 
     def __init__(self, disk: Disk, now: int, spill: Spill | None = None) -> None:
         self.disk = disk
         self._changes = Changes(now, spill)
         self._tree = Tree(disk, self._changes.lock)
-        self._special: dict[str, dict[str, str]] = {}  # of directories on the disk, see `special`
+        self._special: dict[str, dict[str, str]] = {}  # result of `special` for directories on the disk
 
     @property
     def now(self) -> int:
-        """Ms since the epoch: the time of change of what is changed here."""
+        """The current time in ms since the epoch, used as the time of changes."""
         return self._changes.now
 
     @property
     def operations(self) -> list[Operation]:
-        """What was asked for so far, in order."""
+        """The requested operations so far, in order."""
         return self._changes.operations
 
-    # ---- looking
+    # ---- reading
 
     def info(self, path: str) -> FileInfo:
-        """What stands at `path`. Raises UnreadableFile."""
+        """Return the attributes of `path`. Raises UnreadableFile."""
         source = self._tree.unchanged(path)
         if source is not None:
             try:
                 return self.disk.info(source)
-            except UnreadableFile as error:  # in the words of the disk: asked again it may say something else
+            except UnreadableFile as error:  # keep the disk's message: a second call may fail in another way
                 raise UnreadableFile(path + str(error).removeprefix(source), path=path) from error
         node = self._tree.find(path)
         if node is None:
@@ -67,16 +65,16 @@ class OverlayFiles(Files):
         return below._replace(size=size, used=used, modified_ns=modified_ns)
 
     def space(self, path: str) -> DiskSpace:
-        """The room on the disk where `path` lies: what is changed here takes and gives none. Raises UnreadableFile."""
+        """Return the free space of the disk at `path`, which changes here do not affect. Raises UnreadableFile."""
         return self.disk.space(path)
 
     def exists(self, path: str) -> bool:
-        """Is there anything that can be reached at `path`?"""
+        """Return whether `path` exists and can be reached."""
         source = self._tree.unchanged(path)
         return self._tree.find(path) is not None if source is None else self.disk.exists(source)
 
     def plain(self, directory: str) -> list[str]:
-        """Names of the plain files in `directory`, sorted. Raises UnreadableFile."""
+        """Return the names of the plain files in `directory`, sorted. Raises UnreadableFile."""
         node = self._directory(directory)
         names = set() if node.source is None else set(self.disk.plain(node.source or "/"))
         with self._changes.lock:
@@ -85,7 +83,7 @@ class OverlayFiles(Files):
         return sorted(names.difference(changed).union(name for name in files if self.info(f"{directory}/{name}").is_file))
 
     def list(self, directory: str) -> list[str]:
-        """Names in `directory`, sorted. Raises UnreadableFile."""
+        """Return the names in `directory`, sorted. Raises UnreadableFile."""
         node = self._directory(directory)
         names = set() if node.source is None else set(self.disk.list(node.source or "/"))
         with self._changes.lock:
@@ -93,7 +91,7 @@ class OverlayFiles(Files):
         return sorted(names.difference(changed).union(name for name, child in changed.items() if child is not None))
 
     def special(self, directory: str) -> dict[str, str]:
-        """Names in `directory` that are neither plain files nor directories, and what they are. Raises UnreadableFile."""
+        """Return names in `directory` of neither plain files nor directories, and what they are. Raises UnreadableFile."""
         node = self._directory(directory)
         found = {} if node.source is None else self._special_on_disk(node.source)
         with self._changes.lock:
@@ -102,14 +100,14 @@ class OverlayFiles(Files):
         return {name: what for name, what in found.items() if name not in changed or name in kept}
 
     def _directory(self, path: str) -> Directory:
-        """The directory at `path`. Raises UnreadableFile."""
+        """Return the directory at `path`. Raises UnreadableFile."""
         node = self._tree.find(path)
         if not isinstance(node, Directory):
             raise self._missing(path) if node is None else UnreadableFile(f"{path}: Not a directory", path=path)
         return node
 
     def resolve(self, path: str) -> str:
-        """`path` with every symbolic link followed, absolute. Raises UnreadableFile."""
+        """Return `path` absolute, with every symbolic link followed. Raises UnreadableFile."""
         node = self._tree.find(path)
         if node is None:
             raise self._missing(path)
@@ -129,17 +127,17 @@ class OverlayFiles(Files):
         return OverlayFile(path, node, self.disk, self._changes, writable=False)
 
     def root(self, path: str) -> str:
-        """What `path` begins with and is no name in a directory."""
+        """Return the start of `path` that is not a name in a directory."""
         return self.disk.root(path)
 
     def absolute(self, path: str) -> str:
-        """`path` with the working directory in front, not normalised."""
+        """Return `path` after the working directory, not normalised."""
         return self.disk.absolute(path)
 
     # ---- changing
 
     def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
-        """As Files does, but that the umask takes nothing of the mode of new files."""
+        """As Files does, except that the umask does not affect the mode of new files."""
         with self._changes.lock:
             node = self._tree.find(path, keep=True)
             if node is None and create:
@@ -189,7 +187,7 @@ class OverlayFiles(Files):
             self._changes.note(Operation("rename", path, to), node if isinstance(node, File) else None, modifies=False)
 
     def remove(self, path: str) -> None:
-        """Remove the file at `path`; that there is none is no error."""
+        """Remove the file at `path`; it may be missing."""
         with self._changes.lock:
             node = self._tree.find(path)
             if node is None and not self._leads_nowhere(path):
@@ -201,7 +199,7 @@ class OverlayFiles(Files):
             self._changes.note(Operation("remove", path))
 
     def make_directory(self, path: str) -> None:
-        """Make the directory at `path`; that there is one is no error."""
+        """Make the directory at `path`; it may exist already."""
         with self._changes.lock:
             node = self._tree.find(path)
             if isinstance(node, Directory):
@@ -213,13 +211,13 @@ class OverlayFiles(Files):
             self._changes.note(Operation("make_directory", path))
 
     def make_own_directory(self, path: str) -> bool:
-        """Make the directory at `path`: here anybody may."""
+        """Make the directory at `path`; every user has the right to."""
         self.make_directory(path)
         return False
 
     @contextmanager
-    def held_open(self, directory: str) -> Iterator[None]:  # noqa: ARG002  # nobody else exchanges names here
-        """Nothing to do: what is in `directory` stays what it is."""
+    def held_open(self, directory: str) -> Iterator[None]:  # noqa: ARG002  # no other process changes names here
+        """Do nothing: no other process changes names here."""
         yield
 
     held_for_deletion = held_open
@@ -240,7 +238,7 @@ class OverlayFiles(Files):
             self._changes.note(Operation("remove_directory", path))
 
     def sync_directory(self, path: str) -> None:
-        """Note that it was asked for. Raises UnwritableFile where there is no directory."""
+        """Record the call. Raises UnwritableFile if there is no directory."""
         if not isinstance(self._tree.find(path), Directory):
             raise UnwritableFile(f"{path}: {'Not a directory' if self.exists(path) else NO_ENTRY}")
         self._changes.note(Operation("sync_directory", path))
@@ -256,18 +254,18 @@ class OverlayFiles(Files):
                 node.modified_ns = modified_ns
 
     def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
-        """Copy the bytes [start, end) of `file` to `to`, from byte `position` on; between files here, nothing is read."""
+        """Copy the bytes [start, end) of `file` to byte `position` of `to`; between files of the overlay, nothing is read."""
         if isinstance(file, OverlayFile) and isinstance(to, OverlayFile) and start < end:
             to.copy_from(file, start, end, position)
         else:
             super().copy(file, start, end, to, position)
 
     def lock(self, path: str) -> Lock:
-        """A lock that keeps nobody out: nothing is changed."""
+        """Return a lock without effect: nothing is changed."""
         return Lock(path, -1)
 
     def _missing(self, path: str) -> UnreadableFile:
-        """The error for what is not there: the operating system's own, where it knows of nothing either."""
+        """Return the error for a missing file: the operating system's own if the disk has no such file either."""
         try:
             self.disk.info(path)
         except UnreadableFile as error:
@@ -275,13 +273,13 @@ class OverlayFiles(Files):
         return UnreadableFile(f"{path}: {NO_ENTRY}", path=path)
 
     def _is_link(self, node: Directory, parent: Directory, name: str) -> bool:
-        """Is `node` the directory that a link of that name on the disk leads to? The link itself can be removed."""
+        """Return whether `node` is the target directory of a link of that name on the disk. Such a link can be removed."""
         if node.source is None or parent.source is None:
             return False
         return self._special_on_disk(parent.source).get(name) == LINK
 
     def _leads_nowhere(self, path: str) -> bool:
-        """Is there a dangling link on the disk at `path`? It can be removed, too."""
+        """Return whether the disk has a dangling link at `path`. Such a link can be removed, too."""
         around, _, name = path.rpartition("/")
         parent = self._tree.find(around)
         if not isinstance(parent, Directory) or parent.source is None or name in parent.changed:
@@ -289,14 +287,14 @@ class OverlayFiles(Files):
         return self._special_on_disk(parent.source).get(name) == LINK
 
     def _special_on_disk(self, directory: str) -> dict[str, str]:
-        """The result of `special` for a directory on the disk, asked once."""
+        """Return the result of `special` for a directory on the disk; the disk is read once."""
         found = self._special.get(directory)
         if found is None:
             found = self._special[directory] = self.disk.special(directory or "/")
         return found
 
     def _must_be_plain(self, path: str, source: str) -> None:
-        """Refuse what the real seam refuses to open for writing: links, devices, what cannot be read."""
+        """Refuse what the operating system refuses to open for writing: links, devices, unreadable files."""
         parent, _, name = source.rpartition("/")
         if self._special_on_disk(parent).get(name) == LINK:
             raise UnwritableFile(f"{path}: Too many levels of symbolic links")

@@ -1,20 +1,147 @@
-"""Names over a disk that does not change: what stands where after renames, removals and new files.
+"""Names and files over an unchanged disk: paths after renames, removals and new files, and the bytes of files.
 
-Names and files are apart, as an operating system keeps them: an open file stays the same file while it is renamed or removed.
+Names and files are separate, as in an operating system: an open file remains the same file when it is renamed or removed.
+
+The bytes of a changed file are extents: of files on the disk, of written bytes, of zeros. `Spill` stores what does not fit into
+memory. Truncating, lengthening by zeros and copying bytes from other files need no memory.
 """
 
 from __future__ import annotations
 
-from threading import RLock
+from bisect import bisect_right
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.errors import UnreadableFile, UnwritableFile
-from engine.overlay.content import Content
+from engine.files import OpenFile, WritableFile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
 
-    from engine.files import DiskSpace, FileInfo, OpenFile
-    from engine.overlay.content import Spill
+    from engine.files import Buffer, DiskSpace, FileInfo
+
+WORTH_IT = 64 << 10  # bytes: a smaller write stays in memory
+IN_MEMORY = 2 << 20  # bytes of larger writes that stay in memory, too
+
+
+class Extent:
+    """A run of bytes: `data`, or bytes of a file on the disk from `position` on, or, without both, zeros."""
+
+    __slots__ = ("data", "path", "position", "size")
+
+    def __init__(self, size: int, data: bytearray | None = None, path: str | None = None, position: int = 0) -> None:
+        self.size, self.data, self.path, self.position = size, data, path, position
+
+    def part(self, start: int, end: int) -> Extent:
+        """Return the part [start, end) of the extent."""
+        data = None if self.data is None else self.data[start:end]
+        return Extent(end - start, data, self.path, self.position + start)
+
+
+class Content:
+    """The bytes of a file: initially `size` bytes of the file at `path`, or none."""
+
+    def __init__(self, path: str | None, size: int) -> None:
+        self.size = size
+        self._extents: list[Extent] = [Extent(size, None, path)] if size else []
+        self._starts: list[int] = [0] if size else []
+
+    def truncate(self, size: int) -> None:
+        """Truncate to `size` bytes, or lengthen with zeros."""
+        if size < self.size:
+            at = self._boundary(size)
+            del self._extents[at:], self._starts[at:]
+        elif size > self.size:
+            self._extents.append(Extent(size - self.size))
+            self._starts.append(self.size)
+        self.size = size
+
+    def write(self, position: int, data: Buffer) -> None:
+        """Write `data` at `position`; a gap after the current end becomes zeros."""
+        self._put(position, Extent(len(data), bytearray(data)))
+
+    def put_parts(self, position: int, parts: list[Extent]) -> None:
+        """Write extents of this or another file in order, starting at `position`."""
+        for part in parts:
+            self._put(position, part)
+            position += part.size
+
+    def parts(self, start: int, end: int) -> list[Extent]:
+        """Return the extents of the bytes [start, end), which must be within the file."""
+        found: list[Extent] = []
+        at = bisect_right(self._starts, start) - 1
+        while start < end:
+            extent, first = self._extents[at], self._starts[at]
+            stop = min(end, first + extent.size)
+            found.append(extent.part(start - first, stop - first))
+            start, at = stop, at + 1
+        return found
+
+    def _put(self, position: int, extent: Extent) -> None:
+        if not extent.size:
+            return
+        if position > self.size:
+            self.truncate(position)
+        end = position + extent.size
+        first, after = self._boundary(position), self._boundary(min(end, self.size))
+        before = self._extents[first - 1] if first else None
+        if before is not None and before.data is not None and extent.data is not None:
+            before.data += extent.data
+            before.size += extent.size
+            del self._extents[first:after], self._starts[first:after]
+        else:
+            self._extents[first:after], self._starts[first:after] = [extent], [position]
+        self.size = max(self.size, end)
+
+    def _boundary(self, position: int) -> int:
+        """Split the extent at `position`, unless one begins there, and return the number of the extent that begins there."""
+        at = bisect_right(self._starts, position) - 1
+        if at < 0:
+            return 0
+        extent, start = self._extents[at], self._starts[at]
+        if start == position:
+            return at
+        if position < start + extent.size:
+            self._extents[at : at + 1] = [extent.part(0, position - start), extent.part(position - start, extent.size)]
+            self._starts.insert(at + 1, position)
+        return at + 1
+
+
+class Spill:
+    """Moves written bytes, once there are many, to the file that `make` opens. `close` deletes the file."""
+
+    def __init__(self, make: Callable[[], WritableFile]) -> None:
+        self._make = make
+        self._file: WritableFile | None = None
+        self._size, self._in_memory = 0, 0
+        self._lock = Lock()
+
+    def take(self, data: Buffer) -> Extent | None:
+        """Return an extent that replaces `data`; None: keep `data` in memory. Raises UnwritableFile."""
+        size = len(data)
+        if size < WORTH_IT:
+            return None
+        with self._lock:
+            if self._in_memory + size <= IN_MEMORY:
+                self._in_memory += size
+                return None
+            if self._file is None:
+                self._file = self._make()
+            at = self._size
+            self._file.write_at(at, data)
+            self._size += size
+        return Extent(size, None, self._file.path, at)
+
+    def file_of(self, path: str) -> WritableFile | None:
+        """Return the spill file if `path`, of an extent, is its path; else None."""
+        return self._file if self._file is not None and self._file.path == path else None
+
+    def close(self) -> None:
+        """Close the file, if there is one, which deletes it."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
 
 Words = list[str]
 NO_ENTRY = "No such file or directory"
@@ -22,41 +149,41 @@ NO_NAMES = ("", ".", "..")
 
 
 class Disk(Protocol):
-    """What an overlay needs of the seam below it: ReadOnlyFiles, or a test's double."""
+    """The file system below an overlay: ReadOnlyFiles, or a test double."""
 
     def info(self, path: str, /) -> FileInfo:
-        """What stands at `path`."""
+        """Return the attributes of `path`."""
 
     def space(self, path: str, /) -> DiskSpace:
-        """The room where `path` lies."""
+        """Return the free space at `path`."""
 
     def exists(self, path: str, /) -> bool:
-        """Is there anything?"""
+        """Return whether `path` exists."""
 
     def plain(self, directory: str, /) -> list[str]:
-        """Names of the plain files in a directory."""
+        """Return the names of the plain files in a directory."""
 
     def list(self, directory: str, /) -> list[str]:
-        """Names in a directory."""
+        """Return the names in a directory."""
 
     def special(self, directory: str, /) -> dict[str, str]:
-        """Those of them that are neither plain files nor directories."""
+        """Return the names in a directory of neither plain files nor directories."""
 
     def resolve(self, path: str, /) -> str:
-        """`path` without symbolic links."""
+        """Return `path` without symbolic links."""
 
     def open(self, path: str, /) -> OpenFile:
-        """Open for reading."""
+        """Open a file for reading."""
 
     def root(self, path: str, /) -> str:
-        """What `path` begins with and is no name."""
+        """Return the start of `path` that is not a name in a directory."""
 
     def absolute(self, path: str, /) -> str:
-        """`path` with the working directory in front."""
+        """Return `path` after the working directory."""
 
 
 class File:
-    """A file: on the disk at `source` (None: a new one), changed where `content` is there. `mode`: of a new one."""
+    """A file: on the disk at `source` (None: a new one), and changed if it has `content`. `mode`: of a new one."""
 
     __slots__ = ("content", "last_write", "mode", "modified_ns", "source")
 
@@ -64,11 +191,11 @@ class File:
         self.source, self.mode = source, mode
         self.content = Content(None, 0) if source is None else None
         self.modified_ns: int | None = None
-        self.last_write: int | None = None  # number of the operation, while nothing else happened to the file
+        self.last_write: int | None = None  # number of the operation, until another one changes the file
 
 
 class Directory:
-    """A directory: what the disk has at `source` (None: nothing), but for `changed`, where None is a removed name."""
+    """A directory: the content of `source` on the disk (None: empty), with `changed`, in which None is a removed name."""
 
     __slots__ = ("changed", "source")
 
@@ -78,21 +205,21 @@ class Directory:
 
 
 class Tree:
-    """What stands at a path, with changes over `disk`. Whoever changes a `Directory` holds `lock`."""
+    """The directory tree of `disk` with changes. Hold `lock` to change a `Directory`."""
 
     __slots__ = ("_directories", "_root", "disk", "lock")
 
     def __init__(self, disk: Disk, lock: RLock) -> None:
         self.disk, self.lock = disk, lock
         self._root = Directory("")
-        self._directories: dict[str, Directory] = {}  # by path as it was spelled, until directories move
+        self._directories: dict[str, Directory] = {}  # by path as spelled by the caller, until directories move
 
     def directories_moved(self) -> None:
-        """Forget which path led to which directory."""
+        """Clear the cache of directories by path."""
         self._directories.clear()
 
     def words(self, path: str) -> Words:
-        """The names on the way to `path` from the root, without dots."""
+        """Return the names on the way from the root to `path`, without dots."""
         words: Words = []
         for word in self.disk.absolute(path).split("/"):
             if word == "..":
@@ -102,21 +229,21 @@ class Tree:
         return words
 
     def _known(self, path: str) -> tuple[Directory, str] | None:
-        """(directory, name) of `path`, if somebody asked for a path there before."""
+        """Return (directory, name) of `path`, if its directory is cached."""
         above, slash, name = path.rpartition("/")
         directory = self._directories.get(above) if slash and name not in NO_NAMES and "\0" not in name else None
         return None if directory is None else (directory, name)
 
     def unchanged(self, path: str) -> str | None:
-        """Where on the disk it is if anything stands at `path`; None where that is not known, or something was changed."""
-        above, slash, name = path.rpartition("/")  # no lock: nothing is looked at twice
+        """Return where `path` would be on the disk; None if that is unknown, or something was changed."""
+        above, slash, name = path.rpartition("/")  # no lock needed: nothing is read twice
         directory = self._directories.get(above)
         if directory is None or directory.source is None or name in directory.changed or not slash or name in NO_NAMES:
             return None
         return f"{directory.source}/{name}"
 
     def find(self, path: str, *, keep: bool = False) -> File | Directory | None:
-        """What stands at `path`. `keep`: remember it, so that everyone who asks gets the same file."""
+        """Return the file or directory at `path`. `keep`: keep it, so that all callers get the same object."""
         if not path or "\0" in path:
             return None
         with self.lock:
@@ -152,7 +279,7 @@ class Tree:
         return node
 
     def parent(self, path: str, what: str | None = None) -> tuple[Directory, str]:
-        """(directory, last word) of `path`. Raises UnwritableFile where the directory is none."""
+        """Return (directory, last name) of `path`. Raises UnwritableFile if it is not in a directory."""
         words = self.words(path)
         parent = self.find("/" + "/".join(words[:-1]), keep=True)
         if not words or not isinstance(parent, Directory):
@@ -161,7 +288,7 @@ class Tree:
 
 
 class Operation(NamedTuple):
-    """One change that was asked for, in the words of `Files`. Writes that follow each other in a file are one."""
+    """A requested change, with the names of `Files`. Consecutive writes to a file are one."""
 
     name: str
     path: str
@@ -173,9 +300,9 @@ class Operation(NamedTuple):
 class Changes:
     """The operations so far.
 
-    now    ms since the epoch: the time of change of what is changed here
-    lock   held while names, contents or notes change
-    spill  takes written bytes that are too many for memory; None: all stay there
+    now    ms since the epoch, used as the time of changes
+    lock   held while names, contents or operations change
+    spill  for written bytes that exceed the memory limit; None: all stay in memory
     """
 
     __slots__ = ("lock", "now", "operations", "spill")
@@ -186,7 +313,7 @@ class Changes:
         self.lock = RLock()
 
     def note(self, operation: Operation, node: File | None = None, *, modifies: bool = True) -> None:
-        """Keep `operation`; `node` is the file that it changed."""
+        """Add `operation`; `node` is the file that it changed."""
         with self.lock:
             self.operations.append(operation)
             if node is not None:
@@ -195,7 +322,7 @@ class Changes:
                     node.modified_ns = self.now * 1_000_000
 
     def note_write(self, node: File, path: str, position: int, size: int) -> None:
-        """Keep a write, as a part of the file's last one if it continues that."""
+        """Add a write, or extend the file's last one if the write continues it."""
         with self.lock:
             node.modified_ns = self.now * 1_000_000
             last = None if node.last_write is None else self.operations[node.last_write]
@@ -204,3 +331,124 @@ class Changes:
                 return
             node.last_write = len(self.operations)
             self.operations.append(Operation("write", path, position=position, size=size))
+
+
+class OverlayFile(OpenFile):
+    """A file of an overlay, open for reading or for both."""
+
+    __slots__ = ("_changes", "_disk", "_node", "_opened", "_writable")
+
+    def __init__(self, path: str, node: File, disk: Disk, changes: Changes, *, writable: bool) -> None:
+        super().__init__(path, -1)
+        self._node, self._disk, self._changes, self._writable = node, disk, changes, writable
+        self._opened: dict[str, OpenFile] = {}
+        if node.source is not None and node.content is None:
+            self._source(node.source)
+
+    def close(self) -> None:
+        """Close the files on the disk. A second call does nothing."""
+        while self._opened:
+            self._opened.popitem()[1].close()
+
+    def size(self) -> int:
+        """The current size in bytes."""
+        content, source = self._node.content, self._node.source
+        if content is not None:
+            return content.size
+        assert source is not None  # a new file has content
+        return self._source(source).size()
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` from byte `position`; returns the number of bytes read, fewer only at the end of the file."""
+        content, source = self._node.content, self._node.source
+        if content is None:
+            assert source is not None  # a new file has content
+            return self._source(source).read_into(buffer, position)
+        if position < 0:
+            raise UnreadableFile(f"{self.path}: Invalid argument")
+        with self._changes.lock:
+            parts = content.parts(position, max(position, min(content.size, position + len(buffer))))
+        done = 0
+        for part in parts:
+            view = buffer[done : done + part.size]
+            if part.data is not None:
+                view[:] = part.data
+            elif part.path is None:
+                view[:] = bytes(part.size)
+            else:
+                spill = self._changes.spill
+                spilled = None if spill is None else spill.file_of(part.path)
+                count = (spilled or self._source(part.path)).read_into(view, part.position)
+                if count < part.size:  # another process truncated it meanwhile
+                    return done + count
+            done += part.size
+        return done
+
+    def next_data(self, position: int, end: int) -> int:
+        """As OpenFile does, if the file is unchanged; else return `position`."""
+        content, source = self._node.content, self._node.source
+        return position if content is not None or source is None else self._source(source).next_data(position, end)
+
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        """Write all `parts` in order, starting at byte `position`. Raises UnwritableFile."""
+        content = self._changed()
+        if position < 0:
+            raise UnwritableFile(f"{self.path}: Invalid argument")
+        start = position
+        with self._changes.lock:
+            for part in parts:
+                view = memoryview(part).cast("B")
+                spilled = None if self._changes.spill is None else self._changes.spill.take(view)
+                if spilled is None:
+                    content.write(position, view)
+                else:
+                    content.put_parts(position, [spilled])
+                position += len(view)
+        if position > start:
+            self._changes.note_write(self._node, self.path, start, position - start)
+
+    def truncate(self, size: int) -> None:
+        """Truncate the file to `size` bytes, or lengthen it with zeros. Raises UnwritableFile."""
+        content = self._changed()
+        if size < 0:
+            raise UnwritableFile(f"{self.path}: Invalid argument")
+        with self._changes.lock:
+            content.truncate(size)
+        self._changes.note(Operation("truncate", self.path, size=size), self._node)
+
+    def sync(self) -> None:
+        """Record the call."""
+        self._changes.note(Operation("sync", self.path), self._node, modifies=False)
+
+    def copy_from(self, other: OverlayFile, start: int, end: int, position: int) -> None:
+        """Share the bytes [start, end) of `other`, without reading them. Raises UnreadableFile if it has fewer."""
+        size = other.size()
+        if end > size:
+            raise UnreadableFile(f"{other.path}: became shorter than {end} bytes while it was read")
+        content, node = self._changed(), other._node  # a file of the same class
+        with self._changes.lock:
+            theirs = Content(node.source, size) if node.content is None else node.content
+            content.put_parts(position, theirs.parts(start, end))
+        self._changes.note_write(self._node, self.path, position, end - start)
+
+    def _changed(self) -> Content:
+        """Return the content, kept in memory from now on."""
+        if not self._writable:
+            raise UnwritableFile(f"{self.path}: Bad file descriptor")
+        node = self._node
+        with self._changes.lock:
+            if node.content is None:
+                node.content = Content(node.source, self.size())
+            return node.content
+
+    def _source(self, path: str) -> OpenFile:
+        file = self._opened.get(path)
+        if file is None:
+            file = self._opened[path] = self._disk.open(path)
+        return file
+
+
+class WritableOverlayFile(OverlayFile, WritableFile):
+    """A file of an overlay, open for reading and writing."""
+
+    __slots__ = ()

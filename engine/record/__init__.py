@@ -1,1 +1,1 @@
-"""Batches and messages of every format: windows of a log, decoded and inflated; and the way back, from records to bytes."""
+"""Batches and messages of every format: read in windows, decompressed and decoded; and encoded from records."""

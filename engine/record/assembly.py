@@ -1,7 +1,7 @@
-"""Columns to the bytes of one batch: fields, checksums, compression, in every format.
+"""Encode columns as the bytes of one batch: fields, checksums, compression, in every format.
 
 Mirrors DefaultRecordBatch.writeHeader, LegacyRecord.writeCompressedRecordHeader and the checks of MemoryRecordsBuilder.
-Uncompressed bytes are those that Kafka writes; compressed ones are equal once inflated.
+Uncompressed bytes equal Kafka's; compressed ones are equal after decompression.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ from engine.record.crc import crc32c
 if TYPE_CHECKING:
     from engine.record.columns import RecordColumns
 
-CREATE_TIME, LOG_APPEND_TIME = 0, 1  # timestamp types, as attribute bit 3 says them
+CREATE_TIME, LOG_APPEND_TIME = 0, 1  # timestamp types in attribute bit 3
 
-_SIZE = LEGACY_V0.fields["key_size"]  # a value has such a one too
+_SIZE = LEGACY_V0.fields["key_size"]  # a value has the same size field
 _CHECKED_FROM = BATCH_HEADER.positions["attributes"]
 _LEGACY_CRC_AT = LEGACY_V0.positions["crc"]
 _LEGACY_CHECKED_FROM = LEGACY_V0.positions["magic"]
 
 
 class UnbuildableBatch(KafkalogError):
-    """Records that no batch can hold: offsets out of order, fields that the format lacks, more bytes than fit."""
+    """Records that do not fit into a batch: offsets out of order, fields that the format lacks, too many bytes."""
 
     code = "unbuildable-batch"
 
 
 class BatchSpec(NamedTuple):
-    """What a batch says of itself besides its records."""
+    """The header fields of a batch."""
 
     base_offset: int = 0
     codec: Codec = Codec.NONE
@@ -80,7 +80,7 @@ class BatchSpec(NamedTuple):
 
     @property
     def attributes(self) -> int:
-        """The attributes field of the batch, or of a wrapper."""
+        """The attributes field of the batch or wrapper."""
         attributes = int(self.codec)
         if self.magic > MAGIC_V0 and self.timestamp_type == LOG_APPEND_TIME:
             attributes |= TIMESTAMP_TYPE_FLAG
@@ -101,7 +101,7 @@ class BatchSpec(NamedTuple):
 
 
 def check_spec(spec: BatchSpec) -> None:
-    """Raise UnbuildableBatch where the format lacks something, as MemoryRecordsBuilder and its close() do."""
+    """Raise UnbuildableBatch if the format lacks a field of `spec`, as MemoryRecordsBuilder and its close() do."""
     if spec.magic not in (MAGIC_V0, MAGIC_V1, MAGIC_V2):
         raise UnbuildableBatch(f"message format {spec.magic} does not exist")
     for value in (spec.base_offset, spec.log_append_time, spec.delete_horizon_ms):
@@ -133,10 +133,10 @@ def encode_batch(
     first: int = 0,
     last_offset: int | None = None,
 ) -> bytes:
-    """Bytes of the batch of columns first … first + count − 1 over `data`, which has at least one record.
+    """Return the batch of columns first … first + count − 1 over `data`, with at least one record.
 
-    Magic 2: one batch; below it one wrapper with a codec, or a message set without. `last_offset` replaces that of the
-    last record. Raises UnbuildableBatch.
+    Magic 2: one batch. Magic 0 and 1: one wrapper with a codec, or a message set without. `last_offset` replaces the offset of
+    the last record. Raises UnbuildableBatch.
     """
     if count < 1 or first < 0 or count > columns.capacity - first:
         raise UnbuildableBatch(f"{count} columns from {first} on do not exist: there are {columns.capacity}")
@@ -160,9 +160,9 @@ def encode_batch(
 def encode_body(
     spec: BatchSpec, data: memoryview, columns: RecordColumns, first: int, count: int, base_timestamp: int,
 ) -> bytearray:
-    """The records first … first + count − 1 as they stand in a batch of magic 2, not compressed.
+    """Return the records first … first + count − 1 as the uncompressed body of a batch of magic 2.
 
-    Bodies of the same batch may be put one after the other. Raises UnbuildableBatch.
+    Several bodies can be concatenated for one batch. Raises UnbuildableBatch.
     """
     return _encode_body(spec, _Rows(data, columns, first, count), base_timestamp)
 
@@ -170,7 +170,7 @@ def encode_body(
 def finish_batch(
     spec: BatchSpec, body: bytes | bytearray, last_offset: int, base_timestamp: int, max_timestamp: int, count: int,
 ) -> bytes:
-    """The batch of magic 2 whose records are `body`, not compressed yet. Mirrors DefaultRecordBatch.writeHeader.
+    """Return the batch of magic 2 with the uncompressed records `body`. Mirrors DefaultRecordBatch.writeHeader.
 
     Raises UnbuildableBatch.
     """
@@ -188,21 +188,21 @@ def finish_batch(
 
 
 def empty_batch(spec: BatchSpec, last_offset: int, timestamp: int = NO_TIMESTAMP) -> bytes:
-    """A batch without records, as the cleaner leaves it to keep producer state or offsets.
+    """Return a batch without records, as the cleaner writes it to keep producer state or offsets.
 
-    `timestamp` is the largest one that the batch had. Mirrors DefaultRecordBatch.writeEmptyHeader.
+    `timestamp` is the largest one of the original batch. Mirrors DefaultRecordBatch.writeEmptyHeader.
     """
     plain = spec._replace(codec=Codec.NONE, delete_horizon_ms=NO_TIMESTAMP)
     return finish_batch(plain, b"", last_offset, NO_TIMESTAMP, timestamp, 0)
 
 
 def legacy_overhead(magic: int) -> int:
-    """Bytes of an entry of magic 0 or 1 besides offset, size, key and value (LegacyRecord.recordOverhead)."""
+    """Return the bytes of an entry of magic 0 or 1 without offset, size, key and value (LegacyRecord.recordOverhead)."""
     return LEGACY_OVERHEAD_V0 if magic == MAGIC_V0 else LEGACY_OVERHEAD_V1
 
 
 class _Rows(NamedTuple):
-    """Columns first … first + length − 1 over the buffer that they point into."""
+    """Columns first … first + length − 1 over the buffer to which they refer."""
 
     data: memoryview
     columns: RecordColumns
@@ -213,7 +213,7 @@ class _Rows(NamedTuple):
         return self.columns.field(field)[self.first : self.first + self.length]
 
     def measure(self, magic: int, base_offset: int, base_timestamp: int) -> int:
-        """Bytes that the records will take. Raises UnbuildableBatch where one cannot be written."""
+        """Return the encoded size of the records in bytes. Raises UnbuildableBatch if one cannot be written."""
         sizes = memoryview(array("q", bytes(8 * self.length)))
         done, size, status = measure_records(
             self.data, self.columns.table, self.first, self.length, magic, base_offset, base_timestamp, sizes,
@@ -224,7 +224,7 @@ class _Rows(NamedTuple):
         return int(size)
 
     def expect_end(self, status: int, done: int) -> None:
-        """Raise UnbuildableBatch where a kernel stopped early, at record `done`."""
+        """Raise UnbuildableBatch if a kernel stopped early, at record `done`."""
         if status == Status.BAD_RECORD:
             offset = self.columns.table[RecordField.OFFSET, self.first + done]
             raise UnbuildableBatch(f"offset {offset}: no record can be made of its columns")
@@ -244,7 +244,7 @@ def _encode_body(spec: BatchSpec, rows: _Rows, base_timestamp: int) -> bytearray
 def _deflate(spec: BatchSpec, data: bytes | bytearray) -> bytes | bytearray:
     if spec.codec == Codec.NONE:
         return data
-    from engine.record.codecs.codecs import deflate  # the codec libraries, only where one is used
+    from engine.record.codecs.codecs import deflate  # imports the codec libraries
 
     packed = deflate(spec.codec, data, level=spec.level, magic=spec.magic)
     if len(packed) > INT_MAX - BATCH_HEADER.size:
@@ -253,7 +253,7 @@ def _deflate(spec: BatchSpec, data: bytes | bytearray) -> bytes | bytearray:
 
 
 def _encode_entries(spec: BatchSpec, rows: _Rows) -> bytes:
-    """Entries of magic 0 or 1, each with its checksum: a message set, or the content of a wrapper."""
+    """Return entries of magic 0 or 1, each with its checksum: a message set, or the content of a wrapper."""
     wrapped = spec.codec != Codec.NONE
     out = memoryview(bytearray(rows.measure(spec.magic, 0, 0)))
     ends = memoryview(array("q", bytes(8 * rows.length)))
@@ -269,7 +269,7 @@ def _encode_entries(spec: BatchSpec, rows: _Rows) -> bytes:
 
 
 def _wrap(spec: BatchSpec, value: bytes | bytearray, last_offset: int, max_timestamp: int) -> bytes:
-    """The entry of magic 0 or 1 around a compressed message set. Mirrors LegacyRecord.writeCompressedRecordHeader."""
+    """Return the entry of magic 0 or 1 around a compressed message set. Mirrors LegacyRecord.writeCompressedRecordHeader."""
     size = legacy_overhead(spec.magic) + len(value)
     fields = (last_offset, size, 0, spec.magic, spec.attributes)
     if spec.magic == MAGIC_V0:

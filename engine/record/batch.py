@@ -1,6 +1,6 @@
-"""Batches and records as objects, made from columns on demand. Mirrors RecordBatch, Record, DefaultRecordBatch.
+"""Batches and records as objects, made from columns. Mirrors RecordBatch, Record, DefaultRecordBatch.
 
-For people, tests and decisions about single batches; loops over all records read the columns.
+For people, tests and decisions about single batches; loops over many records use the columns.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 class RecordBatch:
-    """One batch, or one entry of formats 0 and 1, as its header says: a copy of its row, so that it may be kept.
+    """The header of one batch, or of one entry of formats 0 and 1: a copy of its row, valid after the window.
 
-    base  file position of the window that positions in `batches` count from
+    base  file position of the window to which positions in `batches` refer
     """
 
     __slots__ = ("_base", "_fields")
@@ -58,7 +58,7 @@ class RecordBatch:
 
     @property
     def size_in_bytes(self) -> int:
-        """Whole size, header included."""
+        """Size in bytes, including the header."""
         return self._field(BatchField.SIZE)
 
     @property
@@ -68,42 +68,42 @@ class RecordBatch:
 
     @property
     def base_offset(self) -> int:
-        """First offset; of formats 0 and 1 the entry's own, which for a compressed set is its last."""
+        """First offset; in formats 0 and 1 the entry's own, which for a compressed set is the last one."""
         return self._field(BatchField.BASE_OFFSET)
 
     @property
     def last_offset(self) -> int:
-        """Last offset that the batch claims, whatever the cleaner left of it."""
+        """Last offset of the batch, which compaction keeps."""
         return self._field(BatchField.LAST_OFFSET)
 
     @property
     def record_count(self) -> int | None:
-        """Records, as the header says; None in formats 0 and 1."""
+        """Number of records in the header; None in formats 0 and 1."""
         return self._field(BatchField.COUNT) if self.magic >= MAGIC_V2 else None
 
     @property
     def codec(self) -> int:
-        """Compression codec: a formats.Codec, or a number that is none."""
+        """Compression codec: a formats.Codec, or an unknown number."""
         return self._field(BatchField.ATTRIBUTES) & CODEC_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """Do all records have the broker's time, `max_timestamp`?"""
+        """Whether all records have the broker's time, `max_timestamp`."""
         return bool(self._field(BatchField.ATTRIBUTES) & TIMESTAMP_TYPE_FLAG) and self.magic != 0
 
     @property
     def is_transactional(self) -> bool:
-        """Is it part of a transaction?"""
+        """Whether the batch is part of a transaction."""
         return self.magic >= MAGIC_V2 and bool(self._field(BatchField.ATTRIBUTES) & TRANSACTIONAL_FLAG)
 
     @property
     def is_control(self) -> bool:
-        """Does it hold control records, such as transaction markers?"""
+        """Whether the batch holds control records, such as transaction markers."""
         return self.magic >= MAGIC_V2 and bool(self._field(BatchField.ATTRIBUTES) & CONTROL_FLAG)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When its tombstones and markers may go (KIP-534); None: not set."""
+        """When tombstones and markers of the batch may be removed (KIP-534); None: not set."""
         has_horizon = self.magic >= MAGIC_V2 and self._field(BatchField.ATTRIBUTES) & DELETE_HORIZON_FLAG
         return self._field(BatchField.BASE_TIMESTAMP) if has_horizon else None
 
@@ -114,7 +114,7 @@ class RecordBatch:
 
     @property
     def producer_id(self) -> int:
-        """Of an idempotent producer, or NO_PRODUCER_ID."""
+        """Id of the idempotent producer, or NO_PRODUCER_ID."""
         return self._field(BatchField.PRODUCER_ID)
 
     @property
@@ -144,12 +144,12 @@ class RecordBatch:
 
     @property
     def is_valid(self) -> bool:
-        """Does the stored checksum fit the bytes?"""
+        """Whether the stored checksum matches the bytes."""
         return self._field(BatchField.VALID) == 1
 
 
 class Record:
-    """One record of a chunk, with copies of its key, value and headers; `batch` is the batch around it."""
+    """One record of a chunk, with copies of its key, value and headers; `batch` is the batch that contains it."""
 
     __slots__ = ("batch", "headers", "key", "offset", "timestamp", "value")
 
@@ -159,20 +159,20 @@ class Record:
         self.offset: int = table[RecordField.OFFSET, column]
         self.timestamp: int = table[RecordField.TIMESTAMP, column]  # ms, or NO_TIMESTAMP
         self.key = chunk.key(column)  # None is null
-        self.value = chunk.value(column)  # None is null: a tombstone, where the topic is compacted
+        self.value = chunk.value(column)  # None is null; in a compacted topic a tombstone
         self.headers = chunk.headers(column) if batch.magic >= MAGIC_V2 else []  # (key, value), in order
 
     @property
     def sequence(self) -> int:
-        """Sequence of the producer, or NO_SEQUENCE."""
+        """Sequence of the record, or NO_SEQUENCE."""
         first = self.batch.base_sequence
         return increment_sequence(first, self.offset - self.batch.base_offset) if first >= 0 else NO_SEQUENCE
 
 
 def read_batches(file: OpenFile, report: Callable[[Finding], None]) -> Iterator[RecordBatch]:
-    """The batches of a log from its beginning to the first damage, headers only.
+    """Return the batches of a log up to the first damage, headers only.
 
-    report  takes where and why the walk ended early, and wrong checksums
+    report  receives why and where the walk ended early, and wrong checksums
     Raises UnreadableFile, and FileChangedWhileReading.
     """
     walk = LogWalk(file)
@@ -188,9 +188,9 @@ def read_batches(file: OpenFile, report: Callable[[Finding], None]) -> Iterator[
 def read_records(
     file: OpenFile, report: Callable[[Finding], None], limit: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Record]:
-    """The records of a log up to the first bad size field, of every format, control records included.
+    """Return the records of a log up to the first bad size field, of every format, including control records.
 
-    report  takes what is wrong        limit  bytes that a batch may inflate to
+    report  receives problems          limit  decompressed bytes of a batch
     Raises UnreadableFile, and FileChangedWhileReading.
     """
     reader, walk = ChunkReader(file.path, report, limit), LogWalk(file)

@@ -1,4 +1,4 @@
-"""Records to batches of every format: one call, or one by one below a size limit. Mirrors MemoryRecordsBuilder."""
+"""Build batches of every format from records: in one call, or one by one up to a size limit. Mirrors MemoryRecordsBuilder."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class NewRecord(NamedTuple):
 
 
 def build_batch(records: Iterable[NewRecord], *, last_offset: int | None = None, **fields: Any) -> bytes:
-    """Bytes of one batch (magic 2), of one wrapper (magic 0 or 1 with a codec), or of a message set (without).
+    """Return one batch (magic 2), one wrapper (magic 0 or 1 with a codec), or a message set (without).
 
-    fields       of its BatchSpec; the base offset is the first record's if it is not among them
-    last_offset  beyond the last record's, as compaction leaves it
-    No records make no bytes, as in Kafka (see `empty_batch`). Raises UnbuildableBatch.
+    fields       of its BatchSpec; the base offset is the first record's unless given
+    last_offset  beyond the last record's, as after compaction
+    Without records the result is empty, as in Kafka (see `empty_batch`). Raises UnbuildableBatch.
     """
     chosen = list(records)
     if fields.get("base_offset") is None:
@@ -66,7 +66,7 @@ def build_batch(records: Iterable[NewRecord], *, last_offset: int | None = None,
 
 
 def check_records(spec: BatchSpec, records: Sequence[NewRecord]) -> None:
-    """Raise UnbuildableBatch where offsets do not grow from the base, or a timestamp is below −1."""
+    """Raise UnbuildableBatch if offsets do not grow from the base, or a timestamp is below −1."""
     last_offset = spec.base_offset - 1
     for record in records:
         if record.offset <= last_offset:
@@ -83,7 +83,7 @@ def check_records(spec: BatchSpec, records: Sequence[NewRecord]) -> None:
 
 
 def stage(records: Sequence[NewRecord]) -> tuple[bytes, RecordColumns]:
-    """The records as columns over one buffer, headers in wire form: what the kernels take."""
+    """Return the records as columns over one buffer, with headers in wire form, for kernels."""
     columns = RecordColumns(max(1, len(records)))
     parts: list[bytes] = []
     fields: dict[RecordField, list[int]] = {field: [] for field in _POSITIONS}
@@ -124,7 +124,7 @@ def end_txn_batch(
     producer_epoch: int,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytes:
-    """The control batch that ends a transaction. Mirrors MemoryRecords.withEndTransactionMarker."""
+    """Return the control batch that ends a transaction. Mirrors MemoryRecords.withEndTransactionMarker."""
     if kind not in MARKERS:
         raise UnbuildableBatch(f"a transaction ends with an abort or a commit, not with {kind.name}")
     marker = NewRecord(base_offset, timestamp, encode_control_key(kind), encode_end_txn_marker(coordinator_epoch))
@@ -135,9 +135,9 @@ def end_txn_batch(
 
 
 class BatchBuilder:
-    """Takes records one by one as long as they fit, then makes one batch of them. Mirrors MemoryRecordsBuilder.
+    """Collects records while they fit, then makes one batch of them. Mirrors MemoryRecordsBuilder.
 
-    write_limit   bytes that a batch should not exceed; its first record is taken whatever its size
+    write_limit   bytes that a batch should not exceed; its first record may be of any size
     ratio         expected compressed size by uncompressed size, for codecs (see CompressionRatioEstimator)
     """
 
@@ -153,29 +153,29 @@ class BatchBuilder:
 
     @property
     def estimated_size(self) -> int:
-        """Bytes of the batch so far: exact without a codec."""
+        """The size of the batch so far in bytes: exact without a codec."""
         if self.spec.codec == Codec.NONE:
             return self.spec.header_size + self._written
         return self.spec.header_size + int(self._written * self.ratio * self._SAFETY)
 
     @property
     def is_full(self) -> bool:
-        """Will no further record be taken, whatever its size?"""
+        """Whether no further record is accepted, whatever its size."""
         return bool(self.records) and self.write_limit <= self.estimated_size
 
     @property
     def next_offset(self) -> int:
-        """Offset of a record that follows the last one without a gap."""
+        """The offset after the last record."""
         return self.records[-1].offset + 1 if self.records else self.spec.base_offset
 
     def has_room_for(self, record: NewRecord) -> bool:
-        """Does the batch stay below the limit with this record? Always true for the first."""
+        """Return whether the batch stays below the limit with this record. Always true for the first one."""
         return not self.records or (
             not self.is_full and self.write_limit >= self.estimated_size + self._size_of(record)
         )
 
     def append(self, record: NewRecord) -> None:
-        """Take a record, also beyond the limit. Raises UnbuildableBatch (see check_records)."""
+        """Add a record, even beyond the limit. Raises UnbuildableBatch (see check_records)."""
         following = self.spec._replace(base_offset=self.next_offset)
         check_records(following, [record])
         if record.offset - self.spec.base_offset > INT_MAX:
@@ -184,7 +184,7 @@ class BatchBuilder:
         self.records.append(record)
 
     def build(self, last_offset: int | None = None) -> bytes:
-        """The batch; b"" without records."""
+        """Return the batch; b"" without records."""
         if not self.records:
             return b""
         data, columns = stage(self.records)
@@ -201,7 +201,7 @@ class BatchBuilder:
 
 
 def record_size(record: NewRecord, base_offset: int, base_timestamp: int) -> int:
-    """Bytes of a record in an uncompressed batch of magic 2. Mirrors DefaultRecord.sizeInBytes."""
+    """Return the size in bytes of a record in an uncompressed batch of magic 2. Mirrors DefaultRecord.sizeInBytes."""
     size = 1 + varint_size(record.offset, base_offset) + varint_size(record.timestamp, base_timestamp)
     size += _field_size(record.key) + _field_size(record.value) + varint_size(len(record.headers))
     for key, value in record.headers:
@@ -210,9 +210,9 @@ def record_size(record: NewRecord, base_offset: int, base_timestamp: int) -> int
 
 
 def split(records: Iterable[NewRecord], spec: BatchSpec, write_limit: int) -> Iterator[bytes]:
-    """Batches of at most `write_limit` bytes each, estimated before compression; larger where one record alone is.
+    """Return batches of at most `write_limit` bytes, estimated before compression; a single record may exceed it.
 
-    Every batch begins at its first record's offset; sequences go on from batch to batch (ProducerBatch.split).
+    Every batch begins at its first record's offset; sequences continue in the next batch (ProducerBatch.split).
     """
     builder: BatchBuilder | None = None
     for record in records:
@@ -229,7 +229,7 @@ def split(records: Iterable[NewRecord], spec: BatchSpec, write_limit: int) -> It
 
 
 def wire_field(field: bytes | None) -> bytes:
-    """A header's key or value with its length: how they stand in a record."""
+    """Return a header's key or value with its length, as in a record."""
     scratch = bytearray(5)
     size = put_varint(memoryview(scratch), 0, -1 if field is None else len(field))
     return bytes(scratch[:size]) + (field or b"")

@@ -1,7 +1,7 @@
-"""Control records: what their keys and values say. Mirrors ControlRecordType and EndTransactionMarker.
+"""Control records: keys and values. Mirrors ControlRecordType and EndTransactionMarker.
 
 A key is version (int16) and type (int16). The value of a marker is version (int16) and coordinator epoch (int32).
-Versions above those known are read as the highest known one, since later ones may only add fields at the end.
+Versions above the known ones are read as the highest known one, since later ones may only add fields at the end.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ MARKERS = (ControlType.ABORT, ControlType.COMMIT)
 
 
 class ControlRecordInvalid(ValueError):
-    """The key or value of a control record does not follow its schema. The message says what is wrong."""
+    """The key or value of a control record does not follow its schema; the message is the reason."""
 
 
 def encode_control_key(kind: ControlType) -> bytes:
-    """Key of a control record of this type."""
+    """Return the key of a control record of this type."""
     return CONTROL_KEY.pack(ControlKey(0, kind))
 
 
 def control_type(key: bytes | memoryview | None) -> int:
-    """Type id that a control record's key names, known (see ControlType) or not.
+    """Return the type id in a control record's key, known (see ControlType) or not.
 
     Raises ControlRecordInvalid: null key, fewer than 4 bytes, negative version. Mirrors ControlRecordType.parseTypeId.
     """
@@ -37,17 +37,17 @@ def control_type(key: bytes | memoryview | None) -> int:
 
 
 def known_control_type(kind: int) -> ControlType | None:
-    """The type with this id; None: not known, to be skipped. Mirrors ControlRecordType.fromTypeId."""
+    """Return the type with this id; None: unknown, to be skipped. Mirrors ControlRecordType.fromTypeId."""
     return ControlType(kind) if ControlType.ABORT <= kind <= ControlType.KRAFT_VOTERS else None
 
 
 def encode_end_txn_marker(coordinator_epoch: int) -> bytes:
-    """Value of an abort or commit marker."""
+    """Return the value of an abort or commit marker."""
     return END_TXN_MARKER.pack(EndTxnMarker(0, coordinator_epoch))
 
 
 def end_txn_marker(value: bytes | memoryview | None) -> int:
-    """Coordinator epoch in the value of an abort or commit marker.
+    """Return the coordinator epoch in the value of an abort or commit marker.
 
     Raises ControlRecordInvalid: null value, fewer than 6 bytes, negative version.
     Mirrors EndTransactionMarker.deserializeValue.
@@ -64,19 +64,19 @@ def end_txn_marker(value: bytes | memoryview | None) -> int:
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """The sequence `increment` records later."""
+    """Return the sequence `increment` records later."""
     if sequence > to_int(INT_MAX - increment):
         return to_int(increment - (INT_MAX - sequence) - 1)
     return to_int(sequence + increment)
 
 
 def decrement_sequence(sequence: int, decrement: int) -> int:
-    """The sequence `decrement` records earlier."""
+    """Return the sequence `decrement` records earlier."""
     if sequence < decrement:
         return to_int(INT_MAX - to_int(decrement - sequence) + 1)
     return to_int(sequence - decrement)
 
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
-    """Sequence of the last record of a batch; NO_SEQUENCE where the batch has none (DefaultRecordBatch.lastSequence)."""
+    """Return the sequence of the last record of a batch; NO_SEQUENCE if it has none (DefaultRecordBatch.lastSequence)."""
     return NO_SEQUENCE if base_sequence == NO_SEQUENCE else increment_sequence(base_sequence, last_offset_delta)

@@ -1,6 +1,6 @@
-"""Checksums: CRC-32C by the extension of the package crc32c, without the rest of that package, and those of parts of files.
+"""Checksums: CRC-32C from the extension module of the package crc32c; checksums of parts of files.
 
-The package's `__init__` looks up its own version in the installed metadata: a fifth of the time that a small dump takes.
+The package itself is not imported: it looks up its version in the installed metadata, a fifth of the time of a small dump.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     Crc = Callable[[bytes | bytearray | memoryview, int], int]
 
-PIECE = 1 << 20  # bytes of a file that are read at a time
+PIECE = 1 << 20  # bytes per read
 
 
 def _extension() -> Crc:
-    """The function of the extension module; of the package where its extension has another name."""
+    """Return the function of the extension module, or of the package if its extension has another name."""
     package = find_spec("crc32c")
     places = package.submodule_search_locations if package else None
     spec = PathFinder.find_spec("crc32c._crc32c", places) if places else None
@@ -41,12 +41,12 @@ _crc = _extension()
 
 
 def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
-    """CRC-32C of `data`, unsigned; `before` is that of the bytes in front of it."""
+    """Return the CRC-32C of `data`, unsigned; `before` is the checksum of the bytes before it."""
     return _crc(data, before)
 
 
 def checksum_of(file: OpenFile, start: int, end: int, crc: Crc) -> int:
-    """That of bytes start … end − 1 of a file by `crc`: crc32c, or zlib.crc32. Raises as OpenFile.read_exactly."""
+    """Return the checksum of bytes start … end − 1 of a file; `crc` is crc32c or zlib.crc32. Raises as read_exactly."""
     checksum = 0
     for at in range(start, end, PIECE):
         checksum = crc(file.read_exactly(at, min(PIECE, end - at)), checksum)

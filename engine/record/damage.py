@@ -1,24 +1,23 @@
-"""How the record layer says that bytes are damaged: a Problem, which everything above hands on; inside codecs an exception."""
+"""How the record layer reports damaged bytes: as a Problem, which the layers above pass on; inside codecs as an exception."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-# What only looks like a header can claim a range that reaches far. Chance leaves few of them; where more than 32 lie on top of
-# each other, or a few dozens claim all of a small file, somebody made them.
+# A false header can claim a large range. Few of them occur by chance: if more than 32 overlap, or a few dozen claim all of
+# a small file, they were made on purpose.
 _TIMES = 32
 _LEAST = 1 << 30  # bytes: less than a second
 
 
 class CorruptError(Exception):
-    """Compressed bytes that Kafka would refuse at this point; the message says why. Ends in `codecs.inflate`."""
+    """Compressed bytes at which Kafka would stop; the message is the reason. `codecs.inflate` catches it."""
 
 
 class Problem(NamedTuple):
-    """What is wrong with an entry: a code of `findings.KINDS`, our words, and the exception of 0.7.2 with its text.
+    """A problem of an entry: a code of `findings.KINDS`, our text, and the exception of 0.7.2 with its text.
 
-    `exception` is None where 0.7.2 throws nothing, and for every later format; `message` is None where its exception
-    has no text.
+    `exception` is None if 0.7.2 throws nothing, and for every later format; `message` is None if the exception has no text.
     """
 
     code: str
@@ -28,10 +27,10 @@ class Problem(NamedTuple):
 
 
 def unknown_codec(codec: int) -> Problem:
-    """The codec bits of a batch, message or entry name no codec that its format knows."""
+    """Return the problem of an unknown codec of a batch, message or entry."""
     return Problem("unknown-codec", f"codec id {codec} is unknown")
 
 
 def search_budget(size: int) -> int:
-    """The most bytes that a search of `size` bytes after damage may checksum."""
+    """Return the largest number of bytes to checksum in a search of `size` bytes after damage."""
     return max(_TIMES * size, _LEAST)

@@ -1,7 +1,7 @@
-"""Walk the headers of a log's batches, and leave their bodies where they are: to count, to add up sizes, to look around.
+"""Walk the headers of a log's batches without reading their bodies: to count batches or add up sizes.
 
-Where batches are large only their headers are read, one by one; where they are small, bytes of many of them at once, for
-a read costs as much as some kilobytes. Checksums stay unknown.
+Headers of large batches are read one by one; small batches are read many at once, because a read call costs as much as some
+kilobytes. Checksums are not checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.files import OpenFile
 
 _WINDOW = 256 << 10
-_SPARSE = 8 << 10  # bytes of a batch from which on reading its header alone is cheaper
+_SPARSE = 8 << 10  # bytes of a batch above which reading only its header is faster
 _SIZE = BATCH_HEADER.size
 _LENGTH_AT = BATCH_HEADER.positions["batch_length"]
 _length = BATCH_HEADER.fields["batch_length"].unpack_from
@@ -28,12 +28,12 @@ _NOTHING = memoryview(b"")
 
 
 class HeadWalk:
-    """The batches of one log file as `LogWalk` gives them, with no bytes, positions in the file, and VALID −1.
+    """The batches of one log file as in `LogWalk`, without bytes, with positions in the file, and VALID −1.
 
     batches  columns to reuse
 
-    Iterate, and after `resynchronise` once more. Then `stop` says why the walk ended and `position` where. Raises
-    UnreadableFile, and FileChangedWhileReading where the file became shorter meanwhile.
+    Iterate, and again after each `resynchronise`. Then `stop` is why the walk ended, and `position` where. Raises
+    UnreadableFile, and FileChangedWhileReading if the file became shorter meanwhile.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class HeadWalk:
                 return
 
     def resynchronise(self, first_offset: int | None = None) -> int | None:
-        """As that of LogWalk, which reads for it once more, checksums and all, what this walk has come by."""
+        """As LogWalk.resynchronise, which reads the batches of this walk again, with checksums."""
         walk = LogWalk(self.file, self._start, self.end)
         for _ in walk:
             pass
@@ -73,14 +73,14 @@ class HeadWalk:
         return found
 
     def _read(self) -> memoryview:
-        """The next bytes of the file, as many as the window takes."""
+        """Return the next bytes of the file, as many as fit into the window."""
         data = self._buffer[: self.end - self.position]
         if self.file.read_into(data, self.position) < len(data):
             raise became_shorter(self.file.path, self.end)
         return data
 
     def _hop(self) -> memoryview:
-        """The next headers, one after the other, as many as the buffer takes; the last of them may be none."""
+        """Return the next headers, one after the other, as many as fit into the buffer; the last one may be invalid."""
         buffer, read_into, position, end = self._buffer, self.file.read_into, self.position, self.end
         after, room = 0, min(len(buffer) // _SIZE, self._batches.capacity) * _SIZE
         while after < room and position < end:

@@ -1,6 +1,6 @@
-"""The record that a line of JSON describes, with all that JSON knows: lines that the kernel does not parse.
+"""Parse a record from a line of JSON, with all of JSON's syntax: for lines that the kernel does not parse.
 
-docs/append.md has the form.
+docs/append.md describes the format.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
-# members of the objects that dump-log and fetch print for a record, besides those that make one
+# members that dump-log and fetch print for a record in addition to the record's own
 _OTHER_MEMBERS = (
     "control", "crc", "decoded_key", "decoded_value", "is_valid", "key_size", "leader_epoch", "offset", "partition",
     "sequence", "timestamp_type", "topic", "topic_b64", "value_size",
@@ -33,7 +33,7 @@ OTHER_NAMES = b"".join(bytes([len(name)]) + name.encode() for name in _OTHER_MEM
 
 
 class LineInvalid(KafkalogError):
-    """A line that is no record: not JSON, or members that make no sense."""
+    """A line that is not a record: not JSON, or with invalid members."""
 
     code = "line-invalid"
 
@@ -48,17 +48,18 @@ class ParsedLine(NamedTuple):
     header_count: int
 
     def place(self) -> bytes:
-        """Key, value and headers one after the other: never longer than the line."""
+        """Return key, value and headers, concatenated: never longer than the line."""
         return (self.key or b"") + (self.value or b"") + self.headers
 
 
-_RECORDS = ('"record"', '"fetched-record"')  # what dump-log prints, and fetch
+_RECORDS = ('"record"', '"fetched-record"')  # of dump-log, of fetch
 
 
 def parse_json_line(line: bytes, *, ignore_unknown: bool = False) -> ParsedLine | None:
-    """The record that `line` describes; None: it is empty, or an object that is no record of data. Raises LineInvalid.
+    """Return the record in `line`; None: it is empty, or an object other than a data record. Raises LineInvalid.
 
-    ignore_unknown  pass over members that records do not have; else they are LineInvalid, as a misspelled name would be lost
+    ignore_unknown  ignore members that records do not have; otherwise they are LineInvalid, since a misspelled name would be
+                    lost
     """
     text = line.decode("utf-8", "surrogateescape")
     if not text.strip():
@@ -70,7 +71,7 @@ def parse_json_line(line: bytes, *, ignore_unknown: bool = False) -> ParsedLine 
     if "type" in members and members["type"] not in _RECORDS:
         return None
     if members.get("control", "null") != "null":
-        return None  # a marker: its transaction is not that of these records
+        return None  # a transaction marker: its transaction is not that of these records
     if not ignore_unknown:
         _check_names(members, _MEMBERS, "a record has no member")
     if _CONTENT.isdisjoint(members):
@@ -87,13 +88,13 @@ def _check_names(members: Iterable[str], known: Collection[str], what: str) -> N
 
 
 def _refuse_twice(name: str, before: Collection[str], meaningful: Collection[str], *, ignore_unknown: bool) -> None:
-    """Raise LineInvalid for a member that is there already: one of the two would be lost."""
+    """Raise LineInvalid for a repeated member: one of the two would be lost."""
     if name in before and not (ignore_unknown and name not in meaningful):
         raise LineInvalid(f"the member {name!r} occurs twice")
 
 
 def _members(text: str, *, ignore_unknown: bool) -> dict[str, str]:
-    """The text of each member of an object: JSON that is not looked at yet."""
+    """Return the text of each member of an object, as JSON that is not checked yet."""
     members: dict[str, str] = {}
     at = _blanks(text, 0)
     if text[at : at + 1] != "{":
@@ -139,7 +140,7 @@ def _decode(text: str, at: int) -> tuple[Any, int]:
 
 
 def _content(members: dict[str, str], name: str) -> bytes | None:
-    """A key or value: what a string stands for, the text of other JSON, base64 in the member with `_b64` after its name."""
+    """Return a key or value: the content of a string, the text of other JSON, or base64 from the member with suffix `_b64`."""
     if name + "_b64" in members:
         if name in members:
             raise LineInvalid(f"{name} and {name}_b64 in one line")
@@ -176,7 +177,7 @@ def _timestamp(members: dict[str, str]) -> int | None:
 
 
 def _headers(text: str, *, ignore_unknown: bool) -> tuple[bytes, int]:
-    """The wire form of [{"key": …, "value": …}, …], and how many there are."""
+    """Return the wire form of [{"key": …, "value": …}, …], and the number of headers."""
     if text == "null":
         return b"", 0
 

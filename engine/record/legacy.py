@@ -1,8 +1,7 @@
 """Entries of message formats 0 and 1: plain messages, and wrappers around a compressed inner set.
 
-Mirrors AbstractLegacyRecordBatch.DeepRecordsIterator: an inner set that Kafka would refuse as a whole gives no
-records, since the offsets of format 1 hang on the last one of the set; where Kafka stops in the middle, the records
-before are there.
+Mirrors AbstractLegacyRecordBatch.DeepRecordsIterator: an inner set that Kafka would refuse as a whole yields no records, since
+the offsets of format 1 depend on the last one of the set. If Kafka stops in the middle, the records before are decoded.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 _TABLES = make_tables(IEEE)
 _EMPTY = memoryview(b"")
 
-_NAMED = 1000  # messages of one entry with problems of their own
+_NAMED = 1000  # messages of one entry whose problems are reported one by one
 
 _WHAT = {
     Status.BAD_VALUE: "a length inside message {} does not fit",
@@ -51,32 +50,32 @@ _WHAT = {
 
 
 class RemarkKind(Enum):
-    """What is wrong with an inner set although Kafka reads over it in silence."""
+    """Kinds of problems in an inner set that Kafka ignores without a message."""
 
     CUT_OFF = "the last message is incomplete"
     OFFSET = "the wrapper has the offset of another message"
 
 
 class Remark(NamedTuple):
-    """Something that Kafka reads over: of which kind, and in words."""
+    """A problem that Kafka ignores: kind and text."""
 
     kind: RemarkKind
     what: str
 
 
 class Wrapper(NamedTuple):
-    """What the entry around an inner set says."""
+    """The fields of the entry around an inner set."""
 
     magic: int
     codec: int
-    offset: int  # of the last inner message; 0 by some producers, whatever it is
+    offset: int  # of the last inner message; some producers write 0
     timestamp: int  # -1 in format 0
-    append_time: bool  # `timestamp` is that of every inner message
+    append_time: bool  # `timestamp` applies to every inner message
     value: memoryview | None
 
 
 class Span(NamedTuple):
-    """Messages that are in the columns first … end − 1. is_overlong: it is one, and its value longer than the message."""
+    """Messages in the columns first … end − 1. is_overlong: a single message whose value is longer than the message."""
 
     first: int
     end: int
@@ -84,7 +83,7 @@ class Span(NamedTuple):
 
 
 class InnerSet(NamedTuple):
-    """The inflated messages of a wrapper: `base` is what to add to their offsets, `remark` what Kafka passes over."""
+    """The decompressed messages of a wrapper: `base` is added to their offsets, `remark` is a problem that Kafka ignores."""
 
     data: memoryview
     base: int
@@ -94,9 +93,9 @@ class InnerSet(NamedTuple):
 class LegacyEntry:
     """The records of one entry, decoded while `spans` is iterated.
 
-    data      the bytes that key and value positions count in: the window, or the inflated inner set
-    problems  what is wrong with it, only known when `spans` is done; of very many the first ones, and how many more
-    remark    what is wrong although Kafka reads over it in silence
+    data      the bytes to which key and value positions refer: the window, or the decompressed inner set
+    problems  problems of the entry, complete when `spans` is done: the first ones, and the number of the others
+    remark    a problem that Kafka ignores
     """
 
     def __init__(
@@ -123,10 +122,10 @@ class LegacyEntry:
         self.remark = remark
 
     def spans(self, *, with_overlong: bool = False) -> Iterator[Span]:
-        """Fill the columns as often as needed. At least one span, which may be empty, and the last is not overlong.
+        """Fill the columns as often as needed. Yields at least one span, which may be empty; the last one is not overlong.
 
-        A message with a length that does not fit is passed over: its own size says where the next one begins.
-        with_overlong  not if it is only its value
+        A message with a wrong length inside is skipped: its own size gives the start of the next one.
+        with_overlong  do not skip it if only the length of its value is wrong
         """
         at, count, done, status = self._start, 0, 0, int(Status.FULL)
         origin = Origin(self._row, 0, self._base, self._append_time is not None, self._append_time or 0)
@@ -157,10 +156,10 @@ class LegacyEntry:
 
 
 def decode_entry(data: memoryview, batches: BatchColumns, row: int, records: RecordColumns, limit: int) -> LegacyEntry:
-    """The records of the entry in `row` of a scanned window.
+    """Return the records of the entry in `row` of a scanned window.
 
     data     the window                            records  filled while the result's `spans` is iterated
-    limit    bytes that an inner set may inflate to
+    limit    decompressed bytes of an inner set
 
     Never raises for bad bytes: see LegacyEntry.problems.
     """
@@ -182,11 +181,11 @@ def decode_entry(data: memoryview, batches: BatchColumns, row: int, records: Rec
 def decode_plain(
     data: memoryview, batches: BatchColumns, row: int, last_row: int, records: RecordColumns
 ) -> tuple[int, int, Problem | None, bool]:
-    """Decode plain entries row … last_row - 1, which stand one after the other: (records, next row, problem, overlong).
+    """Decode consecutive plain entries row … last_row - 1; returns (records, next row, problem, overlong).
 
-    overlong  the problem is a value that is longer than its message; all else of it is in the column after the records
-    Stops before `last_row` where the columns are full, or after the entry that has the problem. Much cheaper than
-    `decode_entry` one by one.
+    overlong  the problem is a value longer than its message; its other fields are in the column after the records
+    Stops before `last_row` if the columns are full, or after the entry with the problem. Much faster than `decode_entry` for
+    each.
     """
     table = batches.table
     start = table[BatchField.POSITION, row]
@@ -198,7 +197,7 @@ def decode_plain(
 
 
 def read_wrapper(data: memoryview, position: int, end: int) -> Wrapper | Problem:
-    """The compressed entry data[position:end], whose size field is right."""
+    """Read the compressed entry data[position:end], whose size field is right."""
     layout = LEGACY_V0 if data[position + LEGACY_V1.positions["magic"]] == MAGIC_V0 else LEGACY_V1
     at = position + layout.size
     if end - at < 4:
@@ -222,10 +221,10 @@ def read_wrapper(data: memoryview, position: int, end: int) -> Wrapper | Problem
 
 
 def open_wrapper(wrapper: Wrapper, limit: int) -> InnerSet | Problem:
-    """Inflate the inner set and find its base offset. What Kafka refuses as a whole is a Problem.
+    """Decompress the inner set and find its base offset. Returns a Problem if Kafka refuses the whole set.
 
-    A set that ends inside a message ends before it, as Kafka has it: that is a remark, as is an offset in a wrapper of
-    format 0 that is not that of the last message.
+    A set that ends inside a message ends before it, as for Kafka; that is a remark. So is a wrapper of format 0 whose offset is
+    not that of the last message.
     """
     if wrapper.codec > Codec.ZSTD:
         return unknown_codec(wrapper.codec)

@@ -1,4 +1,4 @@
-"""Lines of input → record columns over the very bytes of the input."""
+"""Read lines of input into record columns, which refer to the bytes of the input."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from engine.record.json_record import OTHER_NAMES, LineInvalid, parse_json_line
 if TYPE_CHECKING:
     from engine.record.columns import RecordColumns
 
-_LOOK = 4096  # bytes at a time
+_LOOK = 4096  # bytes per search for a line end
 
 
 class Filled(NamedTuple):
-    """How many records are in the columns, and where the next line begins; `done`: there is none."""
+    """The number of records in the columns, and the position of the next line; `done`: no line follows."""
 
     filled: int
     at: int
@@ -24,12 +24,12 @@ class Filled(NamedTuple):
 
 
 class LineReader(Protocol):
-    """Reads lines of one form.
+    """Reads lines of one format.
 
-    Positions in the columns count in `data`, whose bytes may be changed. Offsets count from 0, `timestamp` (ms) is that
-    of records without one. Lines are numbered from 1 over all calls. Raises LineInvalid.
+    Positions in the columns refer to `data`, whose bytes may be changed. Offsets count from 0; `timestamp` (ms) is used for
+    records without one. Lines are numbered from 1 over all calls. Raises LineInvalid.
 
-    line  the number of the one that comes next
+    line  number of the next line
     """
 
     line: int
@@ -39,7 +39,7 @@ class LineReader(Protocol):
 
 
 class TextLines:
-    """A key, `separator` and a value; the value alone where there is no separator. `null` is how a null is written."""
+    """A key, `separator` and a value, or the value alone without a separator. `null` is the text of a null."""
 
     def __init__(self, separator: bytes, null: bytes) -> None:
         self._separator, self._null = memoryview(separator), memoryview(null)
@@ -53,10 +53,10 @@ class TextLines:
 
 
 class JsonLines:
-    """A JSON object each, as `dump-log --format jsonl --print-data-log` prints records.
+    """One JSON object a line, as `dump-log --format jsonl --print-data-log` prints records.
 
     ignore_unknown  see parse_json_line
-    skipped  lines that were no records of data: other objects of a dump
+    skipped  lines that were not data records: other objects of a dump
     """
 
     def __init__(self, *, ignore_unknown: bool = False) -> None:
@@ -77,7 +77,7 @@ class JsonLines:
         return _filled(count, at, status)
 
     def _odd(self, data: memoryview, at: int, end: int, timestamp: int, records: RecordColumns, row: int) -> tuple[int, int]:
-        """Make a record of the line at `at`, if it is one → (columns filled, position of the next line)."""
+        """Convert the line at `at`, if it is a record; returns (columns filled, position of the next line)."""
         line, feed = _line_of(data, at, end)
         try:
             parsed = parse_json_line(line, ignore_unknown=self._ignore_unknown)
@@ -111,7 +111,7 @@ def _filled(count: int, at: int, status: int) -> Filled:
 
 
 def _line_of(data: memoryview, at: int, end: int) -> tuple[bytes, bytes]:
-    """The line at `at`, and its line feed if it has one. Looks at no more than it must."""
+    """Return the line at `at`, and its line feed if it has one. Reads no more than needed."""
     stop = at
     while stop < end:
         found = bytes(data[stop : min(end, stop + _LOOK)]).find(b"\n")

@@ -1,4 +1,4 @@
-"""Records in columns to the batches that a producer sends: as many records as fit batch.size, offsets from 0."""
+"""Pack records in columns into batches as a producer does: as many records as fit into batch.size, offsets from 0."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ BATCH_SIZE = 16384  # batch.size of Kafka's producer
 
 
 class Packer:
-    """Makes batches of at most `batch_size` bytes, before compression; one record always fits.
+    """Makes batches of at most `batch_size` bytes before compression, but of at least one record.
 
-    spec  what every batch says of itself; its base sequence is that of the first, and continues from batch to batch
+    spec  header fields of every batch; the base sequence is that of the first batch, and continues in the next ones
     """
 
     def __init__(self, spec: BatchSpec, batch_size: int = BATCH_SIZE) -> None:
@@ -31,7 +31,7 @@ class Packer:
         self._room = max(0, batch_size - BATCH_HEADER.size)
 
     def pack(self, data: memoryview, records: RecordColumns, filled: int) -> Iterator[bytes]:
-        """The batches of the first `filled` records over `data`; their offsets are overwritten. Raises UnbuildableBatch."""
+        """Return batches of the first `filled` records over `data`; their offsets are overwritten. Raises UnbuildableBatch."""
         offsets = memoryview(array("q", range(filled)))
         records.field(RecordField.OFFSET)[:filled] = offsets
         ends = self._ends(data, records, filled)
@@ -47,7 +47,7 @@ class Packer:
             first = end
 
     def pack_kept(self, data: memoryview, records: RecordColumns, filled: int) -> Iterator[bytes]:
-        """The same with the offsets that the records have, which must grow. Raises UnbuildableBatch."""
+        """As `pack`, but with the offsets of the records, which must grow. Raises UnbuildableBatch."""
         offsets = records.field(RecordField.OFFSET)
         first = 0
         while first < filled:
@@ -60,7 +60,7 @@ class Packer:
                 first = end
 
     def _kept_ends(self, data: memoryview, records: RecordColumns, first: int, filled: int) -> list[int]:
-        """Where each record ends, as far as all of them can be in one batch: offsets of one are at most 2^31 − 1 apart."""
+        """Return the end of each record that fits into one batch, whose offsets differ by at most 2^31 − 1."""
         sizes = memoryview(array("q", bytes(8 * (filled - first))))
         base_offset, timestamp = (records.field(field)[first] for field in (RecordField.OFFSET, RecordField.TIMESTAMP))
         done, _, _ = measure_records(data, records.table, first, filled - first, MAGIC_V2, base_offset, timestamp, sizes)
@@ -69,7 +69,7 @@ class Packer:
         return list(accumulate(sizes[:done]))
 
     def _ends(self, data: memoryview, records: RecordColumns, filled: int) -> list[int]:
-        """Where each record ends, counted from the first: as if all went into one batch."""
+        """Return the end of each record, counted from the first, as if all were in one batch."""
         sizes = memoryview(array("q", bytes(8 * filled)))
         base = records.field(RecordField.TIMESTAMP)[0] if filled else 0
         done, _, status = measure_records(data, records.table, 0, filled, MAGIC_V2, 0, base, sizes)

@@ -1,7 +1,7 @@
-"""Windows → chunks of decoded records: the one way from bytes to columns, for every format and codec.
+"""Windows → chunks of decoded records: the only decoder from bytes to columns, for every format and codec.
 
-A chunk is homogeneous: its batches are all plain v2, all compressed v2, or one v0/v1 entry; and all control batches or
-all data. Damage becomes findings; what could be decoded before it is in the columns.
+A chunk is homogeneous: its batches are all plain v2, all compressed v2, or one v0/v1 entry; and all control batches or all
+data. Damage is reported as findings; records decoded before it are in the columns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.record.legacy import RemarkKind
     from engine.record.windows import Window
 
-_ARENA = 256 << 10  # inflated bytes that are decoded in one go, while they are in the cache
+_ARENA = 256 << 10  # decompressed bytes that are decoded at once, while they are in the cache
 _NOTHING = Inflated(b"", InflateStatus.OK, None)
 
 _WHAT = {
@@ -37,35 +37,36 @@ _WHAT = {
 
 
 class Chunk(NamedTuple):
-    """Some decoded records, valid until the next chunk is asked for.
+    """Some decoded records, valid until the next chunk is read.
 
-    Batches first_row … last_row − 1 have not been handed out before; records may go on in a batch of the chunk before.
+    Batches first_row … last_row − 1 were in no chunk before; the first records may belong to the last batch of the previous
+    chunk.
     """
 
-    data: memoryview  # the bytes that key, value and header positions count in
+    data: memoryview  # the bytes to which key, value and header positions refer
     batches: BatchColumns
     first_row: int
     last_row: int
     records: RecordColumns
-    first: int  # the chunk's records are the columns first … end − 1
+    first: int  # the records are in the columns first … end − 1
     end: int
     control: bool
-    is_overlong: bool = False  # it is one message of format 0 or 1 whose value is longer than the message: not to be read
+    is_overlong: bool = False  # one message of format 0 or 1 whose value is longer than the message: do not read the value
 
     def without_records(self) -> Chunk:
-        """Its batches alone."""
+        """Return the chunk without its records."""
         return self._replace(end=self.first, is_overlong=False)
 
     def key(self, record: int) -> bytes | None:
-        """Key of one record; None is null."""
+        """Return the key of one record; None is null."""
         return self._bytes(RecordField.KEY_POSITION, RecordField.KEY_SIZE, record)
 
     def value(self, record: int) -> bytes | None:
-        """Value of one record; None is null."""
+        """Return the value of one record; None is null."""
         return self._bytes(RecordField.VALUE_POSITION, RecordField.VALUE_SIZE, record)
 
     def headers(self, record: int) -> list[tuple[bytes, bytes | None]]:
-        """Headers of one record, in order: (key, value)."""
+        """Return the headers of one record, in order: (key, value)."""
         at = self.records.table[RecordField.HEADERS_POSITION, record]
         headers: list[tuple[bytes, bytes | None]] = []
         for _ in range(self.records.table[RecordField.HEADER_COUNT, record]):
@@ -77,7 +78,7 @@ class Chunk(NamedTuple):
         return headers
 
     def where(self, record: int, path: str, base: int) -> Where:
-        """The place of one record as findings name it: its batch in the file `path`, whose window begins at byte `base`."""
+        """Return the place of one record for findings: its batch in the file `path`, whose window begins at byte `base`."""
         row = self.records.table[RecordField.BATCH, record]
         position = base + self.batches.table[BatchField.POSITION, row]
         return Where(path, position, self.records.table[RecordField.OFFSET, record])
@@ -89,7 +90,7 @@ class Chunk(NamedTuple):
 
 
 class Arena(NamedTuple):
-    """Inflated bodies of batches row … end − 1, and what is wrong with some of them: (code, what) by row."""
+    """Decompressed bodies of batches row … end − 1, and problems of some of them: (code, what) by row."""
 
     row: int
     end: int
@@ -98,19 +99,19 @@ class Arena(NamedTuple):
 
 
 class _Arenas:
-    """Inflates the batches row … end − 1 of a window into `room`, as many at a time as it takes."""
+    """Decompresses the batches row … end − 1 of a window into `room`, as many at a time as fit."""
 
     def __init__(self, window: Window, row: int, end: int, limit: int, room: memoryview) -> None:
         self._window, self._row, self._end, self._limit, self._room = window, row, end, limit, room
-        self._inflated: Inflated | None = None  # of the next batch, for which there was no room any more
+        self._inflated: Inflated | None = None  # of the next batch, which did not fit
 
     @property
     def exhausted(self) -> bool:
-        """Every batch is in an arena."""
+        """Whether all batches were returned in arenas."""
         return self._row == self._end
 
     def fill(self) -> Arena:
-        """The next arena: what fits `room`, or one larger batch. BODY and BODY_END of the batches point into it."""
+        """Return the next arena: as many batches as fit `room`, or one larger batch. Sets BODY and BODY_END of the batches."""
         first, table, at = self._row, self._window.batches.table, 0
         if self._inflated is None and self._limit >= len(self._room):
             at = self._fill_at_once()
@@ -129,7 +130,7 @@ class _Arenas:
                 if row > first:
                     self._inflated = inflated
                     break
-                data = memoryview(inflated.data)  # a batch that fills an arena by itself, taken without a copy
+                data = memoryview(inflated.data)  # one large batch, used without a copy
                 self._take(row, 0, inflated, problems)
                 return Arena(row, row + 1, data, problems)
             self._room[at : at + size] = inflated.data
@@ -138,7 +139,7 @@ class _Arenas:
         return Arena(first, self._row, self._room[:at], problems)
 
     def _fill_at_once(self) -> int:
-        """Ordinary batches, as many as there are and as fit `room`, in one call of a kernel → bytes of it that are taken."""
+        """Decompress as many ordinary batches as fit `room` in one kernel call; returns the bytes used."""
         from engine.record.codecs.libzstd import calls_for
         from engine.record.codecs.lz4 import written_checksums
 
@@ -153,7 +154,7 @@ class _Arenas:
         if not table[BatchField.COUNT, row] and body == body_end:
             return _NOTHING
         inflated = inflate(table[BatchField.ATTRIBUTES, row] & CODEC_MASK, self._window.data[body:body_end], self._limit)
-        # a batch beyond the limit gives none of its records, in every format: where it would be cut is nobody's affair
+        # a batch beyond the limit yields no records in any format: they would end at an arbitrary place
         return inflated._replace(data=b"") if inflated.status == InflateStatus.OVER_LIMIT else inflated
 
     def _take(self, row: int, at: int, inflated: Inflated, problems: dict[int, tuple[str, str]]) -> None:
@@ -165,15 +166,14 @@ class _Arenas:
 
 
 class ChunkReader:
-    """Decodes the records of windows. One reader serves one file; its columns are reused from chunk to chunk.
+    """Decodes the records of windows. One reader is for one file; its columns are reused for each chunk.
 
-    path     as findings name the file
-    report   takes what is wrong
-    limit    bytes that one batch may inflate to (--max-decompressed-bytes)
-    records  columns to reuse: many small files are otherwise busy with making new ones
-    with_overlong  give messages of which only the value does not fit too, each as a chunk (see Chunk.is_overlong)
-    on_remark  takes what is wrong in inner sets although Kafka reads over it in silence, and of which kind it is; None: nobody
-               wants to know
+    path     file name for findings
+    report   receives problems
+    limit    decompressed bytes of one batch (--max-decompressed-bytes)
+    records  columns to reuse, which saves time with many small files
+    with_overlong  return messages of which only the value's length is wrong, too, each as a chunk (see Chunk.is_overlong)
+    on_remark  receives problems in inner sets that Kafka ignores, and their kind; None: they are not reported
     """
 
     def __init__(
@@ -186,13 +186,13 @@ class ChunkReader:
         self._report = report
         self._limit = limit
         self._records = RecordColumns() if records is None else records
-        self._room = memoryview(b"")  # where compressed batches are inflated, once there is one
-        self._large: memoryview | None = None  # what a batch became that has no room there
+        self._room = memoryview(b"")  # for compressed batches; allocated on first use
+        self._large: memoryview | None = None  # a decompressed batch that is larger than `_room`
 
     def chunks(self, window: Window, row: int = 0, last_row: int | None = None) -> Iterator[Chunk]:
-        """Batches row … last_row − 1 of `window` (default: all) in order, with their records.
+        """Return batches row … last_row − 1 of `window` (default: all) in order, with their records.
 
-        Those of format 2 whose BODY is LEFT_OUT count to the chunk of their neighbours, or to none.
+        Batches of format 2 with BODY LEFT_OUT belong to the chunk of their neighbours, or to none.
         """
         table = window.batches.table
         last_row = window.rows if last_row is None else last_row
@@ -219,7 +219,7 @@ class ChunkReader:
             row = end
 
     def _wrapper(self, window: Window, row: int) -> Iterator[Chunk]:
-        """One compressed v0/v1 entry, a wrapper around an inner set."""
+        """Decode one compressed v0/v1 entry, a wrapper around an inner set."""
         self._release()
         entry = decode_entry(window.data, window.batches, row, self._records, self._limit)
         self._large = entry.data if len(entry.data) > _ARENA else None
@@ -233,7 +233,7 @@ class ChunkReader:
             self._on_remark(self._found("record-invalid", window, row, entry.remark.what), entry.remark.kind)
 
     def _messages(self, window: Window, row: int, end: int) -> Iterator[Chunk]:
-        """Plain v0/v1 entries row … end − 1, one message each."""
+        """Decode plain v0/v1 entries row … end − 1, one message each."""
         while row < end:
             count, after, problem, overlong = decode_plain(window.data, window.batches, row, end, self._records)
             overlong = overlong and self._with_overlong
@@ -246,7 +246,7 @@ class ChunkReader:
             row = after
 
     def _inflate(self, window: Window, row: int, end: int, control: bool) -> Iterator[Chunk]:
-        """Compressed batches, many small ones decoded together."""
+        """Decode compressed batches, many small ones together."""
         if not self._room:
             self._room = memoryview(bytearray(_ARENA))
         arenas = _Arenas(window, row, end, self._limit, self._room)
@@ -258,19 +258,19 @@ class ChunkReader:
             del arena
 
     def _release(self) -> None:
-        """Free what a large batch became: it must not be there beside the next, though the caller still has the chunk."""
+        """Free a large decompressed batch before the next one is made, even if the caller still has the chunk."""
         if self._large is not None:
-            with suppress(BufferError):  # somebody needs it for longer
+            with suppress(BufferError):  # still in use
                 self._large.release()
             self._large = None
 
     def _decode(
         self, window: Window, data: memoryview, row: int, end: int, control: bool, problems: dict[int, tuple[str, str]]
     ) -> Iterator[Chunk]:
-        """Batches row … end − 1, whose records lie in `data`. `problems`: what is known already, by row."""
+        """Decode batches row … end − 1, whose records are in `data`. `problems`: known problems by row."""
         table = window.batches.table
         due, at, done = row, 0, 0
-        known = sorted(problems)  # no chunk goes on after one of these: its reader is to know of it in front of the next
+        known = sorted(problems)  # a chunk ends after each of these, so that the problem is reported before the next chunk
         while True:
             stop = known[0] + 1 if known else end
             count, row, at, done, status = decode_records(data, table, row, stop, at, done, self._records.table, 0)
@@ -305,7 +305,7 @@ class ChunkReader:
 
 
 def _end_of_run(window: Window, row: int, last_row: int) -> int:
-    """After the last batch that can be decoded together with `row`."""
+    """Return the end of the batches that can be decoded together with `row`."""
     table = window.batches.table
     if window.partial or (table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK):
         return row + 1

@@ -1,4 +1,4 @@
-"""Which batches and records are wanted: ranges of offsets and times, keys, headers, producers, the first or last N."""
+"""Selections of batches and records: ranges of offsets and times, keys, headers, producers, the first or last N."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 
-FIRST, END = LONG_MIN, LONG_MAX + 1  # half-open, as all ranges here
+FIRST, END = LONG_MIN, LONG_MAX + 1  # ranges here are half-open
 
 
 class Selection(NamedTuple):
-    """What to show. Every condition must hold; ranges are half-open.
+    """Conditions that records must all meet; ranges are half-open.
 
     first_offset, end_offset   of records        from_ms, to_ms   of record timestamps
-    keys          the key is one of these        key_regex        or found in the key
-    headers       (name, value): every one is there; value None: whatever it is
-    producer_id, leader_epoch   of the batch; ANY: whatever it is
-    limit, tail   no more than that many, from the beginning, from the end
-    count         only how many there are
+    keys          the key is one of these        key_regex        or matches in the key
+    headers       (name, value): each must be present; value None: any value
+    producer_id, leader_epoch   of the batch; ANY: any
+    limit, tail   at most this many from the start, from the end
+    count         only count them
     """
 
     first_offset: int = FIRST
@@ -42,15 +42,15 @@ class Selection(NamedTuple):
     transactional: bool = False
     limit: int | None = None
     tail: int | None = None
-    count: bool = False  # type: ignore[assignment]  # nobody asks a selection how often it holds a value
+    count: bool = False  # type: ignore[assignment]  # a tuple's `count` method is not needed
 
     @property
     def by_content(self) -> bool:
-        """Does it look into records, so that a shallow walk would not do?"""
+        """Whether record contents are needed, so that a shallow walk is not enough."""
         return bool(self.keys or self.key_regex or self.headers)
 
     def unknown_to_07(self) -> list[str]:
-        """The options that ask for what messages of 0.7 do not have: they have nothing but their offset."""
+        """Return the options that messages of 0.7 cannot meet: they have only an offset."""
         options = {
             "--time": (self.from_ms, self.to_ms) != (FIRST, END),
             "--key": bool(self.keys),
@@ -63,7 +63,7 @@ class Selection(NamedTuple):
         return [option for option, is_given in options.items() if is_given]
 
     def may_match(self, table: memoryview, row: int) -> bool:
-        """Can the batch in `row` of a BatchColumns table hold a record that fits? Headers alone decide."""
+        """Return whether the batch in `row` of a BatchColumns table may hold a match, according to its header."""
         if table[BatchField.LAST_OFFSET, row] < self.first_offset:
             return False
         if table[BatchField.MAGIC, row] < MAGIC_V2:
@@ -79,7 +79,7 @@ class Selection(NamedTuple):
         return self.leader_epoch in (ANY, table[BatchField.LEADER_EPOCH, row])
 
     def _may_match_message(self, table: memoryview, row: int) -> bool:
-        """The same for formats 0 and 1. A compressed wrapper names its last offset and its largest time only."""
+        """As `may_match` for formats 0 and 1. A compressed wrapper has only its last offset and its largest time."""
         if self.producer_id != ANY or self.leader_epoch != ANY or self.transactional:
             return False
         timestamp = table[BatchField.MAX_TIMESTAMP, row]
@@ -92,7 +92,7 @@ class Selection(NamedTuple):
         return bool(self.from_ms <= timestamp < self.to_ms)
 
     def runs(self, window: Window, row: int, end: int) -> Iterator[tuple[int, int]]:
-        """(row, last_row) of the batches in a row, of rows row … end − 1, that may hold a match."""
+        """Return (row, last_row) of consecutive batches, among rows row … end − 1, that may hold a match."""
         if self._replace(limit=None, tail=None, count=False) == EVERYTHING:
             if row < end:
                 yield row, end
@@ -108,8 +108,8 @@ class Selection(NamedTuple):
         if start >= 0:
             yield start, end
 
-    def is_behind(self, table: memoryview, row: int) -> bool:
-        """Does the batch begin after the offsets that fit? A wrapper of formats 0 and 1 does not say."""
+    def is_after(self, table: memoryview, row: int) -> bool:
+        """Return whether the batch begins after the selected offsets. Unknown, so False, for a wrapper of formats 0 and 1."""
         is_wrapper = table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK
         return not is_wrapper and bool(table[BatchField.BASE_OFFSET, row] >= self.end_offset)
 
@@ -118,7 +118,7 @@ EVERYTHING = Selection()
 
 
 class RecordMatcher:
-    """Applies the conditions of a selection to one chunk of records after the other; `limit` and `tail` are the caller's."""
+    """Applies the conditions of a selection to chunks of records; the caller applies `limit` and `tail`."""
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
@@ -128,7 +128,7 @@ class RecordMatcher:
         self._keep = memoryview(bytearray(RECORD_ROWS))
 
     def pack(self, chunk: Chunk, first: int = 0) -> int:
-        """Move the matching ones of records first … chunk.end − 1 to the front of the chunk → how many there are."""
+        """Move the matching ones of records first … chunk.end − 1 to the front of the chunk, and return their number."""
         wanted, table = self._selection, chunk.records.table
         if chunk.end > len(self._keep):
             self._keep = memoryview(bytearray(chunk.end))

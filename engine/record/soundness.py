@@ -1,6 +1,6 @@
-"""What is wrong with the batches of a log as their headers say it, and with what follows the last one.
+"""Problems of the batches of a log according to their headers, and of the bytes after the last batch.
 
-One classification for everybody who reads a log: the same damage has the same code and the same words.
+All readers of logs use this classification: the same damage has the same code and text.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from engine.record.heads import HeadWalk
     from engine.record.windows import LogWalk, Window
 
-_BLOCK = 1 << 16  # bytes: holes of a file begin at the next block of the file system
+_BLOCK = 1 << 16  # bytes: holes of a file begin at block boundaries of the file system
 
 
 def unsound_batches(path: str, window: Window, *, codecs: bool) -> Iterator[tuple[int, Finding]]:
-    """What is wrong with the headers of a window: (row, finding), row by row, a row may come more than once.
+    """Return the problems of the headers of a window as (row, finding), by row; a row may occur more than once.
 
-    path    as findings name the file
-    codecs  name unknown codecs too: for those who do not inflate, since inflating finds them by itself
+    path    file name for findings
+    codecs  also report unknown codecs, which decompression would find
     """
     table, rows = window.batches.table, window.rows
     row = next_unsound(table, 0, rows)
@@ -55,7 +55,7 @@ def _bad_checksum(where: Where, table: memoryview, row: int) -> Finding:
 
 
 def too_large(path: str, size: int) -> Finding | None:
-    """What to say of a .log with more bytes than a walk reads; None: it has not. `path` as the finding names the file."""
+    """Return the finding for a .log with more bytes than a walk reads; None: it is not larger. `path` is for the finding."""
     if size <= MAX_LOG_SIZE:
         return None
     what = f"{size} bytes; those from byte {MAX_LOG_SIZE} on were not read"
@@ -63,9 +63,9 @@ def too_large(path: str, size: int) -> Finding | None:
 
 
 def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) -> Finding | None:
-    """What follows the last batch of a walk that came to `position` of `end`; None: nothing.
+    """Return the finding for the bytes after the last batch of a walk that ended at `position` of `end`; None: no bytes.
 
-    path  as the finding names the file        stop  why the walk ended there
+    path  file name for findings               stop  why the walk ended
     """
     if stop is Stop.END:
         return None
@@ -80,10 +80,10 @@ def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) 
     return Finding("batch-size-invalid", where, what)
 
 
-def _passed_over(file: OpenFile, path: str, position: int, found: int, offset: int | None = None) -> Iterator[Finding]:
-    """What to say where a walk that came to `position` went on with the sound batch at `found`.
+def _skip_findings(file: OpenFile, path: str, position: int, found: int, offset: int | None = None) -> Iterator[Finding]:
+    """Return the findings for a walk that ended at `position` and continues with the sound batch at `found`.
 
-    path  as findings name the file        offset  of what stood there, where it is known
+    path  file name for findings   offset  of the batch at `position`, if known
     """
     where = Where(path, position, offset)
     if found > position:
@@ -95,23 +95,23 @@ def _passed_over(file: OpenFile, path: str, position: int, found: int, offset: i
         yield Finding("batch-size-invalid", where, what)
 
 
-def go_on(
+def resume_after_damage(
     walk: LogWalk | HeadWalk, first_offset: int | None = None, offset: int | None = None, *, search: bool = True,
     is_cut: bool = False,
 ) -> tuple[bool, list[Finding]]:
-    """Lead a walk that has ended on after damage → (does it go on?, what is wrong where it ended).
+    """Continue a walk after damage, at the next sound batch; returns (whether it continues, findings where it ended).
 
-    What ends where the file does is torn, what has something sound after it is damage. At the end of everything: (False, []).
-    first_offset  see LogWalk.resynchronise        offset  of what stood there, where it is known
-    search        False: whatever may be sound after the damage, the walk ends here
-    is_cut        the walk was to end before its file does, perhaps within a batch, which is not torn then
+    At the end of the log: (False, []). Damage that reaches the end of the file is a torn tail.
+    first_offset  see LogWalk.resynchronise    offset  of the batch at the damage, if known
+    search        False: do not search for sound batches; the walk ends here
+    is_cut        the walk was to end before the file does, perhaps inside a batch, which is then not torn
     """
     if walk.stop is Stop.END:
         return False, []
     file, path, position, stop = walk.file, walk.file.path, walk.position, walk.stop
     found = walk.resynchronise(first_offset) if search else None
     if found is not None:
-        return True, list(_passed_over(file, path, position, found, offset))
+        return True, list(_skip_findings(file, path, position, found, offset))
     end = None if is_cut and stop is Stop.TORN else unsound_end(file, path, stop, position, walk.end)
     findings = [] if end is None else [end._replace(where=end.where._replace(offset=offset))]
     if walk.gave_up is not None:
@@ -121,17 +121,17 @@ def go_on(
 
 
 def search_ended(position: int, end: int) -> Problem:
-    """What to say of a search for sound batches or entries that gave up at `position`."""
+    """Return the problem that a search for sound batches or entries stopped at `position`."""
     what = f"the search for sound batches stopped at its work limit: the {end - position} bytes from here on were not checked"
     return Problem("search-cut-short", what)
 
 
 def searched_up_to(position: int | None) -> str:
-    """What to add where it was said how much is sound after damage; None: all was looked at."""
+    """Return the addition to a text about the sound bytes after damage; None: the search was complete."""
     return "" if position is None else (f"; the search for sound batches stopped at its work limit at byte {position}: there "
                                         "may be more")
 
 
 def _size_field(file: OpenFile, position: int) -> int:
-    """The size field of the batch at `position`, whose offset and size are in the file."""
+    """Return the size field of the batch at `position`; offset and size must be within the file."""
     return BATCH_HEADER.field("batch_length", file.read_exactly(position, LOG_OVERHEAD))

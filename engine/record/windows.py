@@ -1,7 +1,7 @@
-"""Walk a log by windows: `pread` into one reusable buffer, scan, check checksums. Mirrors FileLogInputStream.
+"""Walk a log in windows: `pread` into one reusable buffer, scan, check checksums. Mirrors FileLogInputStream.
 
-Memory is one window (1 MiB: it stays in the cache), grown to the size of a larger batch up to `max_batch_bytes`; beyond
-that only the header of a batch is kept and its checksum is computed by streaming.
+Memory is one window (1 MiB, which fits the cache), enlarged for larger batches up to `max_batch_bytes`. Of batches beyond that
+only the header is kept, and the checksum is computed in pieces.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from engine.files import OpenFile
 
 WINDOW_SIZE = 1 << 20
-MAX_BATCH_BYTES = 64 << 20  # of a batch that is decoded, by default: 64 times what brokers accept by default
-MAX_LOG_SIZE = INT_MAX  # bytes of a .log: Kafka opens no larger one
+MAX_BATCH_BYTES = 64 << 20  # default: 64 times the brokers' default
+MAX_LOG_SIZE = INT_MAX  # bytes of a .log: Kafka opens no larger file
 _CHUNK = 1 << 20
 _INT = 4  # bytes of a size field
-_SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan needs that much to know a size
+_SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan needs this much to read a size
 
 _ZEROS = bytes(_CHUNK)
 CASTAGNOLI_TABLES = memoryview(make_tables(CASTAGNOLI))
@@ -54,12 +54,12 @@ class Stop(Enum):
     """Why a walk ended."""
 
     END = "end"  # every byte belongs to a batch
-    TORN = "torn"  # what is left is too short for a batch, or the last batch goes on after the end
+    TORN = "torn"  # the rest is too short for a batch, or the last batch extends beyond the end
     BAD_SIZE = "bad-size"  # a size field that no batch can have
 
 
 class Window(NamedTuple):
-    """Some whole batches. `data` and `batches` are reused: they are valid until the next window is asked for."""
+    """Some whole batches. `data` and `batches` are valid until the next window is read."""
 
     data: memoryview
     base: int  # file position of data[0]
@@ -69,12 +69,12 @@ class Window(NamedTuple):
 
 
 class LogWalk:
-    """The batches of one log file, from `start` to `end` (byte positions; default: its size at this moment, or MAX_LOG_SIZE).
+    """The batches of one log file, from `start` to `end` (byte positions; default: its current size, at most MAX_LOG_SIZE).
 
-    batches  columns to reuse: many short walks over one file are otherwise busy with making new ones
+    batches  columns to reuse, which saves time with many short walks over one file
 
-    Iterate, and after `resynchronise` once more. Then `stop` says why the walk ended and `position` where. Raises
-    UnreadableFile, and FileChangedWhileReading where the file became shorter meanwhile.
+    Iterate, and again after each `resynchronise`. Then `stop` is why the walk ended, and `position` where. Raises
+    UnreadableFile, and FileChangedWhileReading if the file became shorter meanwhile.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class LogWalk:
         self.position = start
         self.end = min(file.size(), MAX_LOG_SIZE) if end is None else end
         self.stop = Stop.END
-        self._suspect = start  # file position of the first of the batches with wrong checksums right before `position`
+        self._suspect = start  # file position of the first of consecutive batches with wrong checksums right before `position`
         self._is_suspicious = False  # is there such a batch?
-        self.gave_up: int | None = None  # from this file position on a search looked at nothing: its work was used up
+        self.gave_up: int | None = None  # a search reached its work limit and checked nothing from this file position on
         self._budget = search_budget(self.end - start)  # bytes that searches may still checksum
         self._max_batch_bytes = max(max_batch_bytes, BATCH_HEADER.size)
         self._buffer = bytearray(max(_SMALLEST_WINDOW, min(window_size, self._max_batch_bytes, self.end - start)))
@@ -129,7 +129,7 @@ class LogWalk:
                     self._buffer = bytearray(size)
 
     def _note_suspects(self, rows: int) -> None:
-        """Remember where the batches with wrong checksums begin that end the walk so far, if any do."""
+        """Note the start of the consecutive batches with wrong checksums at the end of the walk so far, if any."""
         table, row = self._batches.table, rows
         while row and not table[BatchField.VALID, row - 1]:
             row -= 1
@@ -140,13 +140,13 @@ class LogWalk:
             self._is_suspicious = True
 
     def resynchronise(self, first_offset: int | None = None) -> int | None:
-        """File position of the next sound batch after the damage, and go on from there; None: there is none.
+        """Move to the next sound batch after the damage, and return its file position; None: there is none.
 
-        first_offset  a batch with a lower base offset is none of this log: it lies in the payload of one; None: any will do
+        first_offset  a batch with a lower base offset is not of this log, but inside a record's value; None: no limit
 
-        A sound batch has a plausible header of format 0, 1 or 2 and a right checksum. The search begins in the last
-        batches whose checksums were wrong: one of their size fields may be what led astray. Its work is bounded: where
-        headers that only look right stand thick, it gives up, and `gave_up` says where.
+        A sound batch has a plausible header of format 0, 1 or 2 and a valid checksum. The search starts in the last batches
+        with wrong checksums, since a corrupt size field of one of them may have misled the walk. Its work is bounded: with too
+        many false headers it stops, and sets `gave_up` to its position.
         """
         at = self._suspect + 1
         buffer = bytearray(_CHUNK)
@@ -163,10 +163,10 @@ class LogWalk:
                 count = self.file.read_into(memoryview(buffer)[: self.end - at], at)
                 data, start = memoryview(buffer)[:count], at
                 is_last = start + len(data) >= self.end
-                after = start + len(data) - (0 if is_last else BATCH_HEADER.size - 1)  # what begins there is in sight
+                after = start + len(data) - (0 if is_last else BATCH_HEADER.size - 1)  # headers up to here are in the buffer
                 if after <= at:
                     return None
-                if is_zero(buffer, count):  # no header is; a preallocated file may hold a lot of that
+                if is_zero(buffer, count):  # holds no header; preallocated files have many zeros
                     at = after
                     continue
             largest = min(self._max_batch_bytes, self.end - at)
@@ -187,7 +187,7 @@ class LogWalk:
         return None
 
     def _may_be_whole(self, at: int, size: int) -> bool:
-        """Do key and value, or the first record, fit? `find_candidate` asks only what lies in its piece of the file."""
+        """Return whether key and value, or the first record, fit. `find_candidate` checks only its piece of the file."""
         head = self.file.read_exactly(at, min(BATCH_HEADER.size + VARINT_SIZE, self.end - at))
         if head[_CRC_START_LEGACY] >= MAGIC_V2:
             return bool(find_candidate(memoryview(head), 0, 1, len(head), size) == 0)
@@ -197,7 +197,7 @@ class LogWalk:
         return value_at + _INT + max(value_size, 0) == size
 
     def _is_sound(self, at: int, size: int) -> bool:
-        """Does the batch of `size` bytes at file position `at` lie within the file, with a right checksum?"""
+        """Return whether the batch of `size` bytes at file position `at` is within the file and has a valid checksum."""
         if size > self.end - at:
             return False
         head = self.file.read_exactly(at, HEADER_SIZE_UP_TO_MAGIC + 4)
@@ -208,22 +208,22 @@ class LogWalk:
         return size >= BATCH_HEADER.size and checksum_of(self.file, at + _CRC_START_V2, at + size, crc32c) == stored
 
     def _fill(self) -> memoryview:
-        """The next bytes of the file, as many as the buffer takes."""
+        """Return the next bytes of the file, as many as fit into the buffer."""
         data = memoryview(self._buffer)[: min(len(self._buffer), self.end - self.position)]
         if self.file.read_into(data, self.position) < len(data):
             raise became_shorter(self.file.path, self.end)
         return data.toreadonly()
 
     def _next_size(self, data: memoryview) -> int:
-        """Whole size of the batch at the beginning of `data`; beyond the file where it can't be known."""
+        """Return the whole size of the batch at the start of `data`; beyond the file if it is not readable."""
         if len(data) <= HEADER_SIZE_UP_TO_MAGIC:
             return self.end + 1
         size = BATCH_HEADER.field("batch_length", data) + LOG_OVERHEAD
-        # a batch of magic 2 below its header's size is only described where the whole header can be read
+        # a batch of magic 2 smaller than its header is reported only if the whole header is readable
         return max(size, BATCH_HEADER.size) if BATCH_HEADER.field("magic", data) >= MAGIC_V2 else size
 
     def _header_only(self, size: int) -> Window:
-        """A batch above the limit: its header, scanned as if it were alone, and its streamed checksum."""
+        """Return a batch above the limit: its header, scanned as if it were alone, and its checksum, computed in pieces."""
         head = bytearray(self._header_at(self.position))
         legacy = BATCH_HEADER.field("magic", head) < MAGIC_V2
         head[_LENGTH_AT:LOG_OVERHEAD] = (len(head) - LOG_OVERHEAD).to_bytes(LOG_OVERHEAD - _LENGTH_AT, "big")
@@ -236,7 +236,7 @@ class LogWalk:
         return Window(memoryview(head).toreadonly(), self.position, self._batches, 1, partial=True)
 
     def _header_at(self, at: int) -> bytes:
-        """The bytes of a v2 header, fewer where the walk ends before."""
+        """Return the bytes of a v2 header, fewer at the end of the walk."""
         head = self.file.read(at, BATCH_HEADER.size)
         if len(head) < min(BATCH_HEADER.size, self.end - at):
             raise became_shorter(self.file.path, self.end)
@@ -244,14 +244,14 @@ class LogWalk:
 
 
 def is_zero(buffer: bytearray, size: int) -> bool:
-    """Are the first `size` bytes all 0? At the speed of memory."""
+    """Return whether the first `size` bytes are all 0. As fast as memory allows."""
     if len(buffer) == size == len(_ZEROS):
         return buffer == _ZEROS
     return not any(memoryview(buffer)[:size])
 
 
 def only_zeros(file: OpenFile, start: int, end: int) -> bool:
-    """Are bytes start … end − 1 all zero, or none? Reads on only while it sees zeros. Raises as OpenFile.read_exactly."""
+    """Return whether bytes start … end − 1 are all zero. Stops at the first other byte. Raises as OpenFile.read_exactly."""
     buffer, at = bytearray(_CHUNK), start
     while (at := file.next_data(at, end)) < end:
         size = min(_CHUNK, end - at)
@@ -264,16 +264,16 @@ def only_zeros(file: OpenFile, start: int, end: int) -> bool:
 
 
 def scan_range(data: memoryview, start: int, end: int, batches: BatchColumns) -> int:
-    """Read the headers of the whole batches in data[start:end] into `batches` → how many there are.
+    """Read the headers of the whole batches in data[start:end] into `batches`, and return their number.
 
-    Large ones have VALID −1: their checksum is not computed.
+    Large batches have VALID −1: their checksum is not computed.
     """
     rows: int = scan_batches(data, start, end, batches.table, *_TABLES)[0]
     return rows
 
 
 def check_large_batches(data: memoryview, batches: BatchColumns, rows: int) -> None:
-    """Fill VALID for the batches that the scan left to the checksum libraries."""
+    """Compute VALID of the batches whose checksums the scan left to the checksum libraries."""
     table = batches.table
     valid, position, size = BatchField.VALID, BatchField.POSITION, BatchField.SIZE
     row = next_unchecked(table, 0, rows)

@@ -29,20 +29,22 @@ if TYPE_CHECKING:
     from engine.remote.object_store import ObjectStore
     from engine.remote.storage import Store, WritableStore
 
+Settings = tuple[tuple[str, str], ...]  # names and values
+
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL)
 _SCHEMES = ("s3", "gs", "az", "http", "https", "file")
 
 
-def open_store(files: ReadOnlyFiles, name: str) -> Store:
-    """The store that a URL or the path of a folder names. Raises UsageError, UnreadableFile."""
+def open_store(files: ReadOnlyFiles, name: str, client: Settings = ()) -> Store:
+    """The store that a URL or the path of a folder names. `client`: see StoreOptions. Raises UsageError, UnreadableFile."""
     folder = _folder(files, name)
-    return _object_store(name) if folder is None else FolderStore(files, folder)
+    return _object_store(name, client) if folder is None else FolderStore(files, folder)
 
 
-def open_writable_store(files: Files, name: str) -> WritableStore:
+def open_writable_store(files: Files, name: str, client: Settings = ()) -> WritableStore:
     """The same, to be changed."""
     folder = _folder(files, name)
-    return _object_store(name) if folder is None else WritableFolderStore(files, folder)
+    return _object_store(name, client) if folder is None else WritableFolderStore(files, folder)
 
 
 def _folder(files: ReadOnlyFiles, name: str) -> str | None:
@@ -58,10 +60,10 @@ def _folder(files: ReadOnlyFiles, name: str) -> str | None:
     return None
 
 
-def _object_store(name: str) -> ObjectStore:
+def _object_store(name: str, client: Settings) -> ObjectStore:
     from engine.remote.object_store import ObjectStore
 
-    return ObjectStore(name)
+    return ObjectStore(name, client=dict(client))
 
 
 def open_layout(store: Store, name: str, prefix: str | None, private_keys: dict[str, str]) -> Layout:
@@ -80,17 +82,34 @@ def open_layout(store: Store, name: str, prefix: str | None, private_keys: dict[
 
 
 class StoreOptions(NamedTuple):
-    """Where remote segments are. See `open_layout`."""
+    """Where remote segments are. See `open_layout`.
+
+    client  settings of the client of an object store (endpoint, region, credentials), which override the environment
+    """
 
     store: str
     layout: str = "auto"
     prefix: str | None = None
-    private_keys: tuple[tuple[str, str], ...] = ()
+    private_keys: Settings = ()
+    client: Settings = ()
+
+    def open(self, files: ReadOnlyFiles) -> Layout:
+        """The store's layout. Raises UsageError, UnreadableFile."""
+        return self.layout_of(open_store(files, self.store, self.client))
+
+    def open_writable(self, files: Files) -> WritableStore:
+        """The store, to be changed. Raises UsageError, UnreadableFile."""
+        return open_writable_store(files, self.store, self.client)
+
+    def layout_of(self, store: Store) -> Layout:
+        """The layout of the store, which was opened. Raises UsageError, UnreadableFile."""
+        return open_layout(store, self.layout, self.prefix, dict(self.private_keys))
 
 
 class RemoteAccess:
     """Remote segments of any partition. `log_dirs`: where logs of __remote_log_metadata are looked for, besides beside it.
 
+    layout  of the store
     Raises UsageError, UnreadableFile.
     """
 
@@ -98,11 +117,15 @@ class RemoteAccess:
         self, files: ReadOnlyFiles, options: StoreOptions, log_dirs: Sequence[str], report: Callable[[Finding], None]
     ) -> None:
         self._files, self._log_dirs, self._report = files, log_dirs, report
-        store = open_store(files, options.store)
-        self._layout = open_layout(store, options.layout, options.prefix, dict(options.private_keys))
+        self.layout = options.open(files)
         self._metadata: dict[str, RemoteLogMetadata] = {}  # by the log dir of a partition
 
     def open(self, view: PartitionView, log_start_offset: int | None = None) -> TieredView | None:
+        """The log of `view` for reading, as `log` finds it."""
+        log = self.log(view, log_start_offset)
+        return None if log is None else TieredView(log, self.layout, self._report)
+
+    def log(self, view: PartitionView, log_start_offset: int | None = None) -> TieredLog | None:
         """The log of `view`, which stays its opener's, with its remote segments; None: all of it is local.
 
         log_start_offset  None: as the log dir's checkpoint says
@@ -118,4 +141,4 @@ class RemoteAccess:
             what = f"{view.directory}: the logs of __remote_log_metadata that were read have no record of it"
             do = f"name the log dirs with the other partitions of that topic: --log-dir DIR {argument(view.directory)}"
             raise UsageError(what, do, path=view.directory)
-        return TieredView(log, self._layout, self._report)
+        return log

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from engine.errors import UnreadableFile, UsageError
 from engine.files import ReadOnlyFiles
 from engine.remote.aiven_manifest import (
+    CHUNK_SIZE,
     MAX_MANIFEST_SIZE,
     STORED_ORDER,
     CorruptObject,
@@ -16,7 +16,7 @@ from engine.remote.aiven_manifest import (
     parse_manifest,
     unpack_zstd,
 )
-from engine.remote.encryption import PrivateKeys, decrypt_chunk
+from engine.remote.encryption import IV_SIZE, TAG_SIZE, PrivateKeys, decrypt_chunk
 from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind, log_pieces
 from engine.remote.storage import missing
 from engine.schema.wire import SchemaError, compact_length, unsigned_varint
@@ -41,6 +41,7 @@ class AivenLayout:
     def __init__(self, store: Store, prefix: str, private_keys: dict[str, str]) -> None:
         self.store, self.prefix = store, prefix
         self._keys = PrivateKeys(ReadOnlyFiles(), private_keys)
+        self._encrypts_under: str | None = None  # the id of the key pair for new segments
 
     def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> AivenParts:
         """See Layout."""
@@ -66,15 +67,21 @@ class AivenLayout:
     def objects(
         self, partition: PartitionMetadata, segment: RemoteSegment, parts: SegmentParts
     ) -> Iterator[tuple[str, int, Iterable[bytes]]]:
-        """See Layout. Neither compressed nor encrypted: each manifest says how its own segment is stored."""
+        """See Layout. Not compressed, and encrypted as the newest one is: each manifest says how its own segment is stored."""
+        seal = None if self._encrypts_under is None else self._keys.new_seal(self._encrypts_under)
         folder = f"{self.prefix}{partition.topic}-{partition.topic_id}/{partition.partition}"
         stem = f"{folder}/{segment.start_offset:020d}-{segment.name}"
         indexes = {kind: parts.index(kind) for kind in STORED_ORDER}
-        yield f"{stem}.log", parts.log_size(), log_pieces(parts)
+        size, pieces = parts.log_size(), log_pieces(parts, CHUNK_SIZE)
+        if seal is not None:
+            indexes = {kind: seal.encrypt(one) if one else one for kind, one in indexes.items()}
+            size, pieces = size + -(-size // CHUNK_SIZE) * (IV_SIZE + TAG_SIZE), map(seal.encrypt, pieces)
+        yield f"{stem}.log", size, pieces
         data = b"".join(one or b"" for one in indexes.values())
         yield f"{stem}.indexes", len(data), (data,)
         sizes = {kind: None if one is None else len(one) for kind, one in indexes.items()}
-        text = encode_manifest((partition.topic, partition.topic_id, partition.partition), segment, sizes)
+        sealed = None if seal is None else (seal.wrapped, seal.aad, IV_SIZE + TAG_SIZE)
+        text = encode_manifest((partition.topic, partition.topic_id, partition.partition), segment, sizes, sealed)
         yield f"{stem}.rsm-manifest", len(text), (text,)
 
     def refuse_new(self) -> None:
@@ -82,10 +89,10 @@ class AivenLayout:
         manifests = [one for one in self.store.list(self.prefix) if one.key.endswith(".rsm-manifest")]
         newest = max(manifests, key=lambda one: one.modified_ms, default=None)
         if newest is not None:
-            path = self.store.path(newest.key)
-            if parse_manifest(self.store.read(newest, 0, newest.size), path).key is not None:
-                what = f"{path}: segments of this store are encrypted, and new ones would not be"
-                raise UsageError(what, "let a broker copy them", path=path)
+            manifest = parse_manifest(self.store.read(newest, 0, newest.size), self.store.path(newest.key))
+            if manifest.key is not None:
+                self._encrypts_under = manifest.key.partition(":")[0]
+                self._keys.new_seal(self._encrypts_under)
 
     def _below_store(self, key: str) -> str:
         """A key of the bucket as the store has it, which may be a folder of the bucket: `cold/t-ID/…` in `s3://bucket/cold`."""
@@ -142,11 +149,11 @@ class AivenParts:
     def manifest(self) -> Manifest:
         """The manifest, read once."""
         if self._manifest is None:
-            found = self._find("rsm-manifest")
-            path = self._store.path(found.key)
-            if found.size > MAX_MANIFEST_SIZE:
-                raise UnreadableFile(f"{path}: {found.size} bytes, more than a manifest may have", path=path)
-            self._manifest = parse_manifest(self._store.read(found, 0, found.size), path)
+            key = f"{self._stem}.rsm-manifest"
+            path, data = self._store.path(key), self._store.read_whole(key, MAX_MANIFEST_SIZE)
+            if data is None:
+                raise missing(path)
+            self._manifest = parse_manifest(data, path)
         return self._manifest
 
     def log_size(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +29,7 @@ _INDEXES = {
 STORED_ORDER = (
     IndexKind.OFFSET, IndexKind.TIMESTAMP, IndexKind.PRODUCER_SNAPSHOT, IndexKind.LEADER_EPOCH, IndexKind.TRANSACTION,
 )  # fmt: skip  # of the indexes in their object
-_CHUNK_SIZE = 4 << 20  # bytes, of segments that we store
+CHUNK_SIZE = 4 << 20  # bytes, of segments that we store
 
 
 class CorruptObject(KafkalogError):
@@ -108,12 +108,15 @@ def parse_manifest(data: bytes, path: str) -> Manifest:
 
 
 def encode_manifest(
-    partition: tuple[str, str, int], segment: RemoteSegment, sizes: dict[IndexKind, int | None]
-) -> bytes:
-    """The manifest of a segment that is stored as it is.
+    partition: tuple[str, str, int], segment: RemoteSegment, sizes: dict[IndexKind, int | None],
+    sealed: tuple[str, bytes, int] | None = None,
+) -> bytes:  # fmt: skip
+    """The manifest of a segment that is not compressed.
 
-    partition  topic, topic id, number        sizes  of the indexes, which are stored one behind the other; None: there is none
+    partition  topic, topic id, number        sizes  of the indexes as stored, one after the other; None: there is none
+    sealed     wrapped key, additional authenticated data, and bytes that encryption adds to a chunk; None: not encrypted
     """
+    added = 0 if sealed is None else sealed[2]
     topic, topic_id, number = partition
     places: dict[str, dict[str, int] | None] = {}
     at = 0
@@ -122,15 +125,16 @@ def encode_manifest(
         size = sizes[kind]
         places[names[kind]] = None if size is None else {"position": at, "size": size}
         at += size or 0
-    last = segment.size - (max(segment.size - 1, 0) // _CHUNK_SIZE) * _CHUNK_SIZE
+    last = segment.size - (max(segment.size - 1, 0) // CHUNK_SIZE) * CHUNK_SIZE
     fields = {
         "version": "1",
         "chunkIndex": {
-            "type": "fixed", "originalChunkSize": _CHUNK_SIZE, "originalFileSize": segment.size,
-            "transformedChunkSize": _CHUNK_SIZE, "finalTransformedChunkSize": last,
+            "type": "fixed", "originalChunkSize": CHUNK_SIZE, "originalFileSize": segment.size,
+            "transformedChunkSize": CHUNK_SIZE + added, "finalTransformedChunkSize": last + added,
         },
         "segmentIndexes": places,
         "compression": False,
+        **({} if sealed is None else {"encryption": {"dataKey": sealed[0], "aad": b64encode(sealed[1]).decode()}}),
         "remoteLogSegmentMetadata": {
             "remoteLogSegmentId": {
                 "topicIdPartition": {"topicId": topic_id, "topicPartition": {"topic": topic, "partition": number}},

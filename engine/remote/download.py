@@ -44,7 +44,7 @@ class Download:
     def run(self, log: TieredLog, report: Report) -> None:
         """Write one log. Raises NotRestored where its segments do not follow one another, UnreadableFile, UnwritableFile."""
         files, target = self._files, f"{self._into}/{file_name(log.directory)}"
-        chain, local = list(_chain(log)), list(log.view.segments)
+        chain, local = list(remote_chain(log)), list(log.view.segments)
         if not files.exists(self._into):
             files.make_directory(self._into)
             files.sync_directory(parent_of(files.absolute(self._into)))
@@ -108,7 +108,7 @@ class Download:
         replace(self._files, path, [encode_offset_checkpoint(lines)])
 
 
-def _chain(log: TieredLog) -> Iterable[RemoteSegment]:
+def remote_chain(log: TieredLog) -> Iterable[RemoteSegment]:
     """The remote segments up to the first local one. Raises NotRestored."""
     offset, first_local = log.log_start_offset, min(log.view.segments.base_offsets)
     while offset < first_local:

@@ -6,9 +6,10 @@ The only module that imports cryptography.
 from __future__ import annotations
 
 import hashlib
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from typing import TYPE_CHECKING, Any
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.errors import UnreadableFile, UsageError
 from engine.remote.aiven_manifest import CorruptObject
@@ -20,6 +21,20 @@ IV_SIZE, TAG_SIZE = 12, 16  # bytes around the ciphertext of a chunk
 _DATA_KEY_SIZE = 32
 _MAX_KEY_FILE = 64 << 10
 _HASH_SIZE = hashlib.sha3_512().digest_size
+
+
+class Seal(NamedTuple):
+    """What encrypts the parts of one segment. `wrapped`: the key as the manifest has it, `id:base64`."""
+
+    wrapped: str
+    key: bytes
+    aad: bytes
+
+    def encrypt(self, data: bytes) -> bytes:
+        """IV, ciphertext and tag of a chunk."""
+        iv = token_bytes(IV_SIZE)
+        sealed: bytes = _library("hazmat.primitives.ciphers.aead").AESGCM(self.key).encrypt(iv, data, self.aad)
+        return iv + sealed
 
 
 class PrivateKeys:
@@ -52,6 +67,15 @@ class PrivateKeys:
         return self._data_keys[wrapped]
 
 
+    def new_seal(self, name: str) -> Seal:
+        """For a new segment, under the key pair with that id, whose public part is in the private one. Raises UsageError."""
+        if name not in self._numbers:
+            what = f"segments of this store are encrypted under the key pair {name!r}, and new ones would not be"
+            raise UsageError(what, f"give its private key: --private-key {name}=FILE; or let a broker copy them")
+        key, public = token_bytes(_DATA_KEY_SIZE), self._numbers[name].public_numbers
+        return Seal(f"{name}:{b64encode(_wrap(key, public)).decode()}", key, token_bytes(_DATA_KEY_SIZE))
+
+
 def decrypt_chunk(data: bytes, key: bytes, aad: bytes) -> bytes:
     """IV, ciphertext and tag → plain bytes. Raises ValueError where they do not belong together."""
     aead = _library("hazmat.primitives.ciphers.aead")
@@ -78,6 +102,18 @@ def _unwrap(wrapped: bytes, private: Any) -> bytes:
     if padded[0] or block[:_HASH_SIZE] != hashlib.sha3_512().digest() or len(rest) != 1 + _DATA_KEY_SIZE or rest[0] != 1:
         raise ValueError("the padding does not match")
     return rest[1:]
+
+
+def _wrap(key: bytes, public: Any) -> bytes:
+    """The opposite of `_unwrap`."""
+    size = (public.n.bit_length() + 7) // 8
+    block = hashlib.sha3_512().digest() + b"\1" + key
+    block = block[:_HASH_SIZE] + bytes(size - 1 - _HASH_SIZE - len(block)) + block[_HASH_SIZE:]
+    seed = token_bytes(_HASH_SIZE)
+    masked = _xor(block, _mask(seed, len(block)))
+    padded = b"\0" + _xor(seed, _mask(masked, _HASH_SIZE)) + masked
+    wrapped: int = pow(int.from_bytes(padded), public.e, public.n)
+    return wrapped.to_bytes(size)
 
 
 def _mask(seed: bytes, size: int) -> bytes:

@@ -62,11 +62,11 @@ class SegmentParts(Protocol):
         ...
 
 
-def log_pieces(parts: SegmentParts) -> Iterator[bytes]:
+def log_pieces(parts: SegmentParts, at_once: int = _PIECE) -> Iterator[bytes]:
     """The bytes of a log, one piece at a time."""
     size = parts.log_size()
-    for at in range(0, size, _PIECE):
-        yield parts.read_log(at, min(at + _PIECE, size))
+    for at in range(0, size, at_once):
+        yield parts.read_log(at, min(at + at_once, size))
 
 
 class Layout(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.errors import UnreadableFile
 from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind, log_pieces
 from engine.remote.storage import missing
 
@@ -95,10 +94,4 @@ class LocalParts:
 
     def index(self, kind: IndexKind) -> bytes | None:
         """See SegmentParts."""
-        found = self._store.find(self.key(kind))
-        if found is None:
-            return None
-        if found.size > MAX_INDEX_SIZE:
-            what = f"{self.path(kind)}: {found.size} bytes, more than the {MAX_INDEX_SIZE} allowed for such an object"
-            raise UnreadableFile(what, path=self.path(kind))
-        return self._store.read(found, 0, found.size)
+        return self._store.read_whole(self.key(kind), MAX_INDEX_SIZE)

@@ -170,11 +170,16 @@ class AppendRecords(Operation):
 
 def append_records(session: Session, command: str, values: Mapping[str, Sequence[bytes]]) -> Iterator[OperationReport]:
     """Append records to logs of the topic in the log dirs of a session; `values` by the directory of the log."""
+    return operate_on(session, list(values), AppendRecords(command, values))
+
+
+def operate_on(session: Session, directories: Sequence[str], operation: Operation) -> Iterator[OperationReport]:
+    """Do an operation on logs of the topic in the log dirs of a session."""
     for log_dir in session.log_dirs:
-        own = [path for path in values if parent_of(path) == log_dir.path.rstrip("/")]
+        own = [path for path in directories if parent_of(path) == log_dir.path.rstrip("/")]
         names = [(path, parse_partition_dir(file_name(path))) for path in own]
         places = tuple(PartitionPath(path, log_dir.path, name) for path, name in names if name is not None)
         if places:
             cluster = replace_in(session.manager.cluster, log_dirs=(LogDir(log_dir.path, False, places, (), ()),))
             manager = LogManager(session.manager.files_of, cluster, session.options.settings, session.options.now)
-            yield from operate(manager, session.options, AppendRecords(command, values))
+            yield from operate(manager, session.options, operation)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import UnreadableFile, UnwritableFile, UsageError
+from engine.errors import OversizedFile, UnreadableFile, UnwritableFile, UsageError
 from engine.remote.storage import Object, changed
 from engine.remote.urls import SERVERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from obstore import GetOptions
+    from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as AnyStore
-    from obstore.store import RetryConfig
 
 _AT_ONCE = 8 << 20  # bytes of an object that are written by one request
 _SERVERS = tuple(f"{scheme}://" for scheme in SERVERS)
@@ -26,10 +26,11 @@ class ObjectStore:
 
     Credentials, region and endpoint are those of the environment and its profiles, as object_store reads them (AWS_…, GOOGLE_…,
     AZURE_…); requests that failed are repeated with growing pauses, at most six times within a minute.
+    client     settings that override those of the environment
     is_server  it is a server without listings, and no store by what its name says
     """
 
-    def __init__(self, url: str, *, is_server: bool = False) -> None:
+    def __init__(self, url: str, *, client: Mapping[str, str] | None = None, is_server: bool = False) -> None:
         try:
             from obstore.exceptions import BaseError
             from obstore.store import HTTPStore, from_url
@@ -38,10 +39,13 @@ class ObjectStore:
         self.name = url.rstrip("/")
         self._refusals = (BaseError, OSError, ValueError)  # OSError is FileNotFoundError and its like
         try:
+            settings: Any = client or None  # by the names of its store
+            is_plain = client is not None and client.get("endpoint", "").startswith("http:")
+            options: ClientConfig | None = {"allow_http": True} if is_plain else None
             if is_server:
                 self._store: AnyStore = HTTPStore.from_url(url, client_options={"allow_http": True}, retry_config=_retries())
             else:
-                self._store = from_url(url, retry_config=_retries())
+                self._store = from_url(url, config=settings, client_options=options, retry_config=_retries())
         except self._refusals as error:
             raise UsageError(f"{url}: {_first_line(error)}", self._advice(error), path=url) from error
 
@@ -103,6 +107,24 @@ class ObjectStore:
             raise self._failed(found.key, error) from error
         if len(data) != end - start or not is_same:
             raise changed(self.path(found.key))
+        return data
+
+    def read_whole(self, key: str, limit: int) -> bytes | None:
+        """See Store."""
+        from obstore import get
+
+        try:
+            answer = get(self._store, key)
+            size = answer.meta["size"]
+            if size > limit:
+                raise OversizedFile(self.path(key), size, limit)
+            data = bytes(answer.bytes())
+        except FileNotFoundError:
+            return None
+        except self._refusals as error:
+            raise self._failed(key, error) from error
+        if len(data) != size:
+            raise changed(self.path(key))
         return data
 
     def put(self, key: str, size: int, parts: Iterable[bytes]) -> None:

@@ -8,13 +8,14 @@ of records, where the metadata log was lost or is behind: such segments are told
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import parent_of
 from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
-from engine.log.quarantine.kept import OBJECTS
+from engine.log.quarantine.kept import OBJECTS, OBJECTS_VERSION, in_use
 from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
 from engine.remote.aiven_manifest import CorruptObject
 from engine.remote.inventory import describe, lacking_parts, list_store
@@ -22,6 +23,7 @@ from engine.remote.records import State, UpdateRecord, uuid_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from engine.files import Files, ReadOnlyFiles
     from engine.log.logdir.cluster_metadata import ClusterMetadata
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from engine.remote.metadata_log import MetadataLogs
     from engine.remote.storage import Object, Store, WritableStore
 
-_VERSION = 1
 _SHOWN = 8  # numbers of partitions
 _PIECE = 8 << 20  # bytes of an object that are copied at once
 _MAX_MANIFEST = 1 << 30  # bytes
@@ -203,7 +204,11 @@ class KeptObjects:
             raise UnwritableFile(f"{directory}: already exists; a quarantine needs a new directory")
         if not files.make_own_directory(directory):
             files.sync_directory(parent_of(files.absolute(directory)))
-        self._put({"version": _VERSION, "store": store.name, "created_ms": now})
+        self._put({"version": OBJECTS_VERSION, "store": store.name, "created_ms": now})
+
+    def in_use(self) -> AbstractContextManager[None]:
+        """Nobody puts objects back from it, or deletes it, meanwhile. Raises LogDirLocked, UnwritableFile."""
+        return in_use(self._files, self.directory)
 
     def keep(self, store: Store, found: Object) -> None:
         """Copy an object, and note it: a line that is there has its copy."""
@@ -247,7 +252,7 @@ def read_kept(files: ReadOnlyFiles, directory: str) -> tuple[str, list[Kept]]:
         if written and b"\0" in written[-1]:  # a sector of it is missing
             written.pop()
         lines = [json.loads(line) for line in written]
-        if lines[0]["version"] != _VERSION:
+        if lines[0]["version"] != OBJECTS_VERSION:
             raise UnreadableFile(f"{path}: version {lines[0]['version']}, which is not known", path=path)
         kept = [Kept(f"{directory}/{one['file']}", str(one["key"]), int(one["size"]), str(one["sha256"])) for one in lines[1:]]
         return str(lines[0]["store"]), kept
@@ -287,9 +292,10 @@ def delete(store: WritableStore, orphans: Sequence[Orphan], kept: KeptObjects | 
 
     Raises UnreadableFile, UnwritableFile, FileChangedWhileReading: the rest is as it was.
     """
-    for orphan in orphans:
-        for one in orphan.objects:
-            if kept is not None:
-                kept.keep(store, one)
-            store.delete(one)
-        yield orphan
+    with nullcontext() if kept is None else kept.in_use():
+        for orphan in orphans:
+            for one in orphan.objects:
+                if kept is not None:
+                    kept.keep(store, one)
+                store.delete(one)
+            yield orphan

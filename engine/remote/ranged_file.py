@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from threading import Thread
+from collections import OrderedDict
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
-from engine.errors import UnreadableFile
-from engine.files import OpenFile
+from engine.errors import UnreadableFile, became_shorter
+from engine.files import OpenFile, hand_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +42,32 @@ class _Coming(Thread):
         return self._data
 
 
+class Pieces:
+    """The pieces that were read last: none larger than `largest`, all together no more than `size` bytes."""
+
+    def __init__(self, largest: int, size: int) -> None:
+        self._largest, self._most = largest, size
+        self._pieces: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
+        self._size = 0
+        self._mutex = Lock()
+
+    def get(self, path: str, start: int, end: int, fetch: Callable[[], bytes]) -> bytes:
+        """Bytes [start, end) of the file at `path`, fetched if they are not there."""
+        key = (path, start, end)
+        with self._mutex:
+            if key in self._pieces:
+                self._pieces.move_to_end(key)
+                return self._pieces[key]
+        data = fetch()
+        if len(data) <= self._largest:
+            with self._mutex:
+                self._size += len(data) - len(self._pieces.get(key, b""))
+                self._pieces[key] = data
+                while self._size > self._most:
+                    self._size -= len(self._pieces.popitem(last=False)[1])
+        return data
+
+
 class RangedFile(OpenFile):
     """`size` bytes, of which `fetch(start, end)` gives a range; it is called by one other thread as well.
 
@@ -65,10 +92,20 @@ class RangedFile(OpenFile):
         return self._size
 
     def send(self, descriptor: int, position: int, size: int) -> None:
-        """See OpenFile. Nothing behind the range is read, and nothing of it is kept."""
-        self._sent = position + size
+        """See OpenFile. Nothing behind the range is read, and nothing of it is kept or copied."""
+        end = position + size
+        if end > self._size:
+            raise became_shorter(self.path, end)
+        self._sent = end
         try:
-            super().send(descriptor, position, size)
+            while position < end:
+                at = position - self._at
+                if not 0 <= at < len(self._piece):
+                    self._load(position, 1)
+                    continue
+                part = self._piece[at : at + end - position]
+                position += len(part)
+                hand_over(descriptor, part)
         finally:
             self._sent = 0
             self.close()

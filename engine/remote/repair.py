@@ -24,6 +24,7 @@ from engine.remote.records import State, UpdateRecord, encode_record, key_of, me
 from engine.remote.restore import Placement
 from engine.remote.restored_log import NotRestored
 from engine.remote.tiered_log import TieredLog
+from engine.remote.undecodable import Undecodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,9 +59,11 @@ class RepairMetadata:
         paths = list(dict.fromkeys((*(one.path for one in session.log_dirs), *self._log_dirs)))
         inventory = list_store(self._layout).by_partition()
         metadata = RemoteLogMetadata()
-        for event in MetadataLogs(disk, paths, self._report, is_needed=False).events(metadata):
+        undecodable = Undecodable(self._report)
+        for event in MetadataLogs(disk, paths, undecodable.take, is_needed=False).events(metadata):
             if isinstance(event.record, UpdateRecord) and event.record.state == State.DELETE_SEGMENT_FINISHED:
                 self._deleted.add(event.record.segment_id)
+        undecodable.refuse([one.path for one in session.log_dirs])
         placement = Placement(session.manager, survey(disk, find_log_dirs(disk, paths)), target, self._count)
         values: dict[str, list[bytes]] = {}
         for log_dir in session.log_dirs:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.discovery.names import parent_of
-from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
+from engine.errors import FileChangedWhileReading, OversizedFile, UnreadableFile, UnwritableFile
 from engine.files import look
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ class Store(Protocol):
 
     def read(self, found: Object, start: int, end: int) -> bytes:
         """Bytes [start, end) of an object, which must be what it was when it was found."""
+        ...
+
+    def read_whole(self, key: str, limit: int) -> bytes | None:
+        """A small object, in one request; None: there is none. Raises OversizedFile for more than `limit` bytes."""
         ...
 
 
@@ -121,6 +125,15 @@ class FolderStore:
             if file.size() != found.size or self.find(found.key) != found:
                 raise changed(path)
             return file.read_exactly(start, end - start)
+
+    def read_whole(self, key: str, limit: int) -> bytes | None:
+        """See Store."""
+        found = self.find(key)
+        if found is None:
+            return None
+        if found.size > limit:
+            raise OversizedFile(self.path(key), found.size, limit)
+        return self.read(found, 0, found.size)
 
 
 class WritableFolderStore(FolderStore):

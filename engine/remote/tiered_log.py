@@ -1,12 +1,19 @@
-"""A partition with remote storage as its leader has it: where its log begins, what is local, what is remote."""
+"""A partition with remote storage as its leader has it: what is local and remote, its offsets, why segments are not copied.
+
+Mirrors UnifiedLog.fetchOffsetByTimestamp for the special timestamps, and the candidates of RLMCopyTask.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import EpochEntry, read_leader_epochs
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
 from engine.discovery.names import FileKind
+from engine.formats import NO_TIMESTAMP
+from engine.log.fetch.reading import MAX_TIMESTAMP, fetch_offset_by_timestamp
+from engine.log.segment.batch_search import TimestampAndOffset
 from engine.log.tiering import Tiering, read_starts
 from engine.remote.lineage import Lineage
 
@@ -17,7 +24,6 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.log.fetch.view import PartitionView
     from engine.remote.metadata import RemoteLogMetadata
-
 
 class TieredLog:
     """The log of `view`. Raises UnreadableFile.
@@ -65,3 +71,87 @@ def _topic_id(files: ReadOnlyFiles, directory: str) -> str | None:
         return None
     known = read_identity(files, path, decode_partition_metadata).value
     return None if known is None else known.topic_id
+
+
+_NONE = TimestampAndOffset(NO_TIMESTAMP, -1, None)
+
+
+class Wait(Enum):
+    """Why closed segments are not in remote storage yet."""
+
+    COPY_DISABLED = "remote.log.copy.disable is set"
+    OPEN_TRANSACTION = "a transaction is open"
+    NEXT_TASK = "the next task of its leader copies them"
+
+
+class Lag(NamedTuple):
+    """Closed segments that are not in remote storage (RemoteCopyLagSegments, RemoteCopyLagBytes).
+
+    reason  None: there are none
+    """
+
+    segments: int
+    size: int
+    reason: Wait | None
+
+
+class LogOffsets(NamedTuple):
+    """What ListOffsets answers for the special timestamps; offset −1: there is none."""
+
+    earliest: TimestampAndOffset
+    latest: TimestampAndOffset
+    last_stable: TimestampAndOffset
+    earliest_local: TimestampAndOffset
+    latest_tiered: TimestampAndOffset
+    earliest_pending_upload: TimestampAndOffset
+    max_timestamp: TimestampAndOffset
+
+
+def log_offsets(log: TieredLog) -> LogOffsets:
+    """The offsets of a log. Raises UnreadableFile, CorruptRecord.
+
+    A leader that does not copy (remote.log.copy.disable) does not look for what is remote either, and answers −1.
+    """
+    view, epochs = log.view, log.lineage
+    is_before_epochs = not epochs.entries or epochs.entries[0].start_offset > log.log_start_offset
+    latest_epoch = epochs.entries[-1].epoch if epochs.entries else None
+    first_epoch = None if is_before_epochs else epochs.entries[0].epoch
+    highest = -1 if log.config.remote_log_copy_disable else log.highest_remote_offset
+    return LogOffsets(
+        earliest=TimestampAndOffset(NO_TIMESTAMP, log.log_start_offset, first_epoch),
+        latest=TimestampAndOffset(NO_TIMESTAMP, view.log_end_offset, latest_epoch),
+        last_stable=TimestampAndOffset(NO_TIMESTAMP, view.fetch_last_stable_offset_metadata().message_offset, latest_epoch),
+        earliest_local=_at(log, log.local_log_start_offset),
+        latest_tiered=_at(log, highest),
+        earliest_pending_upload=_at(log, _earliest_pending_upload(log, highest)),
+        max_timestamp=fetch_offset_by_timestamp(view, MAX_TIMESTAMP) or _NONE,
+    )
+
+
+def _at(log: TieredLog, offset: int) -> TimestampAndOffset:
+    return _NONE if offset < 0 else TimestampAndOffset(NO_TIMESTAMP, offset, log.lineage.epoch_of(offset))
+
+
+def _earliest_pending_upload(log: TieredLog, highest: int) -> int:
+    """Mirrors UnifiedLog.fetchEarliestPendingUploadOffset."""
+    if not log.is_tiered or (highest < 0 and log.local_log_start_offset != log.log_start_offset):
+        return -1  # its leader does not know what is remote
+    offset = max(highest + 1, log.log_start_offset)
+    return offset if offset < log.view.log_end_offset else -1
+
+
+def copy_lag(log: TieredLog) -> Lag:
+    """What is to be copied. Raises UnreadableFile, CorruptRecord."""
+    highest = log.highest_remote_offset
+    closed = list(log.view.segments)[:-1]
+    waiting = [segment for segment in closed if segment.base_offset >= highest] if log.is_tiered else []
+    if not waiting:
+        return Lag(0, 0, None)
+    following = log.view.segments.higher_segment(waiting[0].base_offset)
+    stable = log.view.fetch_last_stable_offset_metadata().message_offset
+    reason = Wait.NEXT_TASK
+    if log.config.remote_log_copy_disable:
+        reason = Wait.COPY_DISABLED
+    elif following is not None and following.base_offset > stable:
+        reason = Wait.OPEN_TRANSACTION
+    return Lag(len(waiting), sum(segment.size for segment in waiting), reason)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from engine.discovery.names import file_name, parent_of, parse_file_name
 from engine.errors import UnreadableFile
 from engine.files import FileInfo, ReadOnlyFiles
-from engine.remote.ranged_file import RangedFile
+from engine.remote.ranged_file import Pieces, RangedFile
 from engine.remote.storage import Object
 from engine.remote.urls import SERVERS, split
 
@@ -33,31 +33,6 @@ _SERVERS = tuple(f"{scheme}://" for scheme in SERVERS)  # they have no listings
 _DIRECTORY = "a directory"  # in the place of an object
 
 
-class _Pieces:
-    """The pieces that were read last, up to a number of bytes."""
-
-    def __init__(self) -> None:
-        self._pieces: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
-        self._size = 0
-        self._mutex = Lock()
-
-    def get(self, path: str, start: int, end: int, fetch: Callable[[], bytes]) -> bytes:
-        """Bytes [start, end) of the object at `path`, fetched if they are not there."""
-        key = (path, start, end)
-        with self._mutex:
-            if key in self._pieces:
-                self._pieces.move_to_end(key)
-                return self._pieces[key]
-        data = fetch()
-        if len(data) <= _LARGEST_KEPT:
-            with self._mutex:
-                self._size += len(data) - len(self._pieces.get(key, b""))
-                self._pieces[key] = data
-                while self._size > _KEPT:
-                    self._size -= len(self._pieces.popitem(last=False)[1])
-        return data
-
-
 class UrlFiles(ReadOnlyFiles):
     """See ReadOnlyFiles: URLs as `urls.spelled` gives them, and paths of this machine. Several threads may ask.
 
@@ -72,7 +47,7 @@ class UrlFiles(ReadOnlyFiles):
         self._buckets: dict[str, Bucket] = {}
         self._listings: OrderedDict[str, Listing] = OrderedDict()  # of directories, those that were asked for last
         self._single: dict[str, Object | None] = {}  # what was looked up by itself; None: there is nothing
-        self._pieces = _Pieces()
+        self._pieces = Pieces(_LARGEST_KEPT, _KEPT)
         self._mutex = Lock()
 
     # ---- what a path is

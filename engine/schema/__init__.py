@@ -1,1 +1,1 @@
-"""The records inside internal topics: one table of all versions, readers made from it. `decode` is the public face."""
+"""The records of internal topics: tables of all versions, and readers made from them. `decode` is the public interface."""

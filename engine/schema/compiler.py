@@ -1,4 +1,4 @@
-"""A schema and a version become a reader (see `readers`): bytes in, the JSON of Kafka's *JsonConverter out."""
+"""Compile a schema and a version to a reader (see `readers`): from bytes to the JSON of Kafka's *JsonConverter classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ZEROS = {"bool": "false", "float64": "0.0", "string": '""', "bytes": '""', "uui
 
 
 class Tagged(NamedTuple):
-    """A tagged field of a struct: its place among the pieces, and what it is when nothing was stored."""
+    """A tagged field of a struct: its slot among the pieces, its reader, and its text if it was not stored."""
 
     slot: int
     reader: Reader
@@ -26,19 +26,19 @@ class Tagged(NamedTuple):
 
 @lru_cache(maxsize=256)
 def reader_for(catalogue: Catalogue, name: str, read_version: int, write_version: int, embedded: bool) -> Reader:
-    """The reader of a whole message.
+    """Return the reader of a whole message.
 
-    read_version   the version of the bytes; any number is taken, as Kafka's readers check it in nested structs only
-    write_version  the version whose fields the JSON shows; fields that the bytes lack get their default
-    embedded       decode bytes that hold another message of the same catalogue (`holds`), where they can be decoded
-    The cache is bounded, since a damaged record can name any version.
+    read_version   the version of the bytes; any number is valid, as Kafka's readers check it only in nested structs
+    write_version  the version whose fields the JSON has; fields missing in the bytes get their default
+    embedded       decode bytes that hold another message of the same catalogue (`holds`), if they can be decoded
+    The cache is bounded, since a damaged record can have any version.
     """
     message = catalogue.message(name)
     return _Compiler(catalogue, message, read_version, write_version, embedded).struct(message.body)
 
 
 def message_json(catalogue: Catalogue, name: str, version: int, data: bytes, at: int = 0) -> tuple[str, int]:
-    """(JSON text, position after the message) of the message at byte position `at`; SchemaError for bad bytes."""
+    """Return (JSON text, position after the message) of the message at byte position `at`. Raises SchemaError for bad bytes."""
     out: list[str] = []
     at = reader_for(catalogue, name, version, version, embedded=False)(data, at, out)
     return "".join(out), at
@@ -57,7 +57,7 @@ class _Compiler:
         self.flexible = message.flexible is not None and self.read_version in message.flexible
 
     def struct(self, struct: Struct) -> Reader:
-        """The reader of a struct, braces included."""
+        """Return the reader of a struct, including the braces."""
         if struct.inline and self.real_version > self.message.versions.highest:
             return _refuse(f"Can't read version {self.real_version} of {struct.name}")
         shown = [field for field in struct.fields if self.write_version in field.versions]
@@ -71,7 +71,7 @@ class _Compiler:
         return _sequence(steps, "}")
 
     def _steps(self, fields: list[Field], opening: str) -> list[Reader]:
-        """Readers of fields in order; neighbouring integers are read together. `opening` stands before the first."""
+        """Return readers of fields in order; adjacent integers are read together. `opening` is the text before them."""
         steps: list[Reader] = []
         template = codes = ""
         for field in fields:
@@ -91,7 +91,7 @@ class _Compiler:
         return steps
 
     def _field(self, field: Field, prefix: str) -> Reader:
-        """The reader of one field's value."""
+        """Return the reader of one field's value."""
         length_of = readers.length_reader("array" if field.is_array else field.type, self.flexible)
         if field.is_array:
             if field.type in readers.INTEGERS:
@@ -122,7 +122,7 @@ class _Compiler:
         return {"bool": readers.boolean, "float64": readers.float64, "uuid": readers.uuid}[kind](prefix)
 
     def _embedded_json(self, name: str) -> readers.BytesText:
-        """Bytes that hold a version and a message: its JSON, or base64 if they do not."""
+        """Return a converter for bytes with a version and a message: to its JSON, or to base64 if it cannot be decoded."""
 
         def as_json(raw: bytes) -> str:
             if len(raw) < 2:
@@ -136,7 +136,7 @@ class _Compiler:
         return as_json
 
     def _default(self, field: Field) -> str:
-        """The JSON of a field that was not stored. A null default must be written down: nullable alone is not null."""
+        """Return the JSON of a field that was not stored. A nullable field is null only if null is its declared default."""
         if field.default is not None:
             return field.default
         if field.is_array:
@@ -147,9 +147,9 @@ class _Compiler:
         return _ZEROS.get(field.type, "0")
 
     def _tagged_struct(self, struct: Struct, shown: list[Field]) -> Reader:
-        """A struct whose JSON shows tagged fields at their place in the schema, if they differ from their default.
+        """Return the reader of a struct with tagged fields, in the schema's order in the JSON, without those at their default.
 
-        They are stored after all others, in any order, so a slot is kept free for each among the pieces.
+        They are stored after all others, in any order, so a slot among the pieces is reserved for each.
         """
         plan: list[Reader | None] = []
         tagged: dict[int, Tagged] = {}
@@ -187,10 +187,10 @@ class _Compiler:
         return read
 
     def _tag_section(self, tagged: dict[int, Tagged], struct: Struct) -> Reader:
-        """Reads the tagged fields into `out[slot]`. Where there were unknown ones, it leaves "" at the end of `out`.
+        """Return the reader of the tagged fields into `out[slot]`. It appends "" to `out` if there were unknown ones.
 
-        By that mark `_tagged_value` knows that a struct is not its default, since Kafka compares unknown fields too.
-        Like Kafka's readers it does not check that a known field takes the size that it claims.
+        This mark tells `_tagged_value` that a struct is not its default, since Kafka compares unknown fields, too. Like Kafka's
+        readers it does not check that the size of a known field is the declared one.
         """
         invalid = {
             field.tag for field in struct.fields if field.tag is not None and self.read_version not in field.versions
@@ -219,7 +219,7 @@ class _Compiler:
 
 
 def _tagged_value(tagged: Tagged, data: bytes, at: int, values: list[str]) -> int:
-    """Read a tagged field; its default leaves its value empty. Of several with the same tag the last one counts."""
+    """Read a tagged field; a default value is left empty. The last of several fields with the same tag counts."""
     pieces: list[str] = []
     at = tagged.reader(data, at, pieces)
     text = "".join(pieces)
@@ -228,7 +228,7 @@ def _tagged_value(tagged: Tagged, data: bytes, at: int, values: list[str]) -> in
 
 
 def _sequence(steps: list[Reader], closing: str) -> Reader:
-    """One reader after the other, then a text."""
+    """Return a reader that calls `steps` in order, and appends a text."""
 
     def read(data: bytes, at: int, out: list[str]) -> int:
         for step in steps:
@@ -240,7 +240,7 @@ def _sequence(steps: list[Reader], closing: str) -> Reader:
 
 
 def _constant(text: str) -> Reader:
-    """Reads nothing and gives always the same text."""
+    """Return a reader that reads nothing and always appends the same text."""
 
     def read(data: bytes, at: int, out: list[str]) -> int:  # noqa: ARG001
         out.append(text)
@@ -250,7 +250,7 @@ def _constant(text: str) -> Reader:
 
 
 def _refuse(message: str) -> Reader:
-    """Refuses whatever comes."""
+    """Return a reader that always raises SchemaError."""
 
     def read(data: bytes, at: int, out: list[str]) -> int:  # noqa: ARG001
         raise SchemaError(message)

@@ -1,6 +1,6 @@
-"""Records of group, transaction and share coordinator: key and value each begin with an int16.
+"""Records of group, transaction and share coordinators: key and value each begin with an int16.
 
-The key's is the record type, the value's its version. Mirrors CoordinatorRecordSerde and the parsers that
+That of the key is the record type, that of the value its version. Mirrors CoordinatorRecordSerde and the parsers that
 DumpLogSegments builds on it.
 """
 
@@ -36,12 +36,12 @@ class CoordinatorDecoder:
 
     def __init__(self, catalogue: Catalogue, *, embedded: bool = False) -> None:
         self._catalogue = catalogue
-        self._embedded = embedded  # show what the members of classic consumer groups hold
+        self._embedded = embedded  # decode the bytes of members of classic consumer groups
         self._keys: dict[int, tuple[str, Reader]] = {}
         self._values: dict[tuple[int, int], tuple[str, Reader]] = {}
 
     def text(self, offset: int, key: bytes | None, value: bytes | None) -> tuple[str | None, str | None, str | None]:
-        """(key text, payload text, problem) as DumpLogSegments prints them."""
+        """Return (key text, payload text, problem) as DumpLogSegments prints them."""
         if key is None:
             return None, None, (
                 f"Failed to decode message at offset {offset} using the specified decoder (message had a missing key)"
@@ -55,7 +55,7 @@ class CoordinatorDecoder:
         return key_text, "<DELETE>" if value_text is None else value_text, None
 
     def data(self, offset: int, key: bytes | None, value: bytes | None) -> dict[str, object]:
-        """The same as parsed JSON; the value of a tombstone is None without a problem."""
+        """Return the same as parsed JSON; the value of a tombstone is None without a problem."""
         if key is None:
             return {"key": None, "value": None, "problem": self.text(offset, key, value)[2]}
         try:
@@ -66,7 +66,7 @@ class CoordinatorDecoder:
         return {"key": json.loads(key_text), "value": parsed, "problem": None}
 
     def _decode(self, key: bytes, value: bytes | None) -> tuple[str, str | None]:
-        """JSON of key and value; None for a tombstone's value."""
+        """Return the JSON of key and value; None for a tombstone's value."""
         if len(key) < 2:
             raise SchemaError("Could not read version from key's buffer.")
         record_type = _INT16.unpack_from(key)[0]
@@ -110,7 +110,7 @@ class CoordinatorDecoder:
 
 
 def _read(opening: str, read: Reader, data: bytes, version: int, name: str) -> str:
-    """The JSON text of the message after the first two bytes; what follows it is ignored, as Kafka does."""
+    """Return the JSON text of the message after the first two bytes; ignores bytes after it, as Kafka does."""
     out = [opening]
     try:
         read(data, 2, out)

@@ -1,4 +1,4 @@
-"""The public face of the package: decoders for the records of Kafka's internal topics."""
+"""The public interface of the package: decoders for the records of Kafka's internal topics."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = [
 
 
 class RecordDecoder(Protocol):
-    """Decodes the records of one internal topic. Bytes never make it raise."""
+    """Decodes the records of one internal topic. Never raises for bad bytes."""
 
     def text(self, offset: int, key: bytes | None, value: bytes | None) -> tuple[str | None, str | None, str | None]:
-        """(key text, payload text, problem): what DumpLogSegments prints after ` key: ` and ` payload: `.
+        """Return (key text, payload text, problem): what DumpLogSegments prints after ` key: ` and ` payload: `.
 
-        None is a part that is not printed. `problem` is None, or one line on why the record could not be decoded;
-        Kafka's own words on it stand in the texts, unless its tool dies there: then both are None.
+        A text is None if it is not printed. `problem` is None, or one line on why the record could not be decoded. Kafka's own
+        message is in the texts, unless its tool stops there: then both are None.
         """
         ...
 
     def data(self, offset: int, key: bytes | None, value: bytes | None) -> dict[str, object]:
-        """{"key": …, "value": …, "problem": …}: the same as values for JSON, each None where absent."""
+        """Return {"key": …, "value": …, "problem": …}: the same as values for JSON, each None if absent."""
         ...
 
 
@@ -48,7 +48,7 @@ _TOPICS = {
 
 @cache
 def decoder(name: str) -> RecordDecoder:
-    """The decoder of that name, one of DECODERS; KeyError for any other."""
+    """Return the decoder `name`, one of DECODERS. Raises KeyError for any other."""
     if name in {"offsets", "transaction-log", "share-group-state"}:
         from engine.schema.coordinator import CoordinatorDecoder
 
@@ -67,6 +67,6 @@ def decoder(name: str) -> RecordDecoder:
 
 
 def internal_topic_decoder(topic: str) -> RecordDecoder | None:
-    """The decoder for an internal topic's records, or None for any other topic."""
+    """Return the decoder for an internal topic's records; None for any other topic."""
     name = _TOPICS.get(topic)
     return None if name is None else decoder(name)

@@ -1,8 +1,8 @@
 """Doubles as Java 17's Double.toString prints them.
 
-Not the shortest digits that distinguish the double from its neighbours: before Java 19 they came from a variant of Steele and
-White's algorithm in words of 32 and 64 bits, which now and then gives more digits (2^-44 is 5.6843418860808015E-14
-and 2E23 is 1.9999999999999998E23). It is followed here, since the metadata log holds quotas as doubles.
+They are not always the shortest digits that identify the double: before Java 19 a variant of Steele and White's algorithm in
+32-bit and 64-bit integers sometimes produced more digits (2^-44 is 5.6843418860808015E-14, 2E23 is 1.9999999999999998E23). This
+module follows it, since the metadata log holds quotas as doubles.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BIAS = 1023
 
 
 def double_text(value: float) -> str:
-    """`Double.toString(value)` of Java 17."""
+    """Return `Double.toString(value)` of Java 17."""
     (bits,) = unpack(">Q", pack(">d", value))
     sign = "-" if bits >> 63 else ""
     exponent = bits >> _FRACTION_BITS & 0x7FF
@@ -35,7 +35,7 @@ def double_text(value: float) -> str:
 
 
 def _layout(digits: str, point: int) -> str:
-    """Plain from 10^-3 to below 10^7, else with an exponent; `point` is the place of the decimal point in `digits`."""
+    """Return decimal notation from 10^-3 to below 10^7, else an exponent; `point` is the decimal point's place in `digits`."""
     if 0 < point < 8:
         return f"{digits[:point].ljust(point, '0')}.{digits[point:] or '0'}"
     if -3 < point <= 0:
@@ -44,7 +44,7 @@ def _layout(digits: str, point: int) -> str:
 
 
 def _digits(fraction: int, exponent: int, significant: int) -> tuple[str, int]:
-    """(digits, place of the decimal point) of fraction · 2^(exponent - 52), `fraction` having its bit 52 set."""
+    """Return (digits, place of the decimal point) of fraction · 2^(exponent - 52); bit 52 of `fraction` is set."""
     trailing = (fraction & -fraction).bit_length() - 1
     fraction_bits = _FRACTION_BITS + 1 - trailing
     tiny_bits = max(0, fraction_bits - exponent - 1)
@@ -72,12 +72,12 @@ def _digits(fraction: int, exponent: int, significant: int) -> tuple[str, int]:
 
 
 def _five_bits(power: int) -> int:
-    """Bits of 5^power; for large powers the bound that Java takes."""
+    """Return the number of bits of 5^power; for large powers the bound that Java uses."""
     return (5**power).bit_length() if 0 < power < 27 else 3 * power
 
 
 def _integer_digits(fraction: int, exponent: int, significant: int) -> tuple[str, int]:
-    """A whole number below 2^63: exact but for the digits that its bits cannot tell."""
+    """Return a whole number below 2^63: exact except for the digits that its bits do not determine."""
     shift = exponent - _FRACTION_BITS
     value = fraction << shift if shift >= 0 else fraction >> -shift
     unsure = exponent - significant - 1
@@ -90,13 +90,13 @@ def _integer_digits(fraction: int, exponent: int, significant: int) -> tuple[str
 
 
 def _estimate(fraction: int, exponent: int) -> int:
-    """The decimal exponent, or one too small."""
+    """Return the decimal exponent, or one less."""
     one_to_two = fraction / (1 << _FRACTION_BITS)
     return floor((one_to_two - 1.5) * 0.289529654 + 0.176091259 + exponent * 0.301029995663981)
 
 
 def _generate(value: int, scale: int, margin: int, decimal: int, width: int) -> tuple[str, int]:
-    """Digits of value / scale until the rest is within `margin`; `width` is Java's word, 0 for its big integers."""
+    """Return digits of value / scale until the rest is within `margin`; `width` is Java's word size, 0 for its big integers."""
     half = 1 << width >> 1
 
     def wrap(number: int) -> int:
@@ -113,7 +113,7 @@ def _generate(value: int, scale: int, margin: int, decimal: int, width: int) -> 
     else:
         digits.append(digit)
     if not -3 <= decimal < 8:
-        low = high = False  # the exponent's form shows at least two digits
+        low = high = False  # the exponential form has at least two digits
     while not low and not high:
         digit, value = divmod(value, scale)
         value, margin = value * 10, wrap(margin * 10)
@@ -121,7 +121,7 @@ def _generate(value: int, scale: int, margin: int, decimal: int, width: int) -> 
             low = value < margin
             high = wrap(value + margin) > ten_scale if width else value + margin >= ten_scale
         else:
-            low = high = True  # the margin has outgrown the word
+            low = high = True  # the margin exceeds the word
         digits.append(digit)
     twice = 2 * value
     if high and (not low or twice > ten_scale or (twice == ten_scale and digits[-1] % 2)):
@@ -130,7 +130,7 @@ def _generate(value: int, scale: int, margin: int, decimal: int, width: int) -> 
 
 
 def _round_up(digits: list[int]) -> int:
-    """Add one to the last digit in place; 1 if that carried into a new first digit, else 0."""
+    """Add one to the last digit in place; returns 1 if that carried into a new first digit, else 0."""
     at = len(digits) - 1
     while digits[at] == 9 and at > 0:
         digits[at] = 0

@@ -1,4 +1,4 @@
-"""Values as Jackson and Kafka's classes write them into JSON: strings, base64, UUIDs."""
+"""Values in JSON as Jackson and Kafka's classes write them: strings, base64, UUIDs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)} | {
 
 
 def decode_utf8(raw: bytes) -> str:
-    """`new String(raw, UTF_8)`; only ill-formed bytes pay for Java's rules of replacement."""
+    """Return `new String(raw, UTF_8)`; only ill-formed bytes need Java's rules of replacement."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -22,16 +22,16 @@ def decode_utf8(raw: bytes) -> str:
 
 
 def json_string(text: str) -> str:
-    """A JSON string as Jackson writes it: non-ASCII as it is, hexadecimal escapes in upper case."""
+    """Return a JSON string as Jackson writes it: non-ASCII unescaped, hexadecimal escapes in upper case."""
     quoted = encode_basestring(text)
     return f'"{text.translate(_ESCAPES)}"' if "\\u" in quoted else quoted
 
 
 def json_bytes(raw: bytes) -> str:
-    """Bytes as a JSON string of base64 (Jackson's MIME variant without line ends)."""
+    """Return bytes as a JSON string of base64 (Jackson's MIME variant without line ends)."""
     return f'"{b64encode(raw).decode()}"'
 
 
 def uuid_text(raw: bytes) -> str:
-    """The 22 characters of Uuid.toString for 16 bytes."""
+    """Return the 22 characters of Uuid.toString for 16 bytes."""
     return urlsafe_b64encode(raw)[:22].decode()

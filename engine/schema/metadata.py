@@ -1,7 +1,7 @@
 """Records in Kafka's metadata framing: frame version, type and version as varints, then the message.
 
-Used by `__cluster_metadata` and `__remote_log_metadata`. Mirrors AbstractApiMessageSerde. KRaft's
-control records too (ControlRecordUtils): what follows ` headerKeys: []` in the dump.
+For `__cluster_metadata` and `__remote_log_metadata`. Mirrors AbstractApiMessageSerde. Also KRaft's control records
+(ControlRecordUtils): the text after ` headerKeys: []` in the dump.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 _INT16 = Struct(">h")
-# the dump puts a colon after the first only
+# the dump prints a colon only after the first one
 _LABELS: dict[int, str] = {
     ControlType.LEADER_CHANGE: "LeaderChange:", ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
     ControlType.SNAPSHOT_FOOTER: "SnapshotFooter", ControlType.KRAFT_VERSION: "KRaftVersion",
@@ -32,7 +32,7 @@ _LABELS: dict[int, str] = {
 
 
 class MetadataRecord(NamedTuple):
-    """A decoded record: its message, the version it was stored in, its JSON."""
+    """A decoded record: its message, its stored version, its JSON."""
 
     name: str
     version: int
@@ -40,7 +40,7 @@ class MetadataRecord(NamedTuple):
 
 
 def read_record(catalogue: Catalogue, value: bytes | None) -> MetadataRecord:
-    """The record that fills `value`; SchemaError if it does not, or if there is none."""
+    """Return the record in `value`. Raises SchemaError, also if bytes follow the record, or `value` is None."""
     if value is None:
         raise SchemaError("the record has no value", kafka="Error while reading frame version")
     frame, at = _small(value, 0, "frame version")
@@ -73,7 +73,7 @@ def read_record(catalogue: Catalogue, value: bytes | None) -> MetadataRecord:
 
 
 def _small(data: bytes, at: int, what: str) -> tuple[int, int]:
-    """A varint cast to an int16; too large ones are refused, negative ones only wrapped, as in Kafka."""
+    """Read a varint as an int16; too large ones are refused, negative ones wrapped, as in Kafka."""
     try:
         value, at = unsigned_varint(data, at)
     except SchemaError as error:
@@ -84,7 +84,7 @@ def _small(data: bytes, at: int, what: str) -> tuple[int, int]:
 
 
 def type_name(name: str) -> str:
-    """The constant in Kafka's MetadataRecordType: TopicRecord is TOPIC_RECORD."""
+    """Return the constant in Kafka's MetadataRecordType: TopicRecord is TOPIC_RECORD."""
     return _WORD.sub("_", name).upper()
 
 
@@ -95,14 +95,14 @@ class ClusterMetadataDecoder:
         self._catalogue = catalogue
 
     def text(self, offset: int, key: bytes | None, value: bytes | None) -> tuple[str | None, str | None, str | None]:  # noqa: ARG002
-        """(None, payload text, problem) as DumpLogSegments prints them."""
+        """Return (None, payload text, problem) as DumpLogSegments prints them."""
         try:
             return None, self._json(value), None
         except SchemaError as error:
             return None, f"Error at {offset}, skipping. {error.kafka}", str(error)
 
     def data(self, offset: int, key: bytes | None, value: bytes | None) -> dict[str, object]:  # noqa: ARG002
-        """The same as parsed JSON."""
+        """Return the same as parsed JSON."""
         try:
             return {"key": None, "value": json.loads(self._json(value)), "problem": None}
         except SchemaError as error:
@@ -114,10 +114,10 @@ class ClusterMetadataDecoder:
 
 
 def control_text(control_type: int, key: bytes, value: bytes | None) -> str:
-    """` LeaderChange: {"version":0,…}` for types 2 to 6; SchemaError for bad bytes of key or value.
+    """Return ` LeaderChange: {"version":0,…}` for types 2 to 6. Raises SchemaError for bad bytes of key or value.
 
-    The bytes are always read as version 0, but shown with the fields of the version that their first field names.
-    Types that Kafka 4.3.1 does not know give ` controlType: UNKNOWN(…)`. Transaction markers are not for here.
+    The bytes are always read as version 0, but printed with the fields of the version in their first field. Types unknown to
+    Kafka 4.3.1 give ` controlType: UNKNOWN(…)`. Not for transaction markers.
     """
     try:
         check_key(key)
@@ -129,7 +129,7 @@ def control_text(control_type: int, key: bytes, value: bytes | None) -> str:
 
 
 def control_data(control_type: int, value: bytes | None) -> dict[str, object]:
-    """The fields of a control record of type 2 to 6; SchemaError for bad bytes and for any other type."""
+    """Return the fields of a control record of type 2 to 6. Raises SchemaError for bad bytes and for any other type."""
     if control_type not in _LABELS:
         raise SchemaError(f"control type {control_type} has no schema")
     fields: dict[str, object] = json.loads(_control_json(control_type, value))

@@ -1,4 +1,4 @@
-"""The notation of the tables `table_*.py`, and the catalogue that finds a message in them.
+"""The notation of the tables `table_*.py`, and the catalogue of their messages.
 
     message OffsetCommitValue value 1 versions 0-4 flexible 4+
       offset           int64
@@ -10,11 +10,11 @@
       struct Owner
         name           string
 
-A message's line says its role and id, its valid versions and from which version on it is flexible (compact lengths and
-tagged fields). A field's line says name, type (`[]` array, `?` nullable), the versions that have it (all unless said),
-its tag, its default (zero, empty unless said), whether writers may drop it silently (`ignorable`) and which message its
-bytes hold. Fields indented below a field are its own struct; a `struct` line begins one that several fields share. The
-difference is visible in Kafka: only the former refuse versions above the newest (see `Struct.inline`).
+A message's line has its role and id, its valid versions and the first flexible version (compact lengths and tagged fields). A
+field's line has name, type (`[]` array, `?` nullable), the versions that have it (default: all), its tag, its default (default:
+zero or empty), whether writers may drop it without an error (`ignorable`), and the message inside its bytes. Fields indented
+below a field are its own struct; a `struct` line begins a struct that several fields share. Kafka treats the two differently:
+only a field's own struct is refused in versions above the newest (see `Struct.inline`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _VERSIONS = re.compile(r"(\d+)(?:(\+)|-(\d+))?")
-_NEWEST = 32767  # `4+` has no upper end but that of an int16
+_NEWEST = 32767  # `4+` ends at the largest int16
 
 
 class Versions(NamedTuple):
@@ -37,7 +37,7 @@ class Versions(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """`2` is one version, `0-4` a range, `3+` has no end."""
+        """Parse `2` (one version), `0-4` (a range) or `3+` (no end)."""
         match = _VERSIONS.fullmatch(text)
         if match is None:
             raise ValueError(f"no range of versions: {text!r}")
@@ -52,7 +52,7 @@ ALL_VERSIONS = Versions(0, _NEWEST)
 
 
 class Field(NamedTuple):
-    """One field. `type` is a scalar's name, or that of `struct`; for an array it is the element's type."""
+    """One field. `type` is the name of a scalar type or of `struct`; for an array, of the element's type."""
 
     name: str
     type: str
@@ -67,8 +67,8 @@ class Field(NamedTuple):
 
 
 class Struct(NamedTuple):
-    """Fields that stand together. `inline`: declared inside its only field; Kafka refuses to read those in a version
-    above the message's newest, while messages and shared structs are read as their newest version.
+    """A list of fields. `inline`: declared inside its only field; Kafka refuses to read such a struct in a version above the
+    message's newest, while it reads messages and shared structs as their newest version.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Struct(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message: `role` is key, value, record or control, or None for one that lives inside bytes of another."""
+    """A message. `role`: key, value, record or control; None for a message inside bytes of another one."""
 
     name: str
     role: str | None
@@ -87,7 +87,7 @@ class Message(NamedTuple):
     body: Struct
 
     def nearest(self, version: int) -> int:
-        """The valid version that Kafka's generated readers fall back to for a version they do not know."""
+        """Return the valid version that Kafka's generated readers use for a version that they do not know."""
         return max(self.versions.lowest, min(version, self.versions.highest))
 
 
@@ -95,7 +95,7 @@ SCALARS = frozenset({"bool", "int8", "int16", "uint16", "int32", "int64", "float
 
 
 def parse_message(text: str) -> Message:
-    """Parse one block of the notation; ValueError names the line that does not follow it."""
+    """Parse one block of the notation. Raises ValueError with the line that does not follow it."""
     head, *lines = [line for line in text.splitlines() if line.strip()]
     groups = list(_groups(lines))
     shared = {words[1]: Struct(words[1], inline=False, fields=[]) for words, _ in groups if words[0] == "struct"}
@@ -109,7 +109,7 @@ def parse_message(text: str) -> Message:
 
 
 def _groups(lines: list[str]) -> Iterator[tuple[list[str], list[str]]]:
-    """(words of a line, the lines indented below it), one after the other."""
+    """Return (words of a line, the lines indented below it) for each line."""
     at = 0
     while at < len(lines):
         end = at + 1
@@ -143,7 +143,7 @@ def _parse_fields(lines: list[str], shared: dict[str, Struct]) -> list[Field]:
 
 
 def _parse_field(words: list[str], inner: list[str], shared: dict[str, Struct]) -> Field:
-    """A field from its line's words; `inner` are the lines of its own struct."""
+    """Parse a field from its line's words; `inner` are the lines of its own struct."""
     if len(words) < 2:
         raise ValueError(f"a field needs a type: {words}")
     name, kind, *facts = words
@@ -166,7 +166,7 @@ def _parse_field(words: list[str], inner: list[str], shared: dict[str, Struct]) 
 
 
 class Catalogue:
-    """The messages of one table: found by a look at the `message` lines, parsed when first asked for."""
+    """The messages of one table; a message is parsed on first use."""
 
     def __init__(self, text: str) -> None:
         blocks = [block for block in text.strip().split("\n\n") if block]
@@ -183,12 +183,12 @@ class Catalogue:
         return list(self._blocks)
 
     def message(self, name: str) -> Message:
-        """The message of that name; KeyError if the table has none."""
+        """Return the message of that name. Raises KeyError."""
         if name not in self._parsed:
             self._parsed[name] = parse_message(self._blocks[name])
         return self._parsed[name]
 
     def find(self, role: str, ident: int) -> Message | None:
-        """The message with that role and id, or None if Kafka 4.3.1 knows none."""
+        """Return the message with that role and id; None if Kafka 4.3.1 has none."""
         name = self._ids.get((role, ident))
         return None if name is None else self.message(name)

@@ -1,9 +1,9 @@
 """Readers of single fields: each decodes one value and appends its JSON text.
 
-A `Reader` takes (data, at, out): it reads the value at byte position `at`, appends pieces of JSON to `out` and returns
-the position after the value, or raises SchemaError. The functions here make readers; `prefix` is what stands before
-the value, such as `,"offset":`. They are closures, made once per schema version, because the text of millions of
-records uses them.
+A `Reader` is called with (data, at, out): it reads the value at byte position `at`, appends pieces of JSON to `out` and returns
+the position after the value, or raises SchemaError. The functions here make readers; `prefix` is the text before the value,
+such as `,"offset":`. Readers are closures, made once per schema version, because millions of records are converted to text with
+them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FLOAT64 = Packed(">d")
 
 
 def integers(template: str, codes: str) -> Reader:
-    """Neighbouring integers at once: `template` holds a %d for each of the struct `codes`."""
+    """Read adjacent integers at once: `template` has a %d for each of the struct `codes`."""
     packed = Packed(">" + codes)
     size = packed.size
     unpack = packed.unpack_from
@@ -41,7 +41,7 @@ def integers(template: str, codes: str) -> Reader:
 
 
 def boolean(prefix: str) -> Reader:
-    """One byte; any but 0 is true."""
+    """Read one byte; all values but 0 are true."""
     texts = (prefix + "false", prefix + "true")
 
     def read(data: bytes, at: int, out: list[str]) -> int:
@@ -54,7 +54,7 @@ def boolean(prefix: str) -> Reader:
 
 
 def float64(prefix: str) -> Reader:
-    """A double; Jackson quotes those that are no numbers."""
+    """Read a double; as in Jackson, NaN and infinities are quoted."""
 
     def read(data: bytes, at: int, out: list[str]) -> int:
         if len(data) - at < 8:
@@ -67,7 +67,7 @@ def float64(prefix: str) -> Reader:
 
 
 def uuid(prefix: str) -> Reader:
-    """16 bytes as Kafka's 22 characters."""
+    """Read 16 bytes as Kafka's 22 characters."""
 
     def read(data: bytes, at: int, out: list[str]) -> int:
         if len(data) - at < 16:
@@ -79,7 +79,7 @@ def uuid(prefix: str) -> Reader:
 
 
 def _fixed_length(code: str) -> LengthReader:
-    """A length stored as one integer of the struct `code`."""
+    """Read a length stored as one integer of the struct `code`."""
     packed = Packed(">" + code)
 
     def read(data: bytes, at: int) -> tuple[int, int]:
@@ -94,14 +94,14 @@ _STRING_LENGTH, _LENGTH = _fixed_length(INTEGERS["int16"]), _fixed_length(INTEGE
 
 
 def length_reader(kind: str, flexible: bool) -> LengthReader:
-    """How the length of a `string`, or of `bytes` and arrays, is stored."""
+    """Return the reader for the length of a `string`, or of `bytes` and arrays."""
     if flexible:
         return compact_length
     return _STRING_LENGTH if kind == "string" else _LENGTH
 
 
 def string(prefix: str, name: str, nullable: bool, length_of: LengthReader) -> Reader:
-    """A string; `name` is how Kafka's messages call it."""
+    """Read a string; `name` is its name in Kafka's messages."""
 
     def read(data: bytes, at: int, out: list[str]) -> int:
         length, at = length_of(data, at)
@@ -119,7 +119,7 @@ def string(prefix: str, name: str, nullable: bool, length_of: LengthReader) -> R
 def byte_array(
     prefix: str, name: str, nullable: bool, length_of: LengthReader, as_json: BytesText = json_bytes,
 ) -> Reader:
-    """Bytes; `as_json` makes their text, base64 unless said."""
+    """Read bytes; `as_json` converts them to text, by default to base64."""
 
     def read(data: bytes, at: int, out: list[str]) -> int:
         length, at = length_of(data, at)
@@ -135,7 +135,7 @@ def byte_array(
 
 
 def integer_array(prefix: str, name: str, nullable: bool, length_of: LengthReader, code: str) -> Reader:
-    """An array of integers of the struct `code`, all at once."""
+    """Read an array of integers of the struct `code` at once."""
     size = Packed(">" + code).size
 
     def read(data: bytes, at: int, out: list[str]) -> int:
@@ -155,7 +155,7 @@ def integer_array(prefix: str, name: str, nullable: bool, length_of: LengthReade
 
 
 def array(prefix: str, name: str, nullable: bool, length_of: LengthReader, element: Reader) -> Reader:
-    """An array of anything: `element` reads each. Every element takes bytes, so the count is bounded by those left."""
+    """Read an array with `element`. Every element has at least one byte, so the bytes left bound the count."""
 
     def read(data: bytes, at: int, out: list[str]) -> int:
         count, at = length_of(data, at)
@@ -177,7 +177,7 @@ def array(prefix: str, name: str, nullable: bool, length_of: LengthReader, eleme
 
 
 def struct_field(prefix: str, struct: Reader) -> Reader:
-    """A struct that is never null: nothing but its fields is stored."""
+    """Read a struct that is never null: only its fields are stored."""
 
     def read(data: bytes, at: int, out: list[str]) -> int:
         out.append(prefix)
@@ -187,7 +187,7 @@ def struct_field(prefix: str, struct: Reader) -> Reader:
 
 
 def nullable_struct(prefix: str, struct: Reader, tagged: bool) -> Reader:
-    """A struct after a mark: a byte below 0 is null, as a tagged field a varint of 0 or less."""
+    """Read a struct after a mark: null is a byte below 0, or in a tagged field a varint of 0 or less."""
 
     def read(data: bytes, at: int, out: list[str]) -> int:
         if tagged:

@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata`: metadata framing, printed as the toString of Kafka's classes.
+"""Records of `__remote_log_metadata`: metadata framing, printed as toString of Kafka's classes.
 
 Mirrors RemoteLogMetadataSerde, its transforms, and the checks in the constructors of RemoteLogSegmentMetadata,
 RemoteLogSegmentMetadataUpdate, RemotePartitionDeleteMetadata and RemoteLogSegmentMetadataSnapshot.
@@ -33,7 +33,7 @@ class RemoteLogMetadataDecoder:
         self._catalogue = catalogue
 
     def text(self, offset: int, key: bytes | None, value: bytes | None) -> tuple[str | None, str | None, str | None]:  # noqa: ARG002
-        """(None, payload text, problem) as DumpLogSegments prints them."""
+        """Return (None, payload text, problem) as DumpLogSegments prints them."""
         try:
             _, _, text = self._decode(value)
         except SchemaError as error:
@@ -41,7 +41,7 @@ class RemoteLogMetadataDecoder:
         return None, text, None
 
     def data(self, offset: int, key: bytes | None, value: bytes | None) -> dict[str, object]:  # noqa: ARG002
-        """{"type": Kafka's message, "version": …, "data": its fields} as the value."""
+        """Return {"type": Kafka's message, "version": …, "data": its fields} as the value."""
         try:
             name, version, _ = self._decode(value)
         except SchemaError as error:
@@ -50,7 +50,7 @@ class RemoteLogMetadataDecoder:
         return {"key": None, "value": {"type": name, "version": version, "data": fields}, "problem": None}
 
     def _decode(self, value: bytes | None) -> tuple[str, int, str]:
-        """(message name, version, toString)."""
+        """Return (message name, version, toString)."""
         if value is None:
             raise SchemaError("the record has no value", kafka=_NO_VALUE)
         record = read_record(self._catalogue, value)
@@ -106,7 +106,7 @@ _FORMS = {
 
 
 def _leader_epochs(fields: Fields) -> str:
-    """The epochs of a segment; its offsets are checked before them, as in the constructor of the class."""
+    """Return the epochs of a segment; its offsets are checked first, as in the constructor of the class."""
     start, end = fields["startOffset"], fields["endOffset"]
     if start < 0:
         raise SchemaError(f"Unexpected start offset = {start}. StartOffset for a remote segment cannot be negative")
@@ -118,7 +118,7 @@ def _leader_epochs(fields: Fields) -> str:
 
 
 def _leader_epochs_text(fields: Fields) -> str:
-    """Java's form of a TreeMap: ascending, the last of equal epochs counts."""
+    """Return Java's text of a TreeMap: ascending; the last of equal epochs counts."""
     epochs = {each["leaderEpoch"]: each["offset"] for each in fields["segmentLeaderEpochs"]}
     if not epochs:
         raise SchemaError("segmentLeaderEpochs can not be null or empty")

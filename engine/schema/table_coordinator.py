@@ -1,4 +1,4 @@
-"""Records of the coordinators' topics: `__consumer_offsets` (offsets, groups of every kind), `__transaction_state`,
+"""Records of the coordinators' topics: `__consumer_offsets` (offsets, groups of all kinds), `__transaction_state`,
 `__share_group_state` (Kafka 4.3.1; see notation.py).
 """
 

@@ -1,4 +1,4 @@
-"""The catalogues: one per internal topic, made when first used, so that start-up does not pay for them."""
+"""The catalogues, one per internal topic, made on first use to keep the start fast."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.schema.notation import Catalogue
 
 @cache
 def offsets() -> Catalogue:
-    """Records of `__consumer_offsets`, and what their bytes hold."""
+    """Records of `__consumer_offsets`, and the messages inside their bytes."""
     from engine.schema import table_coordinator
 
     return Catalogue(table_coordinator.GROUPS + table_coordinator.STREAMS_GROUPS + table_coordinator.CONSUMER_PROTOCOL)

@@ -1,7 +1,7 @@
-"""Single values out of bytes, with the limits and the error messages of Kafka's ByteBufferAccessor.
+"""Single values from bytes, with the limits and the error messages of Kafka's ByteBufferAccessor.
 
-Every function that reads takes `data` and a byte position `at` in it and raises SchemaError for bytes that do not hold the
-value; no length is believed before it was compared with what is left.
+Every function that reads has the arguments `data` and a byte position `at` in it, and raises SchemaError if the bytes there are
+not such a value. A length is compared with the bytes left before it is used.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ MAX_STRING = 0x7FFF
 class SchemaError(ValueError):
     """Bytes that do not follow their schema.
 
-    str(error) is one line for people; `kafka` is the message that Kafka's exception carries, which the dump prints
-    ("null" where Java's exception has none, as with a buffer that ends too early).
+    str(error) is one line for people; `kafka` is the message of Kafka's exception, which the dump prints ("null" if Java's
+    exception has no message, as for a buffer that ends too early).
     """
 
     def __init__(self, reason: str, kafka: str | None = None) -> None:
@@ -24,7 +24,7 @@ class SchemaError(ValueError):
 
 
 def underflow(data: bytes, at: int) -> SchemaError:
-    """The error for bytes that end inside a value (Java's BufferUnderflowException)."""
+    """Return the error for bytes that end inside a value (Java's BufferUnderflowException)."""
     return SchemaError(f"the {len(data)} bytes end inside a value that begins at byte {at}", kafka="null")
 
 
@@ -39,7 +39,7 @@ def to_int16(value: int) -> int:
 
 
 def unsigned_varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, position after it) of up to five bytes; the value is Java's int, so it can be negative."""
+    """Return (value, position after it) of up to five bytes; the value is Java's int, so it can be negative."""
     value = shift = 0
     for place in range(at, at + 5):
         if place >= len(data):
@@ -56,7 +56,7 @@ def unsigned_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def compact_length(data: bytes, at: int) -> tuple[int, int]:
-    """(length, position after it) of a flexible version's string, bytes or array; a null's length is -1."""
+    """Return (length, position after it) of a flexible version's string, bytes or array; the length of a null is -1."""
     if at < len(data) and (byte := data[at]) < 0x80:
         return byte - 1, at + 1
     value, at = unsigned_varint(data, at)
@@ -64,7 +64,7 @@ def compact_length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def take(data: bytes, at: int, length: int) -> bytes:
-    """`length` bytes, length ≥ 0."""
+    """Return `length` bytes, length ≥ 0."""
     left = len(data) - at
     if length > left:
         raise SchemaError(f"Error reading byte array of {length} byte(s): only {left} byte(s) available")
@@ -72,26 +72,26 @@ def take(data: bytes, at: int, length: int) -> bytes:
 
 
 def string_as_json(data: bytes, at: int, length: int, name: str) -> str:
-    """A string of `length` bytes, length ≥ 0, as a JSON string."""
+    """Return a string of `length` bytes, length ≥ 0, as a JSON string."""
     if length > MAX_STRING:
         raise SchemaError(f"string field {name} had invalid length {length}")
     return json_string(decode_utf8(take(data, at, length)))
 
 
 def check_count(data: bytes, at: int, count: int) -> None:
-    """Refuse a collection that claims more elements than bytes are left."""
+    """Refuse a collection with more elements than bytes are left."""
     left = len(data) - at
     if count > left:
         raise SchemaError(f"Tried to allocate a collection of size {count}, but there are only {left} bytes remaining.")
 
 
 def null_error(name: str) -> SchemaError:
-    """The error for a null where the schema allows none."""
+    """Return the error for a null that the schema does not allow."""
     return SchemaError(f"non-nullable field {name} was serialized as null")
 
 
 def skip_unknown_tag(data: bytes, at: int) -> int:
-    """Position after a tagged field that the schema does not know; `at` is that of its size."""
+    """Return the position after a tagged field that the schema does not have; `at` is the position of its size."""
     size, at = unsigned_varint(data, at)
     if size < 0:
         raise SchemaError(f"a tagged field claims {size} bytes", kafka=str(size))
@@ -100,7 +100,7 @@ def skip_unknown_tag(data: bytes, at: int) -> int:
 
 
 def encode_unsigned_varint(value: int) -> bytes:
-    """The way back of `unsigned_varint`."""
+    """Encode the value for `unsigned_varint`."""
     found = bytearray()
     while value >= 0x80:
         found.append(value % 0x80 + 0x80)
@@ -109,5 +109,5 @@ def encode_unsigned_varint(value: int) -> bytes:
 
 
 def encode_compact(data: bytes | None) -> bytes:
-    """A string, or bytes, of a flexible version, with its length."""
+    """Return a string, or bytes, of a flexible version, with its length."""
     return b"\0" if data is None else encode_unsigned_varint(len(data) + 1) + data

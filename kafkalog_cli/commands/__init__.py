@@ -1,1 +1,1 @@
-"""The commands, a module each: options and help. What they do with the engine stands one level above."""
+"""The commands, one module each: options and help. Their common code is in the parent package."""

@@ -124,11 +124,11 @@ def command(**values: Any) -> int:
     return append(values)
 
 
-_CHUNK = 1 << 20  # bytes that wait for the rest of their line or batch, more where it is longer
+_CHUNK = 1 << 20  # bytes of an incomplete line or batch that are buffered; more if it is longer
 
 
 def append(values: dict[str, Any]) -> int:
-    """Append the input to the partition that the options name → exit status."""
+    """Append the input to the partition of the options, and return the exit status."""
     stream = json_stream(values["form"], Lines())
     try:
         _check(values)
@@ -154,7 +154,7 @@ def append(values: dict[str, Any]) -> int:
 
 
 class _AppendInput(Append):
-    """Appends what the input has."""
+    """Appends the input."""
 
     def __init__(
         self, logs: Session, values: dict[str, Any], descriptor: int, stream: JsonStream | None, *, is_new: bool
@@ -166,12 +166,12 @@ class _AppendInput(Append):
         self._values, self._descriptor, self._stream = values, descriptor, stream
 
     def read_input(self, log: PartitionLog, appender: Appender) -> None:
-        """Read it, and print what is on the disk."""
+        """Append the input, and print what is on the disk."""
         InputReader(log, appender, self._values, self._descriptor, self._stream).run()
 
 
 def _check(values: dict[str, Any]) -> None:
-    """Raise UsageError for options that do not go together."""
+    """Raise UsageError for options that exclude each other."""
     if values["topic_id"] is not None:
         check_topic_id(values["topic_id"])
     if values["follower"] and values["form_in"] != "raw":
@@ -191,7 +191,7 @@ def _check(values: dict[str, Any]) -> None:
 
 @contextmanager
 def _open(source: str) -> Iterator[int]:
-    """A descriptor of the input. Raises UnreadableFile."""
+    """Open the input, and return its descriptor. Raises UnreadableFile."""
     if source == "-":
         if sys.stdin is not None and sys.stdin.isatty():
             click.echo("reading records from the terminal; Ctrl-D at the start of a line ends them", err=True)
@@ -212,13 +212,13 @@ def _open(source: str) -> Iterator[int]:
 
 
 class _InputFailed(KafkalogError):
-    """The input cannot be read any further."""
+    """The input cannot be read."""
 
     code = "unreadable-file"
 
 
 class InputReader:
-    """One run over the input, with `log` open."""
+    """Reads the input once, and appends it to the open log `log`."""
 
     def __init__(
         self, log: PartitionLog, appender: Appender, values: dict[str, Any], descriptor: int, stream: JsonStream | None
@@ -229,9 +229,9 @@ class InputReader:
         self._flushed_at = time.monotonic()
 
     def run(self) -> None:
-        """Append everything. Refused input is reported; what came before it is kept.
+        """Append everything. Refused input is reported; the input before it is kept.
 
-        Of what else fails, such as a disk without room, the report still says how much of the input is in the log.
+        After other errors, such as a full disk, the report still has the amount of input that is in the log.
         """
         try:
             self._run()
@@ -241,7 +241,7 @@ class InputReader:
 
     def _run(self) -> None:
         kind, refusal = self._values["transaction"], None
-        INTERRUPTION.pardon()  # what was read is appended, and what is appended gets to the disk
+        INTERRUPTION.defer_to_end()  # append what was read, and flush what was appended
         try:
             self._read_all()
         except (AppendRefused, LineInvalid, UnbuildableBatch, Refused07, _InputFailed) as error:
@@ -251,7 +251,7 @@ class InputReader:
         if refusal is not None:
             done = self._intake.appended.amount
             self._log.report.add(Action.REFUSED, "", refusal.format(count_of(done, self._unit)), records=done)
-            kind = "abort" if kind == "commit" else kind  # half a transaction is none
+            kind = "abort" if kind == "commit" else kind  # do not commit part of a transaction
         self._note_cut_off()
         if kind in ("commit", "abort"):
             self._end_transaction(kind)
@@ -260,7 +260,7 @@ class InputReader:
             click.echo(f"skipped {count_of(self._appender.skipped, 'line')} of the input: not data records", err=True)
 
     def _note_unfinished(self) -> None:
-        """Say how far it came. Nothing is synced once more: after a sync that failed the next one may lie."""
+        """Report how much was appended. Does not sync again: after a failed sync, a later success would prove nothing."""
         self._acknowledge()
         outcome = self._intake.appended
         where = "" if outcome.last is None else f" (up to offset {outcome.last.last_offset})"
@@ -269,7 +269,7 @@ class InputReader:
         self._log.report.add(Action.REFUSED, "", what, records=outcome.amount)
 
     def _note_cut_off(self) -> None:
-        """Say what of the input nobody is going to read: Kafka takes it, or leaves it out, without a word."""
+        """Report input that no consumer will read: Kafka appends it, or leaves it out, without a message."""
         count, first = self._intake.appended.cut_off, self._intake.appended.first_cut_off
         if first is None:
             return
@@ -305,7 +305,7 @@ class InputReader:
             self._flush_in_time()
 
     def _take(self, buffer: bytearray, filled: int, *, is_last: bool) -> tuple[bytearray, int]:
-        """Append what is whole → the buffer to read into, and how many bytes wait in it. A buffer that grew is given away."""
+        """Append whole lines or batches; returns the next buffer, and the bytes waiting in it. A grown buffer is replaced."""
         if len(buffer) > _CHUNK:
             piece, buffer = buffer, bytearray(_CHUNK)
             del piece[filled:]
@@ -318,7 +318,7 @@ class InputReader:
         return buffer, left
 
     def _fill(self, buffer: bytearray, filled: int) -> tuple[int, bool]:
-        """Read what there is, of a file as much as the buffer takes → (bytes in the buffer, was that the end)."""
+        """Read the available input, from a file as much as fits; returns (bytes in the buffer, whether the input ended)."""
         while filled < len(buffer):
             try:
                 count = os.readv(self._descriptor, [memoryview(buffer)[filled:]])
@@ -332,7 +332,7 @@ class InputReader:
         return filled, False
 
     def _wait(self) -> bool:
-        """Wait for input; False: the time to flush came first."""
+        """Wait for input; returns False if a flush is due first."""
         due = self._values["flush_ms"]
         if due is None or not self._intake.appended.is_waiting:
             return True
@@ -344,13 +344,13 @@ class InputReader:
         if self._values["now"] is None:
             self._log.now = now_ms()
 
-    # ---- what is on the disk ----------------------------------------------------------------------
+    # ---- output -----------------------------------------------------------------------------------
 
     def _end_transaction(self, kind: str) -> None:
         marker = self._appender.end_transaction(kind)
         self._flush()
         fields = {"control_type": kind.upper(), "offset": marker.first_offset}
-        self._say("marker", fields, f"{kind} marker at offset {marker.first_offset}")
+        self._print("marker", fields, f"{kind} marker at offset {marker.first_offset}")
 
     def _flush_in_time(self) -> None:
         due = self._values["flush_ms"]
@@ -367,20 +367,20 @@ class InputReader:
         self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """Print what the recovery point has passed, runs of offsets together."""
+        """Print the offsets below the recovery point, consecutive ones together."""
         for appended in self._intake.appended.take(self._log.recovery_point):
-            self._say_appended(appended)
+            self._print_appended(appended)
 
-    def _say_appended(self, run: Appended) -> None:
+    def _print_appended(self, run: Appended) -> None:
         first, last = run.first_offset, run.last_offset
         there = ", already in the log" if run.is_duplicate else ""
         fields: dict[str, object] = {
             "first_offset": first, "last_offset": last, f"{self._unit}s": run.amount, "is_duplicate": run.is_duplicate,
         }  # fmt: skip
-        self._say("appended", fields, f"offsets {first} to {last} ({count_of(run.amount, self._unit)}{there})")
+        self._print("appended", fields, f"offsets {first} to {last} ({count_of(run.amount, self._unit)}{there})")
 
-    def _say(self, kind: str, fields: dict[str, object], text: str) -> None:
-        """Print what is on the disk, as an object of type `kind` or as text."""
+    def _print(self, kind: str, fields: dict[str, object], text: str) -> None:
+        """Print offsets that are on the disk, as an object of type `kind` or as text."""
         if self._stream is not None:
             self._stream.put(kind, {**text_field("partition", self._directory), **fields})
         else:
@@ -393,19 +393,19 @@ def _text(error: KafkalogError) -> str:
 
 
 def make_partition(path: str, *, create: bool, dry_run: bool) -> bool:
-    """Make the partition directory if there is none and it is asked for: was it?
+    """Make the partition directory if there is none and `create` is set; returns whether it was made.
 
-    Raises UsageError, NoLogOfBrokers for a name that none can have, MetadataLogRefused, UnwritableFile.
+    Raises UsageError, NoLogOfBrokers for a name that no partition can have, MetadataLogRefused, UnwritableFile.
     """
     files, directory = Files(), path.rstrip("/") or path
     directory = files.resolve(directory) if file_name(directory) in (".", "..") else directory
     named = parse_partition_dir(file_name(files.absolute(directory)))
     if named is None:
         if files.exists(directory):
-            find_log_dirs(files, [directory])  # which knows what to say of a place that is none of Kafka's
+            find_log_dirs(files, [directory])  # raises the right error for a directory that is not Kafka's
         raise UsageError(f"{directory}: not a partition directory, which has a name such as orders-7")
     if files.exists(directory):
-        return create and not files.list(directory)  # left by one that came no further
+        return create and not files.list(directory)  # left by an earlier command that stopped here
     if not create or dry_run:
         what = f"{directory}: the partition directory does not exist"
         raise UsageError(what, "a dry run does not create it" if create else "--create creates it")

@@ -100,12 +100,12 @@ def command(**values: Any) -> int:
     return run(values)
 
 
-_NAP = 0.2  # seconds: Ctrl-C is heard in between
-_CREDIT = 0.3  # seconds in which nothing was read that may be made up for, as in Kafka's Throttler
+_NAP = 0.2  # seconds between checks for Ctrl-C
+_CREDIT = 0.3  # seconds without reads that later reads may use, as in Kafka's Throttler
 
 
 def run(values: dict[str, Any]) -> int:
-    """Compact the logs that PATHS name; of log dirs those that need it, the dirtiest first → exit status."""
+    """Compact the logs of PATHS; of log dirs those that are due, the dirtiest first. Returns the exit status."""
     throttle = Throttle(values["max_bytes_per_second"])
     asked = CompactionOptions(
         first_dirty_offset=values["first_dirty_offset"],
@@ -138,15 +138,15 @@ def run(values: dict[str, Any]) -> int:
 
 
 class Throttle:
-    """Holds the work of all threads back to `bytes_per_second`; None: not at all."""
+    """Limits the reads of all threads together to `bytes_per_second`; None: no limit."""
 
     def __init__(self, bytes_per_second: int | None) -> None:
         self._rate = bytes_per_second
-        self._free = time.monotonic()  # when all that was read so far may have been
+        self._free = time.monotonic()  # the time at which the limit permits the reads so far
         self._lock = Lock()
 
     def __call__(self, size: int) -> None:
-        """`size` more bytes were read: wait until they may have been."""
+        """Count `size` bytes as read, and wait until the limit permits them."""
         if self._rate:
             with self._lock:
                 now = time.monotonic()

@@ -24,10 +24,11 @@ from kafkalog_cli.decoders import DecoderClass, payload_decoder
 from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import PATH_OR_URL, FileList, KafkaCommand, format_option, jobs_option, size_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
+from kafkalog_cli.remote_store import WHOLE, whole_files, whole_options
 from kafkalog_cli.selecting import NO_END, SELECTION, OffsetRange, selection_from, selection_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.discovery.names import FileName
     from engine.dump.renderer import DumpRenderer
@@ -44,6 +45,7 @@ _SECTIONS = (
         "--share-group-state-decoder",
     )),
     Section("Selection", (*SELECTION, "--count")),
+    WHOLE,
     Section("Output", ("--format", "--decode", "--jobs")),
     Section("Damage and limits", ("--continue-on-corruption", "--max-decompressed-bytes", "--max-batch-bytes")),
 )
@@ -98,6 +100,7 @@ _EXAMPLES = (
 @jobs_option("Threads that format records. Default: one for each processor, up to 8.")
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Do not decompress batches to more than this.")
 @size_option("--max-batch-bytes", default=64 << 20, help="Do not decode larger batches.")
+@whole_options
 @version_option
 def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any) -> int:
     """Print Kafka's files: logs, indexes, producer snapshots, checkpoints.
@@ -109,7 +112,11 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
     if files is None and not paths:
         raise click.UsageError("name files or directories, or use --files")
     seam = files_for((*paths, *java_split(files or "")))
-    return dump_all(seam, paths, files, options_from(values), _selection(values), form, values["jobs"])
+
+    def open_files(outcome: Outcome) -> ReadOnlyFiles:
+        return whole_files(seam, values, outcome) or seam
+
+    return dump_all(open_files, paths, files, options_from(values), _selection(values), form, values["jobs"])
 
 
 _DECODERS = {
@@ -122,7 +129,7 @@ _DECODERS = {
 
 
 def options_from(values: dict[str, Any]) -> DumpOptions:
-    """DumpOptions from the command line."""
+    """Convert the options to DumpOptions."""
     chosen = next((name for flag, name in _DECODERS.items() if values[flag]), None)
     classes = values["key_decoder_class"], values["value_decoder_class"]
     names_class = classes != (None, None)
@@ -154,13 +161,13 @@ def _record_decoder(name: str | None) -> RecordDecoder | None:
 
 
 def _looks_into_records(values: dict[str, Any]) -> bool:
-    """Are headers of batches not enough to know which records are wanted? They do not have the smallest timestamp."""
+    """Return whether the selection needs records: batch headers do not have the smallest timestamp."""
     has_end = bool(values["times"]) and values["times"][1] != NO_END
     return bool(values["keys"] or values["key_regex"] or values["headers"]) or has_end
 
 
 def _selection(values: dict[str, Any]) -> Selection | None:
-    """The Selection that the command line asks for; None: everything. Raises UsageError for what excludes each other."""
+    """Return the Selection of the options; None: everything. Raises UsageError for options that exclude each other."""
     from engine.record.selection import EVERYTHING
 
     first, end = values["offsets"] or (None, None)
@@ -177,7 +184,7 @@ def _selection(values: dict[str, Any]) -> Selection | None:
 
 
 _SLASHES = re.compile("/{2,}")
-# what kafka-dump-log reports in its own words when all files are done
+# codes that kafka-dump-log reports in its own words at the end
 _REPORTED = frozenset({
     "index-offset-mismatch", "timeindex-timestamp-mismatch", "timeindex-out-of-order", "timeindex-offset-not-found",
     "offset-gap", "offset-order",
@@ -185,13 +192,13 @@ _REPORTED = frozenset({
 
 
 def java_path(path: str) -> str:
-    """A path as java.io.File keeps it: no doubled slash, none at the end."""
+    """Return a path as java.io.File stores it: without repeated slashes, and without one at the end."""
     path = _SLASHES.sub("/", path)
     return path if path == "/" else path.removesuffix("/")
 
 
 def java_split(text: str) -> list[str]:
-    """`text` split at commas as String.split does it: empty parts at the end vanish."""
+    """Split `text` at commas as String.split does: without empty parts at the end."""
     parts = text.split(",")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -199,36 +206,41 @@ def java_split(text: str) -> list[str]:
 
 
 class Target(NamedTuple):
-    """A file to dump: as the user named it, and what its name says (None: none of Kafka's)."""
+    """A file to dump: its path as the user gave it, and its parsed name (None: not one of Kafka's)."""
 
     path: str
     name: FileName | None
-    is_named: bool = True  # the user named this very file
-    is_listed: bool = False  # by --files, so that kafka-dump-log's ways count
+    is_named: bool = True  # the user gave this path, not its directory
+    is_listed: bool = False  # in --files, so it is treated as by kafka-dump-log
 
     @property
     def log_name(self) -> FileName:
-        """What the name of a log says: selections look into nothing else."""
+        """The parsed name of a log. Selections read no other files."""
         assert self.name is not None
         return self.name
 
 
 def dump_all(
-    files: ReadOnlyFiles, paths: tuple[str, ...], listed: str | None, options: DumpOptions,
+    open_files: Callable[[Outcome], ReadOnlyFiles], paths: tuple[str, ...], listed: str | None, options: DumpOptions,
     selection: Selection | None = None, form: str = "text", jobs: int = 1,
 ) -> int:
-    """Dump what `--files` lists as kafka-dump-log would, then everything the plain arguments lead to → exit status.
+    """Dump the files of `--files` as kafka-dump-log does, then those of the plain arguments; return the exit status.
 
     form  text, json or jsonl        jobs  threads
     """
     with BackgroundWriter(raw_stdout()) as output, TextBuffer(output.write, jobs=jobs) as out:
         renderer, outcome = _text(options, out) if form == "text" else _json(options, out, form)
-        targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
-        if selection is not None and selection.count:
-            wanted = _wanted(files, targets, selection, outcome)
-            reports = _count(files, wanted, options, selection, renderer, outcome)
-        else:
-            reports = _dump(files, targets, options, selection, renderer, outcome)
+        reports = DumpReports()
+        try:
+            files = open_files(outcome)
+            targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
+            if selection is not None and selection.count:
+                wanted = _wanted(files, targets, selection, outcome)
+                reports = _count(files, wanted, options, selection, renderer, outcome)
+            else:
+                reports = _dump(files, targets, options, selection, renderer, outcome)
+        except KafkalogError as error:  # of the store
+            outcome.error(error)
         renderer.flush()
         output.drain()
         sys.stdout.buffer.flush()
@@ -284,20 +296,20 @@ def _json(options: DumpOptions, out: TextBuffer, form: str) -> tuple[DumpRendere
     from kafkalog_cli.output import json_stream
 
     stream = json_stream(form, out, "dump-log")
-    assert stream is not None  # it is not text
+    assert stream is not None  # since the form is not text
     outcome = Outcome(stream=stream)
     return JsonDump(options, stream, outcome.finding), outcome
 
 
 def listed_targets(listed: str | None) -> Iterator[Target]:
-    """The files of `--files`, taken for what kafka-dump-log takes them for."""
+    """Return the files of `--files`, with the kinds that kafka-dump-log assigns."""
     for part in java_split(listed) if listed is not None else []:
         path = part if is_url(part) else java_path(part)
         yield Target(path, kafka_file_name(path), is_listed=True)
 
 
 def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> Iterator[Target]:
-    """The files that plain arguments name."""
+    """Return the files of the plain arguments."""
     for argument in [path for pattern in paths for path in expand(files, pattern)]:
         try:
             found = discover(files, argument)
@@ -313,7 +325,7 @@ def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome
 
 
 def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection, outcome: Outcome) -> list[Target]:
-    """A selection is about records: it leaves out every file that can hold none that fits.
+    """Leave out every file that cannot hold a selected record.
 
     Files that it cannot look into are an error where the user named them, and logs of 0.7 always.
     """
@@ -362,7 +374,7 @@ def _count(
 def _start_of_tail(
     files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection
 ) -> tuple[list[Target], int]:
-    """Where --tail begins: (targets from the one on that holds the first of the last N, matches to skip there)."""
+    """Return where --tail begins: (targets from the one with the first of the last N matches on, matches to skip there)."""
     wanted = selection.tail
     if wanted is None:
         return targets, 0
@@ -374,7 +386,7 @@ def _start_of_tail(
         try:
             counted = tally(files, target.path, target.log_name, options, selection, _unheard, DumpReports())
         except KafkalogError:
-            continue  # the dump itself will say so
+            continue  # the dump itself reports it
         by_record = options.iterates and target.log_name.kind is not FileKind.LOG_07
         found += counted.record_count if by_record else counted.batch_count
         if found >= wanted:
@@ -383,4 +395,4 @@ def _start_of_tail(
 
 
 def _unheard(_finding: Finding) -> None:
-    """The dump after this count reports what is wrong."""
+    """Ignore a finding: the dump after this count reports it."""

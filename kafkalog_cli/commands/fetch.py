@@ -137,7 +137,7 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], partitions: tuple[i
 
 
 def _wanted(values: dict[str, Any]) -> Wanted:
-    """What the options ask for. Raises click.UsageError for what excludes each other."""
+    """Convert the options. Raises click.UsageError for options that exclude each other."""
     first, end = values["offsets"] or (EARLIEST, NO_END)
     until_offset, until_ms = values["until"] or (NO_END, NO_END)
     selection = selection_from(values, end_offset=min(end, until_offset))
@@ -164,16 +164,16 @@ def _wanted(values: dict[str, Any]) -> Wanted:
 
 
 _ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
-_WAIT = 0.2  # seconds between two looks at a log that is followed
-_PATIENCE = 10  # seconds: no broker takes that long for a batch
+_WAIT = 0.2  # seconds between two checks of a followed log
+_PATIENCE = 10  # seconds: a broker writes a batch faster
 _LARGEST_FETCH = INT_MAX
 
 
 def fetch(paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int], wanted: Wanted) -> int:
-    """Read and show what is wanted of the partitions that are named → exit status."""
+    """Read and print the records that `wanted` selects, and return the exit status."""
     with ExitStack() as opened:
         writer = opened.enter_context(BackgroundWriter(raw_stdout()))
-        write = raw_stdout() if wanted.follow else writer.write  # --follow ends as soon as its reader does
+        write = raw_stdout() if wanted.follow else writer.write  # with --follow, end as soon as the reader of the output ends
         output = Output(wanted, opened.enter_context(TextBuffer(write, jobs=wanted.jobs)))
         try:
             if wanted.raw and not wanted.force and sys.stdout.isatty():
@@ -200,7 +200,7 @@ def fetch(paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int]
 
 
 def _refuse_following(paths: Sequence[str], wanted: Wanted) -> None:
-    """Raise UsageError where a bucket would be followed."""
+    """Raise UsageError for --follow on a bucket."""
     for path in filter(is_url, paths if wanted.follow else ()):
         raise UsageError(f"{path}: objects do not grow, so --follow has nothing to wait for", "leave out --follow", path=path)
 
@@ -208,7 +208,7 @@ def _refuse_following(paths: Sequence[str], wanted: Wanted) -> None:
 def _directories(
     files: ReadOnlyFiles, paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int], outcome: Outcome
 ) -> list[str]:
-    """The directories of the partitions that are named, in the order in which they are shown."""
+    """Return the directories of the partitions, in the order of output."""
     named = [path for pattern in paths for path in expand(files, pattern)]
     if not topics:
         return named
@@ -218,17 +218,17 @@ def _directories(
 
 
 class _Source(NamedTuple):
-    """Where logs are read from. `remote`: their remote segments; None: those are left out."""
+    """The source of logs. `remote`: access to their remote segments; None: those are not read."""
 
     files: ReadOnlyFiles
     remote: RemoteAccess | None
 
 
 class _Log:
-    """A partition that is being read: where reading stands, and what waits at its end.
+    """A partition that is being read: its view, the next offset, and open transactions at its end.
 
-    report  takes damage and what is left out
-    start   the offset to begin with; None: as `wanted` says
+    report  receives damage and records that are left out
+    start   the first offset; None: from `wanted`
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class _Log:
         self._reported: Finding | None = None
 
     def show(self, renderer: Renderer, shown: Limit) -> None:
-        """Show what is wanted, and say what open transactions hold back."""
+        """Print the wanted records, and report what open transactions hold back."""
         for run in self.fetcher.runs():
             shown.show(renderer, run)
             if shown.is_done():
@@ -266,7 +266,7 @@ class _Log:
         _report_held_back(self, self.fetcher.offset, self._wanted)
 
     def copy(self) -> None:
-        """Whole batches to stdout, as they are; and say what open transactions hold back."""
+        """Copy whole batches to stdout, unchanged, and report what open transactions hold back."""
         _report_held_back(self, _raw(self, self._wanted), self._wanted)
 
     def last_matches(self, count: int) -> tuple[int, int]:
@@ -274,7 +274,7 @@ class _Log:
         return last_matches(self.log, self.start, _ISOLATIONS[self._wanted.isolation], self._wanted.selection, count)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         if self.log is not self.view:
             self.log.close()
         self.view.close()
@@ -289,7 +289,7 @@ class _Log:
         return held
 
     def runs(self, output: Output, tally: ReadTally) -> Iterator[Run]:
-        """The records from where reading stands. An error ends those of this log, not of the others."""
+        """Return the records from the next offset on. An error ends the records of this log only."""
         try:
             yield from self.fetcher.runs()
         except KafkalogError as error:
@@ -298,9 +298,9 @@ class _Log:
             output.outcome.error(error)
 
     def has_more(self) -> bool:
-        """Look again: does the log go further?
+        """Check again whether the log has more records.
 
-        An incomplete batch at its end is being written, unless nothing comes for long: then it is reported once.
+        An incomplete batch at its end is being written; if it stays unchanged for long, it is reported once.
         """
         is_longer = self.view.refresh()
         if is_longer or self.view.tail != self._tail:
@@ -316,7 +316,7 @@ class _Log:
 def _opened(
     path: str, wanted: Wanted, report: Callable[[Finding], None], source: _Source, start: int | None = None
 ) -> _Log | Log07:
-    """The log at `path`, of whatever version of Kafka."""
+    """Open the log at `path`, of any version of Kafka."""
     if is_log_07(source.files, path):
         from kafkalog_cli.fetch_07 import Log07
 
@@ -325,7 +325,7 @@ def _opened(
 
 
 def _one_by_one(directories: list[str], wanted: Wanted, output: Output, source: _Source) -> None:
-    """Show one partition after the other; one that cannot be read does not keep the others back."""
+    """Print one partition after the other; an error of one does not stop the others."""
     if wanted.raw and len(directories) > 1:
         raise UsageError("--raw writes the batches of one partition, which do not say whose they are", "name one partition")
     starts: dict[str, int | None] = dict.fromkeys(directories)
@@ -352,7 +352,7 @@ def _one_by_one(directories: list[str], wanted: Wanted, output: Output, source: 
 
 
 def _together(directories: list[str], wanted: Wanted, output: Output, source: _Source) -> None:
-    """Show several partitions at once: merged by time, or whatever comes first while they are followed."""
+    """Print several partitions together: merged by time, or with --follow as records arrive."""
     starts: dict[str, int | None] = dict.fromkeys(directories)
     skip = 0
     if wanted.selection.tail is not None:
@@ -384,7 +384,7 @@ def _together(directories: list[str], wanted: Wanted, output: Output, source: _S
 
 
 def _rounds(logs: list[_Log], wanted: Wanted) -> Iterator[None]:
-    """Once; and again whenever there is more, while the logs are followed."""
+    """Yield once; with --follow, again whenever a log has more records."""
     yield
     while wanted.follow and now_ms() < wanted.selection.to_ms:
         if all(log.fetcher.offset >= wanted.selection.end_offset for log in logs):
@@ -397,9 +397,9 @@ def _rounds(logs: list[_Log], wanted: Wanted) -> Iterator[None]:
 
 
 def _tails(directories: list[str], wanted: Wanted, source: _Source) -> tuple[dict[str, int | None], int]:
-    """Where the last matches begin: (partitions that have some → offset to begin with, how many matches to leave out first).
+    """Find the last matches: ({partition: first offset} of those with matches, number of matches to skip first).
 
-    One that cannot be read is among them, without an offset: reading it says why.
+    A partition that cannot be read is included, without an offset: reading it reports the error.
     """
     count = left = wanted.selection.tail or 0
     starts: dict[str, int | None] = {}
@@ -420,7 +420,7 @@ def _tails(directories: list[str], wanted: Wanted, source: _Source) -> tuple[dic
 
 
 def _view(files: ReadOnlyFiles, path: str, wanted: Wanted, report: Callable[[Finding], None]) -> PartitionView:
-    """The partition at `path`. Raises UsageError where `path` leads to log dirs, UnreadableFile where nothing is."""
+    """Open the partition at `path`. Raises UsageError if `path` is a log dir, UnreadableFile if it does not exist."""
     try:
         return PartitionView(
             files, path, report, log_start_offset=wanted.log_start_offset, high_watermark=wanted.high_watermark,
@@ -434,7 +434,7 @@ def _view(files: ReadOnlyFiles, path: str, wanted: Wanted, report: Callable[[Fin
 
 
 def _report_held_back(log: _Log, reached: int, wanted: Wanted) -> None:
-    """Report open transactions at which reading ended, if it came so far."""
+    """Report open transactions at which reading ended, if it got that far."""
     if log.held is None or reached < log.held.offset:
         return
     from engine.log.fetch.open_transactions import findings_of_ends, findings_of_wait
@@ -445,7 +445,7 @@ def _report_held_back(log: _Log, reached: int, wanted: Wanted) -> None:
 
 
 def _log_dirs(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted) -> list[str]:
-    """Where logs of __transaction_state are looked for. Raises UsageError for a log dir of another cluster."""
+    """Return the log dirs to search for logs of __transaction_state. Raises UsageError for one of another cluster."""
     from engine.log.logdir.startup import cluster_id
 
     own = parent_of(files.absolute(view.directory))
@@ -459,7 +459,7 @@ def _log_dirs(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted) -> list
 
 
 def _start(view: PartitionView, log: PartitionView | TieredView, wanted: Wanted) -> int:
-    """The offset to begin with. `log`: with its remote segments, if they are read."""
+    """Return the first offset. `log`: with its remote segments, if they are read."""
     offset = log.log_start_offset
     if wanted.start == LATEST:
         offset = _end(view, wanted)
@@ -467,16 +467,16 @@ def _start(view: PartitionView, log: PartitionView | TieredView, wanted: Wanted)
         offset = int(wanted.start)
         offset = max(log.log_start_offset, _end(view, wanted) + offset) if offset < 0 else offset
     from_ms = wanted.selection.from_ms
-    if from_ms < 0:  # before 1970 a lookup would take it for one of its special times
+    if from_ms < 0:  # before 1970 the number would be one of the lookup's special times
         return offset
     found = log.offset_by_timestamp(from_ms)
     return max(offset, view.log_end_offset if found is None else found.offset)
 
 
 def _check_remote(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted, report: Callable[[Finding], None]) -> None:
-    """Report records of a tiered log that are wanted and are in remote storage only.
+    """Report wanted records of a tiered log that are only in remote storage.
 
-    Raises RecordsInRemoteStorage if the offset that was asked for is among them, OffsetOutOfRange below them.
+    Raises RecordsInRemoteStorage if the requested offset is one of them, OffsetOutOfRange below them.
     """
     first, offset = view.log_start_offset, -1
     if wanted.start != EARLIEST:
@@ -503,13 +503,13 @@ def _end(view: PartitionView, wanted: Wanted) -> int:
 
 
 def _raw(log: _Log, wanted: Wanted) -> int:
-    """Whole batches to stdout, from the one that holds `log.start` on → the offset after the last one."""
+    """Copy whole batches to stdout, from the one that contains `log.start` on; returns the offset after the last one."""
     from engine.log.segment.batch_search import last_head
 
     sys.stdout.flush()
     view, offset, left = log.log, log.start, wanted.max_bytes
     is_first = True
-    sent = (-1, 0)  # base offset of a segment, and up to which byte: offsets that run backwards must not lead back there
+    sent = (-1, 0)  # (segment, byte position) of the end of what was sent: offsets that run backwards must not lead back
     for _ in _rounds([log], wanted):
         while left is None or left > 0 or is_first:
             limit = _LARGEST_FETCH if left is None else min(left, _LARGEST_FETCH)
@@ -532,5 +532,5 @@ def _raw(log: _Log, wanted: Wanted) -> int:
             send(segment.log_file, position, end - position)
             offset, is_first, sent = last.next_offset, False, (segment.base_offset, end)
             if left is not None:
-                left -= data.size  # with what is left behind the last whole batch: the next one does not fit
+                left -= data.size  # includes the rest after the last whole batch, into which the next one does not fit
     return offset

@@ -69,7 +69,7 @@ def command(**values: Any) -> int:
 
 
 def run(values: dict[str, Any]) -> int:
-    """Recover what PATHS name → exit status."""
+    """Recover the logs of PATHS, and return the exit status."""
     if values["mark_clean"] and values["clean_start"]:
         raise click.UsageError("--mark-clean needs a full check; remove --clean-start")
     if values["full"] and (values["clean_start"] or values["recovery_point"] is not None):

@@ -19,7 +19,7 @@ from engine.log.quarantine.restore import ChangedSince, Restored, Undone
 from kafkalog_cli.app import UNREADABLE, Outcome, Total, kept_in, printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
-from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
+from kafkalog_cli.interruption import INTERRUPTION, Interrupted, InterruptibleFiles, say_interrupted
 from kafkalog_cli.options import (
     PATH,
     Duration,
@@ -31,7 +31,7 @@ from kafkalog_cli.options import (
     version_option,
     yes_option,
 )
-from kafkalog_cli.output import Lines, json_stream, outlive_output, say_always
+from kafkalog_cli.output import Lines, json_stream, say_always, tolerate_output_failure
 from kafkalog_cli.quarantining import DECLINED, agreed, would_keep
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any)
     if not (values["paths"] or lists or prunes):
         raise click.UsageError("name quarantines; kafkalog restore --list DIR lists them")
     if not lists:
-        outlive_output()
+        tolerate_output_failure()
     stream = json_stream(values.pop("form"), Lines())
     outcome = Outcome(stream=stream, verbose=values.pop("verbose"), quiet=values.pop("quiet"))
     if lists:
@@ -111,7 +111,7 @@ def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any)
 
 
 def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool, dry_run: bool, yes: bool) -> None:
-    """Undo the changes in each of the quarantines, and stopped commits in log dirs."""
+    """Undo the changes of each quarantine, and interrupted commits in log dirs."""
     files = _files(dry_run=dry_run)
     directories = [path.rstrip("/") or path for path in paths]
     tally = _Tally(dry_run=dry_run)
@@ -121,12 +121,12 @@ def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool,
         if len(directories) > 1 and not (dry_run or yes) and not agreed(_summary(files, directories)):
             outcome.at_least(DECLINED)
             return
-        failed: dict[str, str] = {}  # by log dir, what was not undone there
+        failed: dict[str, str] = {}  # by log dir, the path that was not undone
         for directory in _newest_first(files, directories):
             log_dirs = log_dirs_of(files, directory) if len(directories) > 1 else set()
             later = next((failed[log_dir] for log_dir in sorted(log_dirs & failed.keys())), None)
             if later is not None:
-                code = _say_not_begun(directory, later, outcome)
+                code = _print_not_begun(directory, later, outcome)
             elif files.exists(f"{directory}/{OBJECTS}"):
                 code = put_objects_back(files, directory, outcome, dry_run=dry_run)
             elif file_name(directory) == MANIFEST or _is_half_committed(files, directory):
@@ -145,15 +145,15 @@ def run(paths: tuple[str, ...], outcome: Outcome, *, force: bool, salvage: bool,
 
 
 class _Tally:
-    """Counts the partitions that quarantines hold changes of."""
+    """Counts the partitions whose data is in quarantines."""
 
     def __init__(self, *, dry_run: bool) -> None:
         self._dry_run, self._total = dry_run, Total()
-        self._sizes: Counter[str] = Counter()  # bytes that were put back, by partition
+        self._sizes: Counter[str] = Counter()  # restored bytes by partition
         self._different: set[str] = set()
 
     def add(self, restored: Restored) -> None:
-        """Count the partitions of one quarantine; a partition that several quarantines hold counts once."""
+        """Count the partitions of one quarantine; a partition in several quarantines counts once."""
         for step in restored.steps:
             if partition_of(step.path) is not None:
                 self._sizes[parent_of(step.path)] += step.size
@@ -173,14 +173,14 @@ class _Tally:
 
 
 def _newest_first(files: Files, paths: list[str]) -> list[str]:
-    """`paths` in the order in which they can be undone: the last operation on a log dir first."""
+    """Return `paths` in the order in which they can be undone: the last operation on a log dir first."""
     from engine.log.quarantine.kept import when_made
 
     return paths if len(paths) < 2 else sorted(dict.fromkeys(paths), key=lambda path: when_made(files, path), reverse=True)
 
 
-def _say_not_begun(path: str, later: str, outcome: Outcome) -> int:
-    """Report that `path` is left as it is, for `later` could not be undone → exit status."""
+def _print_not_begun(path: str, later: str, outcome: Outcome) -> int:
+    """Report that `path` was not undone because `later` could not be undone; returns the exit status."""
     what = f"{path}: not undone: {later} is of a later operation on the same log dir, and was not undone"
     error = ChangedSince(what, do=f"kafkalog restore {argument(later)} {argument(path)}    # once that problem is solved")
     outcome.error(error)
@@ -188,30 +188,32 @@ def _say_not_begun(path: str, later: str, outcome: Outcome) -> int:
 
 
 def undo(files: Files, path: str, outcome: Outcome, *, dry_run: bool = False) -> int:
-    """Undo a commit of Spark's sink → exit status: the one that was stopped in a log dir, or the last one by its manifest."""
+    """Undo a commit of Spark's sink: an interrupted one in a log dir, or the last one by its manifest; return the status."""
     if file_name(path) == MANIFEST:
         return undo_last(files, parent_of(files.absolute(path)), outcome, dry_run=dry_run)
     return undo_commits(files, path, outcome, dry_run=dry_run)
 
 
 def put_objects_back(files: Files, directory: str, outcome: Outcome, *, dry_run: bool) -> int:
-    """Put objects that `remote orphans` deleted back into their store → exit status."""
+    """Put objects that `remote orphans` deleted back into their store, and return the exit status."""
+    from engine.log.quarantine.kept import in_use
     from engine.remote.access import open_writable_store
     from engine.remote.orphans import put_back, read_kept
 
-    name, kept = read_kept(files, directory)
-    store = open_writable_store(files, name)
     count = 0
-    for one in kept:
-        try:
-            with INTERRUPTION:
-                count += put_back(files, store, one, dry_run=dry_run)
-        except KafkalogError as error:
-            outcome.error(error)
-            return error.exit_status
-        except Interrupted:
-            say_interrupted(f"{count} objects are back: run the command again to continue")
-            return INTERRUPTION.status
+    try:
+        with in_use(files, directory):
+            name, kept = read_kept(files, directory)
+            store = open_writable_store(files, name)
+            for one in kept:
+                with INTERRUPTION:
+                    count += put_back(files, store, one, dry_run=dry_run)
+    except KafkalogError as error:
+        outcome.error(error)
+        return error.exit_status
+    except Interrupted:
+        say_interrupted(f"{count} objects are back: run the command again to continue")
+        return INTERRUPTION.status
     would = "would be " if dry_run else ""
     text = f"{name}: {count} objects {would}put back, {len(kept) - count} are there"
     fields = {**text_field("store", name), "dry_run": dry_run, "objects": count, "there": len(kept) - count}
@@ -229,7 +231,7 @@ def _files(*, dry_run: bool) -> Files:
     from engine.files import ReadOnlyFiles, now_ms
     from engine.overlay import OverlayFiles
 
-    return OverlayFiles(ReadOnlyFiles(), now_ms()) if dry_run else HeedingFiles()
+    return OverlayFiles(ReadOnlyFiles(), now_ms()) if dry_run else InterruptibleFiles()
 
 
 def _summary(files: Files, directories: list[str]) -> str:
@@ -243,7 +245,7 @@ def _summary(files: Files, directories: list[str]) -> str:
 
 
 def undo_commits(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool = False) -> int:
-    """Undo commits of Spark's sink that were stopped in a log dir → exit status. Neither Spark nor a session is needed."""
+    """Undo interrupted commits of Spark's sink in a log dir, and return the exit status. Needs no Spark."""
     from engine.discovery.paths import half_commit
     from engine.files import now_ms
     from kafkalog_spark.sink.staging import clear_leftovers, holding
@@ -251,7 +253,7 @@ def undo_commits(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool 
     journal = None
     try:
         with INTERRUPTION:
-            files.info(log_dir)  # it is there
+            files.info(log_dir)  # raises if it is missing
             if files.exists(f"{log_dir}/{STAGING}"):
                 load_everything(files, [log_dir, *(f"{log_dir}/{name}" for name in files.list(log_dir))])
                 with holding(files, log_dir):
@@ -268,13 +270,13 @@ def undo_commits(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool 
 def _put_undone_commit(
     outcome: Outcome, log_dir: str, commit: str | None, aside: QuarantiningFiles | None, text: str, *, dry_run: bool
 ) -> None:
-    """Say which commit of Spark's sink was undone, None: there was none; `aside` keeps what it wrote."""
+    """Print which commit of Spark's sink was undone, None: there was none; `aside` keeps the data that it wrote."""
     kept: dict[str, object] = {"quarantine": None} if aside is None else text_field("quarantine", aside.directory)
     outcome.put("undone-commit", {**text_field("log_dir", log_dir), "dry_run": dry_run, "commit": commit, **kept}, text)
 
 
 def _not_undone(error: KafkalogError | Interrupted, outcome: Outcome) -> int:
-    """Say why a commit of Spark's sink was not undone, → exit status."""
+    """Report why a commit of Spark's sink was not undone, and return the exit status."""
     if isinstance(error, Interrupted):
         say_interrupted("the commit is not undone yet: run the command again to continue")
         return INTERRUPTION.status
@@ -283,12 +285,12 @@ def _not_undone(error: KafkalogError | Interrupted, outcome: Outcome) -> int:
 
 
 def _aside(files: Files, log_dir: str, now: int, *, dry_run: bool) -> QuarantiningFiles:
-    """A quarantine of what is taken out of a log dir. Raises UnwritableFile."""
+    """Make a quarantine for data removed from a log dir. Raises UnwritableFile."""
     from engine.files import acting_as_root
     from engine.log.quarantine.places import quarantine_beside
     from engine.log.quarantine.seam import QuarantiningFiles
 
-    with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
+    with acting_as_root():  # the owner of a log dir may have no right to make a directory beside it
         directory, of = quarantine_beside(files, log_dir, now), (files.resolve(log_dir),)
         aside = QuarantiningFiles(files, directory, command="restore", now=now, log_dirs=of, is_rehearsal=dry_run)
         if not dry_run:
@@ -297,7 +299,7 @@ def _aside(files: Files, log_dir: str, now: int, *, dry_run: bool) -> Quarantini
 
 
 def undo_last(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool = False) -> int:
-    """Undo the last commit of Spark's sink in a log dir, → exit status. A quarantine keeps what it wrote."""
+    """Undo the last commit of Spark's sink in a log dir, and return the exit status. A quarantine keeps its data."""
     from engine.files import acting_as_root, now_ms
     from engine.log.logdir.log_dirs import locked
     from kafkalog_spark.sink.staging import partitions
@@ -307,28 +309,28 @@ def undo_last(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool = F
     aside: QuarantiningFiles | None = None
     try:
         with INTERRUPTION:
-            files.info(f"{log_dir}/{MANIFEST}")  # it is there
+            files.info(f"{log_dir}/{MANIFEST}")  # raises if it is missing
             places = partitions(files, log_dir)
             load_everything(files, [log_dir, *places])
-            with locked(files, [log_dir], places), acting_as_root() if dry_run else nullcontext():  # which only reads
+            with locked(files, [log_dir], places), acting_as_root() if dry_run else nullcontext():  # a dry run only reads
                 commit = last_commit(files, log_dir)
                 if commit is not None:
                     aside = _aside(files, log_dir, now, dry_run=dry_run)
                     try:
                         undo_last_commit(aside, log_dir, commit, now)
                     finally:
-                        INTERRUPTION.pardon()
+                        INTERRUPTION.defer_to_end()
                         aside.finish()
     except (KafkalogError, Interrupted) as error:
         return _not_undone(error, outcome)
     finally:
         if aside is not None and aside.is_used and outcome.is_text:
             click.echo(would_keep(aside) if dry_run else kept_in(aside))
-    _say_undone(log_dir, commit, aside, outcome, dry_run=dry_run)
+    _print_undone(log_dir, commit, aside, outcome, dry_run=dry_run)
     return 0
 
 
-def _say_undone(
+def _print_undone(
     log_dir: str, commit: LastCommit | None, aside: QuarantiningFiles | None, outcome: Outcome, *, dry_run: bool
 ) -> None:
     for step in [] if commit is None else commit.steps:
@@ -348,7 +350,7 @@ def _say_undone(
 def _restore(
     files: Files, directory: str, outcome: Outcome, tally: _Tally, *, force: bool, salvage: bool, dry_run: bool
 ) -> int:
-    """Undo the changes in the quarantine `directory`, under the locks of its log dirs → exit status."""
+    """Undo the changes in the quarantine `directory`, with the locks of its log dirs; returns the exit status."""
     from engine.files import acting_as_root, now_ms
     from engine.log.logdir.log_dirs import locked
     from engine.log.quarantine.kept import in_use
@@ -364,7 +366,7 @@ def _restore(
             load_everything(files, [*manifest.log_dirs, *places])
             with (
                 locked(files, manifest.log_dirs, places, quarantine=kept), in_use(files, directory),
-                acting_as_root() if dry_run else nullcontext(),  # which only reads
+                acting_as_root() if dry_run else nullcontext(),  # a dry run only reads
             ):  # fmt: skip
                 restored = restore(
                     files, directory, force=force, salvage=salvage, keep=not dry_run, now=now_ms(),
@@ -392,12 +394,12 @@ def _restore(
 
 
 def _later_first(files: Files, directory: str) -> str | None:
-    """The command that undoes what was done after the quarantine `directory`, and then its own; None: nothing is known."""
+    """Return the command that undoes later operations than this quarantine's, and then its own; None: nothing is known."""
     from engine.log.quarantine.kept import State, describe, made_after
 
     try:
         later = made_after(files, directory)
-    except KafkalogError:  # of a hint: the error itself is reported
+    except KafkalogError:  # only a hint: the original error is reported
         return None
     if not later:
         return None
@@ -408,7 +410,7 @@ def _later_first(files: Files, directory: str) -> str | None:
 
 
 def show(paths: tuple[str, ...], outcome: Outcome) -> None:
-    """Print what can be undone in and below `paths` and beside log dirs among them."""
+    """Print what can be undone in and below `paths`, and beside the log dirs among them."""
     from engine.files import ReadOnlyFiles
 
     try:
@@ -423,7 +425,7 @@ def show(paths: tuple[str, ...], outcome: Outcome) -> None:
 
 
 def prune(paths: tuple[str, ...], older_than_ms: int, outcome: Outcome, *, dry_run: bool, yes: bool) -> None:
-    """Delete the quarantines in and below `paths` and beside log dirs among them that are older."""
+    """Delete old quarantines in and below `paths`, and beside the log dirs among them."""
     from engine.files import now_ms
     from engine.log.quarantine.kept import as_partition, can_go
     from engine.log.quarantine.kept import prune as delete
@@ -434,7 +436,7 @@ def prune(paths: tuple[str, ...], older_than_ms: int, outcome: Outcome, *, dry_r
         if as_partition(files, path) is not None:
             raise click.UsageError(f"{path}: a partition; a quarantine may hold several partitions: name the log dir or the "
                                    "quarantine")
-    gone, verb = 0, "would delete" if dry_run else "deleted"
+    deleted, verb = 0, "would delete" if dry_run else "deleted"
     try:
         old = [one for one in _found(files, paths, outcome) if can_go(one, before_ms)]
         summary = f"restore --prune: would delete {_amount_kept(old)}; this cannot be undone"
@@ -449,7 +451,7 @@ def prune(paths: tuple[str, ...], older_than_ms: int, outcome: Outcome, *, dry_r
                 except KafkalogError as error:
                     outcome.error(error)
                     continue
-                gone += size
+                deleted += size
                 fields = {**_kept_fields(one), "pruned": True, "dry_run": dry_run}
                 outcome.put("quarantine", fields, f"{verb} {_kept_line(one)}")
     except KafkalogError as error:
@@ -458,13 +460,13 @@ def prune(paths: tuple[str, ...], older_than_ms: int, outcome: Outcome, *, dry_r
         say_interrupted("one quarantine is deleted in part: run the same command again")
         return
     if outcome.is_text:
-        click.echo(f"{verb} {shown_size(gone)}")
+        click.echo(f"{verb} {shown_size(deleted)}")
         if dry_run:
             click.echo("dry run: nothing was changed")
 
 
 def _found(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> list[Kept]:
-    """What can be undone; a place that cannot be looked into is a finding, and hides nothing else."""
+    """Find quarantines; an unreadable directory is a finding, and does not stop the search."""
     from engine.findings import Finding, Where
     from engine.log.quarantine.kept import find_kept
 
@@ -504,7 +506,7 @@ _PLANNED = {
 
 
 def _text_lines(restored: Restored, outcome: Outcome, *, dry_run: bool) -> list[str]:
-    """What was done, a line a file, or a line a step with --verbose; with --quiet only what is not as before."""
+    """Return what was done, one line per file, or per step with --verbose; with --quiet only what is not as before."""
     if outcome.is_quiet and restored.is_as_before:
         return []
     if restored.complete_before and restored.is_as_before:
@@ -531,9 +533,9 @@ def _text_lines(restored: Restored, outcome: Outcome, *, dry_run: bool) -> list[
 
 
 def _by_file(steps: list[Undone]) -> list[Undone]:
-    """What the steps come to, for a reader: names that a file had only for a moment are no matter, nor what came between."""
+    """Combine the steps by file: names that a file had only temporarily, and steps between, are left out."""
     seen: dict[str, Undone] = {}
-    last_names: dict[str, str] = {}  # by the name that a file had first, the one that it had at last
+    last_names: dict[str, str] = {}  # first name of a file → its last name
     for step in steps:
         path = step.path
         if step.other is not None and step.what == "put back":
@@ -553,7 +555,7 @@ def _by_file(steps: list[Undone]) -> list[Undone]:
 
 
 def _joined(before: Undone, step: Undone) -> Undone:
-    """Two steps with one file."""
+    """Combine two steps with one file."""
     if step.what == "removed":
         return step
     return Undone(before.what if step.what == "shortened" else step.what, step.path, before.size + step.size)
@@ -564,7 +566,7 @@ def _amount(step: Undone) -> str:
 
 
 def _put_objects(directory: str, restored: Restored, outcome: Outcome, *, dry_run: bool) -> None:
-    """Every step, and what it came to, as objects."""
+    """Print every step, and the result, as objects."""
     for step in restored.steps:
         outcome.put("undone", {"action": step.what, **text_field("path", step.path), "bytes": step.size}, None)
     for what in restored.skipped:

@@ -23,7 +23,7 @@ from kafkalog_cli.app import UNREADABLE, Outcome, Total, printable
 from kafkalog_cli.commands.restore import undo as undo_commit
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
+from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, InterruptibleFiles, say_interrupted
 from kafkalog_cli.options import PATH, Time, Whole, format_option, quiet_option, size_option, verbose_option, version_option
 from kafkalog_cli.output import Lines, json_stream
 
@@ -58,7 +58,7 @@ _EXAMPLES = (
 
 _ON_SPARK = ("verify", "stats", "export", "import", "recover", "compact")
 _REPORTING = ("verify", "recover", "compact")
-_OF_JOBS = {  # options that not every job takes
+_OF_JOBS = {  # option → the jobs that have it
     "topics": _ON_SPARK, "master": _ON_SPARK, "settings": _ON_SPARK,
     "form": (*_ON_SPARK, "undo"), "quiet": _REPORTING, "verbose": _REPORTING, "split_bytes": ("verify", "stats", "export"),
     "on_corruption": ("stats", "export"), "by": ("stats",), "top": ("stats",), "to": ("export", "import"),
@@ -68,7 +68,7 @@ _OF_JOBS = {  # options that not every job takes
 
 
 def _refuse_of_others(context: click.Context, job: str) -> None:
-    """Raise UsageError for an option that `job` would pass over."""
+    """Raise UsageError for an option that `job` would ignore."""
     for parameter in context.command.params:
         name, jobs = parameter.name or "", _OF_JOBS.get(parameter.name or "", (job,))
         if job not in jobs and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
@@ -144,15 +144,15 @@ def command(
     return run_job(job, Given(reading=reading, outcome=outcome, **values), master, settings)
 
 
-_JAVAS_WORDS = re.compile(r"An error occurred while calling \S+|: [\w.$]+(?:Exception|Error): ")  # before what Java says
-_NOT_MADE = re.compile(r"Mkdirs failed to create (?:file:)?(.+?)(?:/_temporary/.*)? \(exists=")  # Hadoop says so
+_JAVA_PREFIX = re.compile(r"An error occurred while calling \S+|: [\w.$]+(?:Exception|Error): ")  # before Java's message
+_NOT_MADE = re.compile(r"Mkdirs failed to create (?:file:)?(.+?)(?:/_temporary/.*)? \(exists=")  # Hadoop's message
 _IN_PLACE = ("recover", "compact")
-_CAUSES = 20  # of an error, that are looked at
-_CELL = 60  # characters of a value in a table for people
+_CAUSES = 20  # causes of an error that are read
+_CELL = 60  # characters of a value in a text table
 
 
 class Given(NamedTuple):
-    """What was asked for on the command line."""
+    """The arguments of the command line."""
 
     paths: tuple[str, ...]
     topics: tuple[str, ...]
@@ -171,7 +171,7 @@ class Given(NamedTuple):
 
 
 def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[str, str], ...]) -> int:
-    """Run `job` → exit status: 0, 1 where something was repaired, 4 where something is wrong, 8 where it failed."""
+    """Run `job`, and return the exit status: 0, 1 if something was repaired, 4 if problems remain, 8 if it failed."""
     try:
         from kafkalog_spark.session import Work
     except ImportError as error:
@@ -188,41 +188,41 @@ def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[st
             outcome.at_least(work.result())
         except BrokenPipeError:
             _leave_quietly()
-        except ValueError as error:  # one of kafkalog_spark.errors
+        except ValueError as error:  # of kafkalog_spark.errors
             outcome.error(_failure(str(error)))
-        except Exception as error:  # noqa: BLE001  # Spark's, of many classes
+        except Exception as error:  # noqa: BLE001  # Spark's exceptions have many classes
             outcome.error(_failure(_sentence(error)))
         return outcome.finish()
 
 
 class _JobFailedError(Exception):
-    """What Spark raised, in one sentence."""
+    """Spark's exception, as one sentence."""
 
 
 def _done(job: str, spark: SparkSession, given: Given) -> int:
-    """The exit status of a job. What Java raised says why only while Java runs, so that it is asked at once."""
+    """Run a job, and return its exit status. Java's message is read at once, since it is lost when Java ends."""
     try:
         return _JOBS[job](spark, given)
-    except (ValueError, OSError):  # ours; and the output's
+    except (ValueError, OSError):  # our errors, and those of the output
         raise
-    except Exception as error:  # noqa: BLE001  # Spark's, of many classes
+    except Exception as error:  # noqa: BLE001  # Spark's exceptions have many classes
         raise _JobFailedError(_sentence(error)) from None
 
 
 def undo(paths: tuple[str, ...], outcome: Outcome) -> int:
-    """Another name of `restore` for commits → exit status. After a signal no other log dir is begun."""
+    """Undo commits, as `restore` does, and return the exit status. After a signal no other log dir is started."""
     for path in paths:
-        outcome.at_least(undo_commit(HeedingFiles(), path.rstrip("/") or path, outcome))
+        outcome.at_least(undo_commit(InterruptibleFiles(), path.rstrip("/") or path, outcome))
         if INTERRUPTION.status:
             break
     return outcome.finish(INTERRUPTION.status)
 
 
 def _interrupted(job: str, work: Work[int]) -> int:
-    """Cancel what runs, say so in one line → the status of a program that the signal ended."""
+    """Cancel the job and report it in one line; returns the exit status for the signal."""
     is_over = work.cancel()
     say_interrupted(f"{job} was cancelled" + (AS_A_CRASH if is_over and job in _IN_PLACE else ""))
-    if not is_over:  # Java is just starting; it ends when this process does
+    if not is_over:  # Java is starting, and ends with this process
         sys.stdout.flush()
         os._exit(INTERRUPTION.status)
     return INTERRUPTION.status
@@ -230,7 +230,7 @@ def _interrupted(job: str, work: Work[int]) -> int:
 
 @contextmanager
 def _broken_pipes_raise() -> Iterator[None]:
-    """Writing to a JVM that has ended raises an error, instead of ending this process silently by SIGPIPE."""
+    """Raise an error when writing to a JVM that has ended, instead of ending this process by SIGPIPE without a message."""
     if current_thread() is not main_thread():
         yield
         return
@@ -242,13 +242,13 @@ def _broken_pipes_raise() -> Iterator[None]:
 
 
 def _leave_quietly() -> None:
-    """Nobody reads the output any more: end as cat does."""
+    """End without a message, as cat does, because the reader of the output ended."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGPIPE)
 
 
 class _JobFailure(KafkalogError):
-    """The job did not come to its end."""
+    """The job failed."""
 
     code = "job-failed"
 
@@ -260,14 +260,14 @@ def _failure(message: str) -> KafkalogError:
 
 
 def _sentence(error: Exception) -> str:
-    """What went wrong, out of Spark's pages: our own sentence where there is one, else the first, and what it came from."""
+    """Return the reason from Spark's error pages: our own sentence if there is one, else the first, and its cause."""
     from kafkalog_spark.errors import PREFIX
 
     pages = [[line.strip() for line in page.splitlines() if line.strip()] for page in _pages(error)]
     for line in (line for lines in pages for line in lines):
         if PREFIX in line:
             return line.partition(PREFIX)[2]
-    said = [next(filter(None, (_JAVAS_WORDS.sub("", line) for line in lines)), "") for lines in pages]
+    said = [next(filter(None, (_JAVA_PREFIX.sub("", line) for line in lines)), "") for lines in pages]
     for line in said:
         if found := _NOT_MADE.match(line):
             return f"{found[1]}: nothing can be written there"
@@ -276,9 +276,9 @@ def _sentence(error: Exception) -> str:
 
 
 def _pages(error: Exception) -> Iterator[str]:
-    """What the error says, and what the causes say that Java knows of it, down to the first; Java must run still."""
+    """Return the message of the error, and those of its causes in Java, down to the first; Java must still be running."""
     yield str(error)
-    java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)  # as pyspark and py4j call it
+    java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)  # names of pyspark and py4j
     for _ in range(_CAUSES):
         java = None if java is None else java.getCause()
         if java is None:
@@ -287,24 +287,32 @@ def _pages(error: Exception) -> Iterator[str]:
 
 
 def _verify(spark: SparkSession, given: Given) -> int:
-    from kafkalog_spark.jobs.verify import verify
-    from kafkalog_spark.tasks import rows_of
+    from kafkalog_spark.jobs.verify import SCHEMA, check_split, splits_of
+    from kafkalog_spark.tasks import options_of, rows_of, run
 
     reading = {name: value for name, value in given.reading.items() if name != "onCorruption"}
     outcome = given.outcome
     severities: Counter[str] = Counter()
-    is_unreadable = False
-    for row in rows_of(verify(spark, *given.paths, config=given.config, **reading)):
-        severities[row["severity"]] += 1
+    worst: dict[str, Severity] = {}  # by directory
+    is_unreadable, total = False, Total()
+    splits = splits_of(options_of(given.paths, reading), given.config)
+    for row in rows_of(run(spark, splits, SCHEMA, check_split)):
+        severity = Severity(row["severity"])
+        severities[severity.value] += 1
+        worst[row["directory"]] = max(worst.get(row["directory"], Severity.INFO), severity, key=list(Severity).index)
         is_unreadable |= row["code"] == UNREADABLE
         if outcome.is_text:
-            if not (outcome.is_quiet and row["severity"] == Severity.INFO.value):
+            if not (outcome.is_quiet and severity is Severity.INFO):
                 click.echo(_finding_line(row))
         else:
             outcome.finding(_finding(row["code"], row["severity"], row["file"], row["what"], row["position"], row["offset"]))
     said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])
     if outcome.is_text:
         click.echo(said or "nothing wrong", err=True)
+        for piece in (piece for split in splits for piece in split):
+            severity = worst.get(piece.directory, Severity.INFO)
+            total.add("with problems" if severity is not Severity.INFO else "without problems", severity, piece.size)
+        total.say(quiet=outcome.is_quiet, err=True)
     if is_unreadable:
         return 8
     return 4 if severities["error"] or severities["warning"] else 0
@@ -325,7 +333,7 @@ def _export(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.export import export
 
     export(spark, *given.paths, to=given.to, mode=given.mode, table=given.table, **given.reading)
-    _say_written(given, ())
+    _print_written(given, ())
     return 0
 
 
@@ -335,12 +343,12 @@ def _import(spark: SparkSession, given: Given) -> int:
     left_out = bring_back(
         spark, *given.paths, to=given.to, mode=given.mode, table=given.table, config=given.config, topics=given.topics
     )
-    _say_written(given, left_out)
+    _print_written(given, left_out)
     return 0
 
 
-def _say_written(given: Given, left_out: Iterable[str]) -> None:
-    """Say where the result is, and which topics are not in it."""
+def _print_written(given: Given, left_out: Iterable[str]) -> None:
+    """Print where the result is, and which topics are not in it."""
     given.outcome.put("written", {**text_field("path", given.to), "left_out": list(left_out)}, None)
     if given.outcome.is_text:
         for topic in left_out:
@@ -369,10 +377,10 @@ def _compact(spark: SparkSession, given: Given) -> int:
 
 
 def _events(frame: DataFrame, given: Given) -> int:
-    """Show what was done → exit status: that of the command for the same events and failures."""
+    """Print what was done; returns the exit status of the command for the same events and failures."""
     status = 0
     total = Total()
-    rows = frame.toLocalIterator()  # the driver has made it: no task works for that
+    rows = frame.toLocalIterator()  # made by the driver: no task runs again
     for directory, of_one in groupby(rows, key=lambda row: row["directory"]):
         of_this = _show_events(directory, of_one, given.outcome)
         status = max(status, of_this)
@@ -389,7 +397,7 @@ _VERDICTS = {  # by exit status
 
 
 def _show_events(directory: str, rows: Iterable[Row], outcome: Outcome) -> int:
-    """Show what was done to one partition or log dir → exit status. As JSON it is a `report` after its findings."""
+    """Print what was done to one partition or log dir; returns the exit status. In JSON it is a `report` after its findings."""
     from kafkalog_cli.render_report import QUIET, event_status
     from kafkalog_spark.jobs.upkeep import FAILED, FOUND, events_in
 
@@ -438,14 +446,14 @@ def _show(frame: DataFrame, given: Given) -> None:
     is_text = given.outcome.is_text
     rows = (row.asDict(recursive=True) for row in rows_of(_times_said(frame, is_text=is_text)))
     if is_text:
-        _table(frame.columns, list(rows))  # its width may depend on the last row
+        _table(frame.columns, list(rows))  # the width of columns may depend on the last row
         return
     for row in rows:
         given.outcome.put("statistics", {"by": given.by, **_plain(row)}, None)
 
 
 def _times_said(frame: DataFrame, *, is_text: bool) -> DataFrame:
-    """Times as text, or as ms: Spark knows years that Python's do not reach, as of a producer that took µs for ms."""
+    """Return times as text, or as ms: Spark has years beyond Python's range, as of a producer that used µs for ms."""
     from pyspark.sql import functions as f
 
     for name in (name for name, kind in frame.dtypes if kind == "timestamp"):
@@ -476,7 +484,7 @@ _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
 
 
 def _plain(row: dict[str, Any]) -> dict[str, object]:
-    """The members of an object: columns of Spark in snake case."""
+    """Return the members of an object: columns of Spark in snake case."""
     plain: dict[str, object] = {}
     for column, value in row.items():
         name = _HUMP.sub("_", column).lower()

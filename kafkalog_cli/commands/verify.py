@@ -46,9 +46,10 @@ from kafkalog_cli.options import (
     version_option,
     yes_option,
 )
-from kafkalog_cli.output import json_stream, outlive_output, outliving, raw_stdout
+from kafkalog_cli.output import json_stream, raw_stdout, tolerant, tolerate_output_failure
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 from kafkalog_cli.quarantining import DECLINED, Declined, agreed, names_of
+from kafkalog_cli.remote_store import WHOLE, whole_files, whole_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -60,11 +61,15 @@ if TYPE_CHECKING:
     from engine.log.logdir.startup import Cluster
     from engine.log.session import Quarantines
     from engine.log.tiering import Tiering
+    from engine.remote.whole_log import WholeLogFiles
+
+    OpenWhole = Callable[..., WholeLogFiles | None]  # see whole_files
 
 
 _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
     Section("Repair", ("--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--now")),
+    WHOLE,
     Section("Output", ("--quiet", "--verbose", "--bytes", "--format", "--jobs")),
 )
 _MAIN = ("--rebuild", "--dry-run", "--config-file", "--format", "--jobs")
@@ -89,6 +94,7 @@ _EXAMPLES = (
               help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
 @click.option("--now", type=Time(), metavar="TIME",
               help="With --rebuild: the clock by which producers expire: ISO-8601, ms, or `2h ago`. Default: the machine's.")
+@whole_options
 @format_option
 @click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
 @quiet_option
@@ -123,6 +129,8 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
     asked = None
     if rebuild:
         refuse_urls(values["paths"])
+        if values["store"] is not None:
+            raise click.UsageError("--rebuild is for local files: leave out --store; `remote verify` checks a store by itself")
         from engine.files import now_ms
         from kafkalog_cli.quarantining import quarantines_for
 
@@ -130,7 +138,8 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
         asked = Rebuild(clock, quarantines_for("verify --rebuild", values), values["form"], dry_run=values["dry_run"],
                         asks=not values["yes"])
     shows = Shows(quiet=values["quiet"], verbose=values["verbose"])
-    return verify_all(paths_from(values["paths"], known), values["form"], values["jobs"], known, asked, shows)
+    open_whole = partial(whole_files, values=values)
+    return verify_all(paths_from(values["paths"], known), values["form"], values["jobs"], known, asked, shows, open_whole)
 
 
 _OF_A_PARTITION = frozenset((
@@ -145,11 +154,11 @@ _COUNTS = (
 )
 
 
-_NAMED = 4  # partitions that the next command names one by one
+_NAMED = 4  # partitions in the proposed next command
 
 
 class Shows(NamedTuple):
-    """What text shows. quiet: only partitions with problems. verbose: every finding, with why."""
+    """The amount of text output. quiet: only partitions with problems. verbose: every finding, with its cause."""
 
     quiet: bool = False
     verbose: bool = False
@@ -163,22 +172,24 @@ class _Verified(NamedTuple):
     verification: Verification | None
     error: KafkalogError | None
     rebuilt: tuple[str, ...] = ()
-    repaired: tuple[Finding, ...] = ()  # what was found before
+    repaired: tuple[Finding, ...] = ()  # findings before the repair
+    remote: int = 0  # remote segments
 
 
 def verify_all(
     paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None,
-    shows: Shows = PLAIN,
+    shows: Shows = PLAIN, open_whole: OpenWhole | None = None,
 ) -> int:
-    """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status.
+    """Verify every partition of `paths`, rebuild files on request, print the results in order; return the exit status.
 
-    settings  of topics, besides those of the metadata log beside them
-    rebuild   None: nothing is written
+    settings    of topics, in addition to those of the metadata log in the same log dir
+    rebuild     None: nothing is written
+    open_whole  gives the files with remote segments; None: remote segments are not read
     """
     writes = rebuild is not None and not rebuild.dry_run
     if rebuild is not None:
-        outlive_output()
-    out = TextBuffer(raw_stdout() if rebuild is None else outliving(raw_stdout()))
+        tolerate_output_failure()
+    out = TextBuffer(raw_stdout() if rebuild is None else tolerant(raw_stdout()))
     stream = json_stream(form, out)
     outcome = Outcome(stream=stream, verbose=shows.verbose)
     tally = _Tally()
@@ -187,7 +198,8 @@ def verify_all(
         try:
             with ExitStack() as stack, Progress() as progress:
                 disk = None if rebuild is None else watched_disk(progress, None)
-                files = watched_reader(progress, files_for(paths)) if disk is None else disk
+                remote = _Remote(disk or watched_reader(progress, files_for(paths)), open_whole, outcome)
+                files = remote.files
                 tally.directories, clusters = _partitions(files, paths, outcome)
                 topics = Topics(files, clusters, settings)
                 begun = None
@@ -199,20 +211,19 @@ def verify_all(
                 work = partial(_verify, files, topics)
                 with closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
                     for result in results:
-                        done = result.verification
-                        if done is not None:
+                        if (done := result.verification) is not None:
                             progress.done_with(done.path)
                         if begun is not None and done is not None and done.worst is not None:
-                            result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # it verifies again
-                        _show(result, outcome, stream, progress.say, quiet=shows.quiet)
+                            result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # verifies again
+                        _show(remote.add(result), outcome, stream, progress.say, quiet=shows.quiet)
                         tally.add(result)
-            if writes and INTERRUPTION.number is not None:  # it came when all was done
+            if writes and INTERRUPTION.number is not None:  # the signal came after the work
                 say_interrupted(tally.text())
         except Interrupted:
             say_interrupted(tally.text())
         except Declined:
             return DECLINED
-        except KafkalogError as error:  # of what stands around the partitions
+        except KafkalogError as error:  # about the directories around the partitions
             errors.insert(0, error)
         finally:
             if rebuild is not None:
@@ -227,17 +238,17 @@ def verify_all(
 
 
 class _Tally:
-    """How far it came, for those who find the work half done."""
+    """Counts the partitions by result, for the total and for an interrupted run."""
 
     def __init__(self) -> None:
         self.directories: list[str] = []
         self.done = 0
         self.total = Total()
-        self._damaged: list[str] = []  # partitions whose log is damaged
-        self._broken: list[str] = []  # and whose other files are
+        self._damaged: list[str] = []  # partitions with a damaged log
+        self._broken: list[str] = []  # partitions whose other files are damaged
 
     def add(self, result: _Verified) -> None:
-        """Take one partition that was read, or could not be."""
+        """Add a partition that was read, or that could not be read."""
         self.done += 1
         done = result.verification
         if done is None:
@@ -263,7 +274,7 @@ class _Tally:
         self.total.say_next(words, quiet=quiet)
 
     def text(self) -> str:
-        """One line."""
+        """Return one line."""
         if not self.directories:
             return "nothing was started"
         done = f"{self.done} of {count_of(len(self.directories), 'partition')} done"
@@ -276,7 +287,7 @@ class _Tally:
 def _results(
     work: Callable[[str, Event], _Verified], directories: list[str], jobs: int
 ) -> Generator[_Verified, None, None]:
-    """What comes of each directory, in order, `jobs` of them read at the same time."""
+    """Return the result of each directory, in order; `jobs` of them are read at the same time."""
     stop = Event()
     if min(jobs, len(directories)) <= 1:
         for directory in directories:
@@ -286,12 +297,39 @@ def _results(
     try:
         yield from pool.map(lambda directory: work(directory, stop), directories)
     finally:
-        stop.set()  # after Ctrl-C nobody waits for gigabytes
+        stop.set()  # after Ctrl-C, stop reading large logs
         pool.shutdown(cancel_futures=True)
 
 
+class _Remote:
+    """Remote segments of partitions, and what is found out about them while they are read.
+
+    files  with them, if `open_whole` gives any
+    """
+
+    def __init__(self, files: ReadOnlyFiles, open_whole: OpenWhole | None, outcome: Outcome) -> None:
+        self._said: dict[str, list[Finding]] = {}  # by directory
+        self._whole = None if open_whole is None else open_whole(files, outcome=outcome, report=self._note)
+        self.files = self._whole or files
+
+    def _note(self, directory: str, finding: Finding) -> None:
+        self._said.setdefault(directory, []).append(finding)
+
+    def add(self, result: _Verified) -> _Verified:
+        """With what is known of remote segments only; findings name their objects."""
+        whole, done = self._whole, result.verification
+        if whole is None:
+            return result
+        findings = [whole.named(finding) for finding in result.findings]
+        if done is None:
+            return result._replace(findings=findings)
+        more = self._said.pop(done.path.rstrip("/"), [])
+        done.is_broken |= any(finding.severity is not Severity.INFO for finding in more)
+        return result._replace(findings=findings + more, remote=whole.remote_segments(done.path))
+
+
 def _rebuilt(result: _Verified, directory: str, topics: Topics, begun: Begun) -> _Verified:
-    """Rebuild what is broken in `directory`, and verify it again."""
+    """Rebuild the broken files in `directory`, and verify it again."""
     try:
         names = begun.rebuild(directory, topics.config(directory), topics.policy(directory).tiering, result.findings)
         after = _verify(begun.files, topics, directory, Event())
@@ -303,13 +341,13 @@ def _rebuilt(result: _Verified, directory: str, topics: Topics, begun: Begun) ->
 
 
 def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
-    """Those of `paths`, which may be patterns, that are directories."""
+    """Return the directories among `paths`, which may be patterns."""
     places = (place for path in paths for place in expand(files, path) if files.exists(place))
     return [place for place in places if files.info(place).is_directory]
 
 
 def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> tuple[list[str], list[Cluster]]:
-    """Directories that hold files of a partition, each once, in order; and what the log dirs around them say."""
+    """Return the directories with files of a partition, each once, in order, and the findings about their log dirs."""
     from engine.log.logdir.startup import survey_start
 
     expanded: dict[str, list[str]] = {}
@@ -332,7 +370,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
                 for finding in discovery.findings:
                     if _is_lost_segment(files, finding.where.file):
                         holds_any = True
-                        found[parent_of(finding.where.file)] = None  # reported there, with the other findings of the partition
+                        found[parent_of(finding.where.file)] = None  # reported with the other findings of the partition
                     elif not _is_reported_with_its_partition(finding):
                         outcome.finding(finding)
                 here = [parent_of(one) if "/" in one else "." for one in discovery.paths if _counts(one)]
@@ -346,8 +384,8 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
 
 
 def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
-    """`directories` without those that are one of them by another name. One that has vanished is reported by its reader."""
-    spelled: dict[str, str] = {}  # real path → as it was named first
+    """Return `directories` without other paths of the same directory. Reading a vanished one will report it."""
+    spelled: dict[str, str] = {}  # real path → the first path given for it
     for directory in directories:
         try:
             spelled.setdefault(files.resolve(directory), directory)
@@ -357,9 +395,9 @@ def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
 
 
 def _without_files(files: ReadOnlyFiles, path: str, places: Iterable[str]) -> list[str]:
-    """Partitions among `places`, which `path` means and where no file of a partition lies.
+    """Return the partitions among `places`, the expansion of `path`, in which there is no file of a partition.
 
-    Raises UsageError where other commands find nothing to work on either, and for a file.
+    Raises UsageError for a file, and if other commands would find nothing to work on either.
     """
     if not any(files.info(place).is_directory for place in places):
         raise UsageError(f"{path}: its name is not that of a file of a partition", path=path)
@@ -373,13 +411,13 @@ def _counts(path: str) -> bool:
 
 
 def _is_reported_with_its_partition(finding: Finding) -> bool:
-    """Is it about a name that verifying the partition reports too?"""
+    """Return whether verifying the partition reports the same name, too."""
     name = parse_file_name(file_name(finding.where.file))
     return finding.code == "name-invalid" and name is not None and not name.suffix and name.kind in WITHOUT_OFFSET
 
 
 def _is_lost_segment(files: ReadOnlyFiles, path: str) -> bool:
-    """Is it the name of a segment's log, and a link to a target that does not exist?"""
+    """Return whether `path` has the name of a segment's log and is a dangling link."""
     name = parse_file_name(file_name(path))
     is_log = name is not None and name.kind is FileKind.LOG and name.base_offset is not None and not name.suffix
     return is_log and not files.exists(path)
@@ -411,12 +449,14 @@ def _show(
         verdict = _verdict(done).replace(" ", "-")
         if result.rebuilt:
             stream.put("rebuilt", {**text_field("path", done.path), "files": list(result.rebuilt)})
+        fields["remote_segments"] = result.remote
         stream.put("verification", {**text_field("path", done.path), **fields, "verdict": verdict})
         return
     if quiet and done.worst in (None, Severity.INFO) and not result.rebuilt:
         return
     parts = (
-        count_of(done.segments, "segment"), count_of(done.batches, "batch"),
+        count_of(done.segments, "segment") + (f", {result.remote} of them remote" if result.remote else ""),
+        count_of(done.batches, "batch"),
         count_of(done.offset_entries + done.time_entries, "index entry"),
         count_of(done.aborted_transactions, "aborted transaction"), count_of(done.producer_snapshots, "snapshot"),
         count_of(done.leader_epochs, "leader epoch"),
@@ -427,12 +467,12 @@ def _show(
 
 
 def _few(partitions: list[str]) -> list[str]:
-    """The partitions, or where they are many the directories that hold them."""
+    """Return the partitions, or, if there are many, their parent directories."""
     return partitions if len(partitions) <= _NAMED else sorted({parent_of(path) if "/" in path else "." for path in partitions})
 
 
 def _severity(done: Verification) -> Severity:
-    """How bad its verdict is."""
+    """Return the severity of the verdict."""
     if done.is_log_damaged:
         return Severity.ERROR
     return Severity.WARNING if done.is_broken or done.worst not in (None, Severity.INFO) else Severity.INFO
@@ -449,17 +489,17 @@ def _verdict(done: Verification) -> str:
 
 
 class Begun(NamedTuple):
-    """What rebuilds one of the partitions: path, settings, tiering, findings → names of files. `files`: with them."""
+    """`rebuild`: rebuilds a partition: path, settings, tiering, findings → names of files; it uses `files`."""
 
     files: ReadOnlyFiles
     rebuild: Callable[[str, LogConfig, Tiering, list[Finding]], list[str]]
 
 
 class Rebuild:
-    """How broken files are rebuilt.
+    """The options for rebuilding broken files.
 
-    now  ms since 1970        quarantines  None: what is replaced is not kept        form  of the output
-    asks  there may be a question
+    now  ms since 1970        quarantines  None: replaced files are not kept        form  of the output
+    asks  whether a question is possible
     """
 
     def __init__(self, now: int, quarantines: Quarantines | None, form: str, *, dry_run: bool, asks: bool) -> None:
@@ -467,7 +507,7 @@ class Rebuild:
         self._quarantines, self._asks = quarantines, asks
 
     def ask(self, files: ReadOnlyFiles, directories: list[str]) -> None:
-        """Ask, where it cannot be undone or partitions lie in several log dirs. Raises Declined."""
+        """Ask if it cannot be undone, or if there are several log dirs. Raises Declined."""
         log_dirs = sorted({parent_of(files.absolute(directory)) for directory in directories})
         is_final = self._quarantines is None
         if not self._asks or self.dry_run or not (is_final or len(log_dirs) > 1):
@@ -485,9 +525,9 @@ class Rebuild:
 
     @contextmanager
     def begun(self, disk: Files, directories: list[str], errors: list[KafkalogError]) -> Iterator[Begun]:
-        """Hold the log dirs of the partitions in `directories`, and rebuild in here.
+        """Lock the log dirs of the partitions in `directories`, so that the block can rebuild files.
 
-        errors  takes those of quarantines that cannot be closed
+        errors  receives errors of quarantines that cannot be completed
         Raises LogDirLocked, UnwritableFile.
         """
         from engine.log.logdir.log_dirs import not_permitted
@@ -511,12 +551,12 @@ class Rebuild:
                 try:
                     yield Begun(dirs.files, rebuild)
                 finally:
-                    INTERRUPTION.pardon()
+                    INTERRUPTION.defer_to_end()
         finally:
             errors += () if dirs is None else dirs.errors
 
     def say(self, stream: JsonStream | None) -> None:
-        """Where it is kept."""
+        """Print where replaced files are kept."""
         from kafkalog_cli.quarantining import put_kept, say_kept
 
         if self._quarantines is not None:

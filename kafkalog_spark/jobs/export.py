@@ -1,4 +1,4 @@
-"""Segments into tables partitioned by topic, with everything that a sink needs to write them back; and back again."""
+"""Export records into tables partitioned by topic, and import such tables into partition directories."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-FORMATS = ("parquet", "delta", "iceberg")  # the last two where the session has them
+FORMATS = ("parquet", "delta", "iceberg")  # the last two need a session with their packages
 _BACK = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 _COMPRESSION = "compression.type"
-_NO_TABLE = "UNABLE_TO_INFER_SCHEMA"  # Spark's word for a directory without a file that it could be of
+_NO_TABLE = "UNABLE_TO_INFER_SCHEMA"  # Spark's error for a directory without a file of the format
 
 
 def export(
     spark: SparkSession, *paths: str, to: str, mode: str = "error", table: str = "parquet", **options: object
 ) -> None:  # fmt: skip
-    """Write the records below `paths` as a table to `to`, a folder for each topic.
+    """Write the records below `paths` as a table to `to`, with a folder for each topic.
 
-    mode     error, append or overwrite, as Spark means them
-    table    one of FORMATS; `to` is a directory, of Iceberg it may be a name in a catalog
-    options  as for reading; `columns` other than these eight are those that are written
-    Raises OptionError, also where logs lie in `to`, LogDirError; AnalysisException where `to` is there and the mode is error.
+    mode     Spark's save mode: error, append or overwrite
+    table    one of FORMATS; `to` is a directory, or for Iceberg a name in a catalog
+    options  as for reading; `columns` defaults to EXPORTED
+    Raises OptionError, also if `to` contains logs; LogDirError; AnalysisException if `to` exists and the mode is error.
     """
     _check(table)
     if table != "iceberg" or "/" in to:
@@ -48,13 +48,13 @@ def bring_back(
     spark: SparkSession, *tables: str, to: str, mode: str = "error", table: str = "parquet",
     config: Mapping[str, str] | None = None, topics: tuple[str, ...] = (),
 ) -> list[str]:  # fmt: skip
-    """Write what `export` wrote into partition directories below `to`, with the offsets and timestamps that it had.
+    """Write tables of `export` into partition directories below `to`, with the original offsets and timestamps.
 
-    Returns the topics that were left out: the cluster's metadata log, which only controllers write, unless it is in `topics`.
+    Returns the skipped topics: the metadata log, which only controllers write, unless it is in `topics`.
 
-    mode    error where something is there, append, or overwrite the topics that come
-    config  settings of the topics; compression.type is that of the batches as well
-    topics  only these
+    mode    error (if `to` has content), append, or overwrite (replaces the topics of the tables)
+    config  settings of the topics; compression.type also sets the codec of the batches
+    topics  write only these; empty: all
     Raises OptionError, LogDirError.
     """
     _check(table)
@@ -66,22 +66,23 @@ def bring_back(
         raise OptionError(f"{', '.join(tables)}: without the column {', '.join(sorted(missing))} it is not an export of "
                           "records")
     if mode == "error":
-        _refuse_what_is_there(to)
-    kept = rows.select(*(name for name in _BACK if name in rows.columns))
+        _refuse_existing_content(to)
+    selected = rows.select(*(name for name in _BACK if name in rows.columns))
     metadata = [] if topics else [METADATA_TOPIC]
-    there = {row["topic"] for row in kept.where(kept["topic"].isin([*topics, *metadata])).select("topic").distinct().collect()}
+    named = selected.where(selected["topic"].isin([*topics, *metadata]))
+    there = {row["topic"] for row in named.select("topic").distinct().collect()}
     if topics:
-        kept = kept.where(kept["topic"].isin(list(topics)))
-        if nowhere := sorted(set(topics) - there):
-            raise OptionError(f"{', '.join(tables)}: no topic {', '.join(nowhere)} in it")
+        selected = selected.where(selected["topic"].isin(list(topics)))
+        if missing_topics := sorted(set(topics) - there):
+            raise OptionError(f"{', '.join(tables)}: no topic {', '.join(missing_topics)} in it")
     elif there:
-        kept = kept.where(~kept["topic"].isin(metadata))
-    order = [name for name in ("topic", "partition", "offset") if name in kept.columns]
-    whole = kept.repartition("topic", "partition").sortWithinPartitions(*order)
+        selected = selected.where(~selected["topic"].isin(metadata))
+    order = [name for name in ("topic", "partition", "offset") if name in selected.columns]
+    whole = selected.repartition("topic", "partition").sortWithinPartitions(*order)
     options = {f"topic.{name}": value for name, value in (config or {}).items()}
     if (config or {}).get(_COMPRESSION, "producer") not in ("producer", "uncompressed"):
         options["kafka.compression.type"] = (config or {})[_COMPRESSION]
-    options |= {"keepOffsets": str("offset" in order), "keepTimestamps": str("timestamp" in kept.columns)}
+    options |= {"keepOffsets": str("offset" in order), "keepTimestamps": str("timestamp" in selected.columns)}
     whole.write.format("kafkalog").mode("overwrite" if mode == "overwrite" else "append").options(**options).save(to)
     return [] if topics else sorted(there)
 
@@ -92,7 +93,10 @@ def _check(table: str) -> None:
 
 
 def _rows(spark: SparkSession, tables: tuple[str, ...], table: str) -> DataFrame:
-    """The table; names of topics are text, also where folders of Parquet look like numbers or dates. Raises OptionError."""
+    """Read the tables. Topic names are read as text, even if Parquet folders look like numbers or dates.
+
+    Raises OptionError.
+    """
     from pyspark.errors import AnalysisException
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -114,7 +118,7 @@ def _rows(spark: SparkSession, tables: tuple[str, ...], table: str) -> DataFrame
     return whole
 
 
-def _refuse_what_is_there(to: str) -> None:
+def _refuse_existing_content(to: str) -> None:
     from engine.errors import KafkalogError
     from engine.files import ReadOnlyFiles
     from kafkalog_spark.errors import LogDirError
@@ -129,11 +133,11 @@ def _refuse_what_is_there(to: str) -> None:
 
 
 def check_target(to: str, mode: str, sources: Iterable[str]) -> None:
-    """Raise OptionError where a table at `to` would do harm to logs; other file systems than mounted ones are not looked at.
+    """Raise OptionError if writing a table to `to` would damage logs. Only paths of mounted file systems are checked.
 
-    mode     error, append or overwrite, as Spark means them: the last one removes whatever is there
-    sources  what is to be read, patterns included
-    Raises LogDirError for what cannot be looked into.
+    mode     Spark's save mode: error, append or overwrite; overwrite deletes everything in `to`
+    sources  the paths to read, including patterns
+    Raises LogDirError for a directory that cannot be read.
     """
     try:
         path = local_path(to)
@@ -145,7 +149,7 @@ def check_target(to: str, mode: str, sources: Iterable[str]) -> None:
         around = path.rpartition("/")[0] or "/"
         if files.exists(path):
             path = files.resolve(path)
-            _check_room(files, to, path, mode)
+            _check_existing(files, to, path, mode)
             if mode == "overwrite":
                 _check_sources(files, to, path, sources)
             around = path.rpartition("/")[0] or "/"
@@ -155,8 +159,8 @@ def check_target(to: str, mode: str, sources: Iterable[str]) -> None:
         raise LogDirError(str(error)) from None
 
 
-def _check_room(files: ReadOnlyFiles, to: str, path: str, mode: str) -> None:
-    """Raise OptionError where `path`, which is there, has logs that would go or be buried."""
+def _check_existing(files: ReadOnlyFiles, to: str, path: str, mode: str) -> None:
+    """Raise OptionError if `path`, which exists, has logs that would be deleted or hidden in the table."""
     if not files.info(path).is_directory:
         raise OptionError(f"{to}: a file; name the directory for the table")
     try:
@@ -166,7 +170,7 @@ def _check_room(files: ReadOnlyFiles, to: str, path: str, mode: str) -> None:
     for log_dir in found:
         place = log_dir.path if log_dir.is_whole else next(one.path for one in log_dir.places)
         if not (log_dir.is_whole or _is_partition(files, place)):
-            continue  # a name like that of a partition, no more
+            continue  # only the name looks like a partition
         if mode == "overwrite":
             raise OptionError(f"{to}: it contains logs ({place}), which overwriting would delete: name another directory")
         if mode == "append" and place == path:
@@ -174,7 +178,7 @@ def _check_room(files: ReadOnlyFiles, to: str, path: str, mode: str) -> None:
 
 
 def _check_sources(files: ReadOnlyFiles, to: str, path: str, sources: Iterable[str]) -> None:
-    """Raise OptionError where something that is to be read lies in `path`, however deep."""
+    """Raise OptionError if one of the sources lies in `path`, at any depth."""
     for source in (one for pattern in sources for one in expand(files, pattern)):
         if f"{files.resolve(source)}/".startswith(f"{path.rstrip('/')}/"):
             raise OptionError(f"{to}: {source} is in it, and overwriting would delete it: name another directory")

@@ -1,6 +1,6 @@
-"""Recover many partitions as tasks: what `kafkalog recover` does, with its locks, its quarantine and its checkpoints.
+"""Recover many partitions in Spark tasks, as `kafkalog recover` does, with its locks, quarantine and checkpoints.
 
-It stands alone, as every job does.
+A module of its own, as every job is.
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ def recover(
     spark: SparkSession, *paths: str, config: dict[str, str] | None = None, options: RecoverOptions | None = None,
     now: int | None = None, topics: Collection[str] = (),
 ) -> DataFrame:
-    """Recover every partition below `paths`; what was done, as a table of events.
+    """Recover every partition below `paths`. Returns a table of events.
 
-    Each log dir has a quarantine beside it, each task a part of that: `kafkalog restore` takes them one by one. The small
-    files of a log dir are mended first; what of them cannot be mended is refused, and partitions are recovered all the same. A
-    damaged metadata log stops everything, as it does there.
-    config   topic settings over those of the metadata log        options  see RecoverOptions; mark_clean has no effect
-    topics   only their partitions, as if these were the paths: what else is in a log dir stays as it is, its checkpoints too
-    Raises OptionError, LogDirError, also where a broker runs on one of the log dirs.
+    The driver and each task write a quarantine of their own next to the log dir; `kafkalog restore` restores them one by one.
+    The small files of a log dir are repaired first. A small file that cannot be repaired is reported as refused, and the
+    partitions are still recovered. A damaged metadata log stops the job, as it stops the command.
+
+    config   topic settings that override those of the metadata log
+    options  see RecoverOptions; mark_clean has no effect
+    topics   recover only their partitions, as if these were the paths: the rest of a log dir and its checkpoints stay unchanged
+    Raises OptionError; LogDirError, also if a broker runs on one of the log dirs.
     """
     moment = now_ms() if now is None else now
     settings = Settings(ServerConfig(), tuple((config or {}).items()))
@@ -63,14 +65,14 @@ def recover(
 
 
 def _note(recovery: Recovery, rows: list[dict[str, Any]]) -> None:
-    """Keep what the rows of tasks say about the log dirs of their partitions."""
-    by_path = {place.path: place for place in recovery.places}
+    """Add the results of the tasks to `recovery`."""
+    by_path = {partition.path: partition for partition in recovery.places}
     for row in rows:
         recovery.note(by_path[row["directory"]], events_in([row]), is_failed=row["action"] == FAILED)
 
 
 def _recover(asked: RecoverOptions, manager: TaskLogManager) -> Iterator[Report]:
-    """The partitions of a task, all in one log dir."""
+    """Recover the partitions of a task, which are all in one log dir."""
     [log_dir] = manager.cluster.log_dirs
     problems = find_start_problems(manager.files_of(log_dir.path), manager.cluster)
     for _place, report in recover_partitions(manager, asked, list(log_dir.places), problems):

@@ -1,4 +1,4 @@
-"""Where the bytes are: by topic, codec, producer, hour, header, and the keys that take most."""
+"""Records and bytes by topic, codec, producer, hour, header or key."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ BY = ("topic", "codec", "producer", "hour", "header", "key")
 
 
 def stats(spark: SparkSession, *paths: str, by: str = "topic", top: int = 20, **options: object) -> DataFrame:
-    """Records and bytes below `paths`, largest first.
+    """Return records and bytes below `paths`, by descending bytes.
 
-    by       topic, codec, producer: bytes of batches as they lie on the disk, by their headers alone; compressed sets of
-             formats 0 and 1 are inflated to be counted, and hold no record where that fails. Markers of transactions are
-             no records; those of aborted ones are
-             hour, header, key: bytes of keys and values, decoded
-             key: the `top` largest; shadowed bytes belong to records that compaction would take for a later one
+    by       topic, codec, producer: sizes of batches on disk, from their headers only. Compressed sets of formats 0 and 1 are
+             decompressed to count their records; if that fails they count as 0 records. Transaction markers are not counted
+             as records, records of aborted transactions are.
+             hour, header, key: sizes of decoded keys and values.
+             key: the `top` largest keys; shadowedBytes is the size of the records that a later record supersedes.
     options  as for reading
     Raises OptionError, LogDirError.
     """
@@ -74,9 +74,9 @@ def _of_batches(spark: SparkSession, paths: tuple[str, ...], options: dict[str, 
 
 
 def summed(heads: pa.RecordBatch, sums: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows of level batches added up by what stands before `batches` in `sums`: a few rows, so that Spark has little to do."""
+    """Sum rows of level batches, grouped by the columns before `batches` in `sums`, so that Spark gets few rows."""
     keys = sums.names[: sums.get_field_index("batches")]
-    records = heads.column("recordCount").fill_null(0)  # of formats 0 and 1, compressed, and not to be read by anybody
+    records = heads.column("recordCount").fill_null(0)  # null: a compressed set of format 0 or 1 that cannot be decompressed
     records = pc.if_else(heads.column("isControl"), 0, records)
     columns = {name: heads.column(name) for name in keys} | {
         "batches": records, "records": records, "bytes": heads.column("sizeInBytes"), "firstOffset": heads.column("baseOffset"),
@@ -114,7 +114,7 @@ def _by_header(spark: SparkSession, paths: tuple[str, ...], options: dict[str, o
         )  # fmt: skip
 
     zero = f.lit(0)
-    keys = f.transform(f.array_distinct("headers.key"), lambda key: counted(key, 1, f.col("size"), zero))  # a record once
+    keys = f.transform(f.array_distinct("headers.key"), lambda key: counted(key, 1, f.col("size"), zero))  # once a record
     values = f.transform("headers", lambda one: counted(one["key"], 0, zero, f.length(one["value"])))
     records = _of_records(spark, paths, options, "topic", "headers")
     sums = [f.sum(f"one.{name}").alias(name) for name in ("records", "bytes", "headerBytes")]

@@ -1,8 +1,8 @@
-"""What jobs that change logs share: locks and checkpoints on the driver, partitions as tasks.
+"""Shared code of the jobs that change logs: locks and checkpoints on the driver, partitions in tasks.
 
-The driver holds the locks of all log dirs while tasks work, does what concerns a log dir as a whole, and writes the
-checkpoints from what the tasks say. A task works on whole partitions, by the engine's own operations, and never without the
-job: see `holds`.
+The driver holds the locks of all log dirs while tasks run, does the work on log dirs as a whole, and writes the checkpoints
+from the results of the tasks. A task applies the engine's operations to whole partitions, and only while its job runs: see
+`holds`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.log.operations.operation import LEFT_ALONE, note
 from engine.log.report import Action
 from engine.log.session import Quarantines, session
 from kafkalog_spark.errors import LogDirError, OptionError
-from kafkalog_spark.jobs.holds import JobLock, held, own_lock
+from kafkalog_spark.jobs.job_locks import JobLock, hold_log_dirs, lock_partition
 from kafkalog_spark.table.columns import rows_as_batches
 from kafkalog_spark.table.partitions import check_utf8, log_size
 from kafkalog_spark.table.planning import Piece, pack
@@ -53,14 +53,14 @@ _NOTE_TYPES = EVENT_TYPES | {
     "cleanUntil": pa.int64(), "leftAlone": pa.bool_(),
 }  # fmt: skip
 _SCHEMA = pa.schema(list(_NOTE_TYPES.items()))
-FAILED = "failed"  # why a log was not worked on to the end
-FOUND = "found"  # a finding besides: no event of the command either
-_OF_A_KIND = 1000  # rows of a log with the same action and severity
-OFFSETS_LEFT = "offsets_left"  # how a log was left: for the driver, not for the user
+FAILED = "failed"  # action of a row that says why the work on a log failed
+FOUND = "found"  # action of a row with a finding, which is not an event
+_MAX_SIMILAR = 1000  # most rows of a log with the same action, code and severity
+OFFSETS_LEFT = "offsets_left"  # action of a row with the final offsets of a log: for the driver, not for the user
 
 
 class TaskLogManager(LogManager):
-    """A manager within a task: checkpoints of the log dir are not written but noted, for the driver."""
+    """The log manager in a task. It does not write checkpoints, but notes the offsets for the driver."""
 
     def __init__(self, *values: Any) -> None:
         super().__init__(*values)
@@ -68,16 +68,16 @@ class TaskLogManager(LogManager):
         self.clean_until: dict[str, int] = {}  # partition directory → offset
 
     def checkpoint(self, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:  # noqa: ARG002  # one was given to us
-        """Keep what the driver will write."""
+        """Note the offsets that the driver will write."""
         self.noted.update(offsets_left)
 
     checkpoint_log_starts = checkpoint
 
 
 class Assignment(NamedTuple):
-    """What tasks do to partitions, and what they need to know for it.
+    """The operation that tasks apply to partitions.
 
-    keeps_for  the command whose quarantine keeps what is changed; None: nothing is kept
+    keeps_for  command whose quarantine keeps copies of what is changed; None: no quarantine
     """
 
     options: OpenOptions
@@ -87,10 +87,10 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Log dirs that are locked, with the driver's manager.
+    """Locked log dirs, with the driver's log manager.
 
-    hold   what tasks need for their work
-    half_done  log dirs in which something failed in the middle
+    hold       the lock that tasks check
+    half_done  log dirs in which the work on a log failed midway
     """
 
     log_dirs: list[LogDir]
@@ -100,7 +100,7 @@ class Job:
 
     @property
     def cluster(self) -> Cluster:
-        """Identities and the metadata log, which were read once, and the log dirs without what is in them."""
+        """Identities and metadata log, which the driver has read, and the log dirs without their partitions and files."""
         bare = (replace(log_dir, places=(), foreign=(), files=()) for log_dir in self.log_dirs)
         return replace(self.manager.cluster, log_dirs=tuple(bare))
 
@@ -109,74 +109,74 @@ class Job:
 def opened(
     paths: Sequence[str], options: OpenOptions, topics: Collection[str] = (), quarantines: Quarantines | None = None
 ) -> Iterator[Job]:
-    """Lock the log dirs below `paths`, and finish their quarantines in the end.
+    """Lock the log dirs below `paths`; at the end finish their quarantines.
 
-    topics  only partitions of these, as if they had been named themselves (see LogDir); none: all
-    Raises LogDirError, also where a broker runs, and OptionError for a topic that is not there.
+    topics  only partitions of these, as if they were the paths (see LogDir); empty: all
+    Raises LogDirError, also if a broker runs; OptionError for a topic that does not exist.
     """
     files = Files()
     try:
         found = check_utf8(find_log_dirs(files, [one for path in paths for one in expand(files, str(path))]))
         found = _narrowed(found, topics) if topics else found
         log_dirs = [log_dir for log_dir in found if log_dir.places or not topics]
-        named, places = [log_dir.path for log_dir in log_dirs], [place.path for one in log_dirs for place in one.places]
-        refuse_other_owner(files, (*named, *places))
-        # settings of topics also come from log dirs where none of their partitions is
-        with session(files, log_dirs, options, quarantines, around=found) as logs, held(files, named) as hold:
+        named = [log_dir.path for log_dir in log_dirs]
+        refuse_other_owner(files, (*named, *(partition.path for log_dir in log_dirs for partition in log_dir.places)))
+        # topic settings may also come from the metadata log in a log dir without partitions of these topics
+        with session(files, log_dirs, options, quarantines, around=found) as logs, hold_log_dirs(files, named) as hold:
             try:
                 logs.dirs.begin()
                 yield Job(log_dirs, logs.manager, hold)
             finally:
                 logs.dirs.finish()
-                for error in logs.dirs.errors:  # whatever else failed: restoring asks how things were left
+                for error in logs.dirs.errors:  # overrides other errors: `restore` needs a finished quarantine
                     raise error
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
 
 
 def _narrowed(log_dirs: list[LogDir], topics: Collection[str]) -> list[LogDir]:
-    """The log dirs with nothing but partitions of `topics`; of whole ones not those that are deleted. Raises OptionError."""
+    """Return the log dirs with only the partitions of `topics`, without those marked for deletion. Raises OptionError."""
     narrowed = []
     for log_dir in log_dirs:
-        places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE) if log_dir.is_whole else log_dir.places
-        narrowed.append(LogDir(log_dir.path, False, tuple(one for one in places if one.name.topic in topics), (), ()))
-    there = {place.name.topic for log_dir in narrowed for place in log_dir.places}
+        partitions = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE) if log_dir.is_whole else log_dir.places
+        narrowed.append(LogDir(log_dir.path, False, tuple(one for one in partitions if one.name.topic in topics), (), ()))
+    there = {partition.name.topic for log_dir in narrowed for partition in log_dir.places}
     if missing := sorted(set(topics) - there):
         raise OptionError(f"no such topic: {', '.join(missing)}")
     return narrowed
 
 
-def pieces_of(places: Iterable[PartitionPath]) -> list[Piece]:
-    """Partitions as pieces, with the bytes of their logs, as far as those can be read: else the task reports why not."""
+def pieces_of(partitions: Iterable[PartitionPath]) -> list[Piece]:
+    """Return partitions as pieces with the bytes of their logs: 0 if they cannot be read, which the task then reports."""
     files = Files()
-    return [Piece(place.path, place.log_dir, 0, 0, 0, log_size(files, place.path)) for place in places]
+    return [Piece(partition.path, partition.log_dir, 0, 0, 0, log_size(files, partition.path)) for partition in partitions]
 
 
 def run_tasks(
-    spark: SparkSession, job: Job, places: list[PartitionPath], work: Assignment, split_bytes: int
+    spark: SparkSession, job: Job, partitions: list[PartitionPath], work: Assignment, split_bytes: int
 ) -> list[dict[str, Any]]:
-    """Do the work on all `places`; the events as rows. The checkpoints of their log dirs are written in the end.
+    """Run the operation on all partitions in tasks, then write the checkpoints of their log dirs. Returns the events as rows.
 
-    Raises LogDirError, and what Spark raises where a task fails for good: then no checkpoint has the others.
+    Raises LogDirError, and the error of Spark if a task fails for good: then no checkpoint is written.
     """
-    by_path = {place.path: place for place in places}
-    splits = [[by_path[piece.directory] for piece in split] for split in pack(pieces_of(places), split_bytes)]
+    by_path = {partition.path: partition for partition in partitions}
+    splits = [[by_path[piece.directory] for piece in split] for split in pack(pieces_of(partitions), split_bytes)]
 
-    def task(mine: list[PartitionPath]) -> Iterator[pa.RecordBatch]:
+    def task(own: list[PartitionPath]) -> Iterator[pa.RecordBatch]:
         try:
-            yield from rows_as_batches(_rows(mine, work, cluster, hold), _SCHEMA)
-        except KafkalogError as error:  # what concerns one log is a row; this concerns its log dir
+            yield from rows_as_batches(_rows(own, work, cluster, hold), _SCHEMA)
+        except KafkalogError as error:  # an error of the log dir; the failure of one log is a row
             raise LogDirError(str(error)) from None
 
     cluster, hold = job.cluster, job.hold
-    if not places:
+    if not partitions:
         return []
-    found = run(spark, splits, _SCHEMA, task).collect()  # an iterator of Spark's would run them two by two
-    return _taken(job, by_path, (row.asDict() for row in found))
+    found = run(spark, splits, _SCHEMA, task).collect()  # Spark's iterator would run only two tasks at a time
+    return _apply_results(job, by_path, (row.asDict() for row in found))
 
 
-def _taken(job: Job, by_path: dict[str, PartitionPath], found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events among the rows that tasks found; the state of the logs is written to the checkpoints."""
+def _apply_results(job: Job, by_path: dict[str, PartitionPath], found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the events among the rows of the tasks, and write the final offsets in the other rows to the checkpoints."""
     rows: list[dict[str, Any]] = []
     offsets_left: dict[str, dict[PartitionPath, CheckpointOffsets]] = {}
     clean: dict[str, dict[str, int]] = {}
@@ -187,12 +187,12 @@ def _taken(job: Job, by_path: dict[str, PartitionPath], found: Iterable[dict[str
                 if row["action"] == FAILED and not row["leftAlone"]:
                     job.half_done.add(by_path[row["directory"]].log_dir)
                 continue
-            place = by_path[row["directory"]]
+            partition = by_path[row["directory"]]
             if row.get("recoveryPoint") is not None:
                 left = CheckpointOffsets(row["firstBaseOffset"], row["logStartOffset"], row["recoveryPoint"])
-                offsets_left.setdefault(place.log_dir, {})[place] = left
+                offsets_left.setdefault(partition.log_dir, {})[partition] = left
             if row.get("cleanUntil") is not None:
-                clean.setdefault(place.log_dir, {})[place.path] = row["cleanUntil"]
+                clean.setdefault(partition.log_dir, {})[partition.path] = row["cleanUntil"]
     finally:
         _checkpoint(job, offsets_left, clean)
     return rows
@@ -201,7 +201,7 @@ def _taken(job: Job, by_path: dict[str, PartitionPath], found: Iterable[dict[str
 def _checkpoint(
     job: Job, offsets_left: dict[str, dict[PartitionPath, CheckpointOffsets]], clean: dict[str, dict[str, int]]
 ) -> None:
-    """Write what is known by log dir; a partition may be spelled in another way than the log dir around it."""
+    """Write the checkpoints of each log dir. The path of a partition need not begin with that of its log dir."""
     from engine.log.cleaner.checkpoint import write_clean_offsets
 
     for log_dir in job.log_dirs:
@@ -211,45 +211,45 @@ def _checkpoint(
         write_clean_offsets(files, clean.get(log_dir.path, {}))
 
 
-def _rows(places: list[PartitionPath], work: Assignment, cluster: Cluster, hold: JobLock) -> Iterator[dict[str, Any]]:
-    """The work of one task, log dir by log dir."""
+def _rows(partitions: list[PartitionPath], work: Assignment, cluster: Cluster, hold: JobLock) -> Iterator[dict[str, Any]]:
+    """Do the work of one task, log dir by log dir."""
     files = Files()
     for log_dir in cluster.log_dirs:
-        mine = [place for place in places if place.log_dir == log_dir.path]
-        if not mine:
+        own = [partition for partition in partitions if partition.log_dir == log_dir.path]
+        if not own:
             continue
-        refuse_other_owner(files, (log_dir.path, *(place.path for place in mine)))
+        refuse_other_owner(files, (log_dir.path, *(partition.path for partition in own)))
         with ExitStack() as stack:
-            for place in mine:
-                lock = own_lock(files, log_dir.path, place.path)
+            for partition in own:
+                lock = lock_partition(files, log_dir.path, partition.path)
                 stack.callback(lock.release)
             hold.check(files, log_dir.path)  # after the wait for the locks
-            part, seam = replace(log_dir, places=tuple(mine)), files
+            part, task_files = replace(log_dir, places=tuple(own)), files
             if work.keeps_for is not None:
-                kept = Quarantines(work.keeps_for, work.options.now, of=file_name(mine[0].path))
-                seam = kept.begin(files, log_dir.path)
-                stack.callback(_finish, kept)
+                quarantines = Quarantines(work.keeps_for, work.options.now, of=file_name(own[0].path))
+                task_files = quarantines.begin(files, log_dir.path)
+                stack.callback(_finish, quarantines)
 
-            def files_of(path: str, seam: Files = seam) -> Files:
-                hold.check(files, path)  # whatever is done to a log begins with this
-                return seam
+            def files_of(path: str, task_files: Files = task_files) -> Files:
+                hold.check(files, path)  # operations call files_of first for each log
+                return task_files
 
             manager = TaskLogManager(files_of, replace(cluster, log_dirs=(part,)), work.options.settings, work.options.now)
             for report in work.operate(manager):
-                yield from _first_of_each(event_rows(report))
+                yield from _limit_similar(event_rows(report))
             yield from _offset_rows(manager)
 
 
 def _finish(quarantines: Quarantines) -> None:
-    """Raise the first reason why a quarantine could not be finished."""
+    """Finish the quarantines, and raise the first error."""
     for error in quarantines.finish():
         raise error
 
 
 def _offset_rows(manager: TaskLogManager) -> Iterator[dict[str, Any]]:
-    for place, left in manager.noted.items():
+    for partition, left in manager.noted.items():
         yield {
-            "directory": place.path, "action": OFFSETS_LEFT, "firstBaseOffset": left.first_base_offset,
+            "directory": partition.path, "action": OFFSETS_LEFT, "firstBaseOffset": left.first_base_offset,
             "logStartOffset": left.log_start_offset, "recoveryPoint": left.recovery_point,
         }  # fmt: skip
     for directory, offset in manager.clean_until.items():
@@ -257,7 +257,7 @@ def _offset_rows(manager: TaskLogManager) -> Iterator[dict[str, Any]]:
 
 
 def event_rows(report: Report) -> Iterator[dict[str, Any]]:
-    """The events of a report, its findings and its failure, as rows."""
+    """Return the events, findings and failure of a report as rows."""
     same = {"directory": report.directory, "operation": report.operation}
     for event in report.events:
         yield same | {
@@ -265,7 +265,7 @@ def event_rows(report: Report) -> Iterator[dict[str, Any]]:
             "endOffset": event.end_offset, "records": event.records, "bytes": event.size, "severity": event.severity.value,
         }  # fmt: skip
     for finding in report.findings:
-        file = finding.where.file.removeprefix(f"{report.directory}/")  # as events have it
+        file = finding.where.file.removeprefix(f"{report.directory}/")  # relative, as in events
         yield same | {"action": FOUND, "code": finding.code, "file": file, "reason": finding.what,
                       "firstOffset": finding.where.offset, "severity": finding.severity.value}  # fmt: skip
     if report.failure is not None:
@@ -275,14 +275,14 @@ def event_rows(report: Report) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _first_of_each(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The first rows of each kind, and in one row what was left out: the driver takes those of all tasks at once."""
+def _limit_similar(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the first _MAX_SIMILAR rows of each kind, then one row that sums up the others: all rows must fit in the driver."""
     counts: Counter[tuple[str, str | None, str]] = Counter()
     more: dict[tuple[str, str | None, str], dict[str, Any]] = {}
     for row in rows:
         kind = row["action"], row.get("code"), row["severity"]
         counts[kind] += 1
-        if counts[kind] <= _OF_A_KIND:
+        if counts[kind] <= _MAX_SIMILAR:
             yield row
             continue
         rest = more.setdefault(kind, {name: row.get(name) for name in ("directory", "operation", "action", "code", "severity")})
@@ -290,18 +290,18 @@ def _first_of_each(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             if row.get(name) is not None:
                 rest[name] = rest.get(name, 0) + row[name]
     for kind, rest in more.items():
-        yield rest | {"file": "", "reason": f"{counts[kind] - _OF_A_KIND} more of these"}
+        yield rest | {"file": "", "reason": f"{counts[kind] - _MAX_SIMILAR} more of these"}
 
 
 def events_in(rows: Iterable[Any]) -> Iterator[tuple[Action, Severity]]:
-    """What the events among such rows were, and how bad: rows of failures and findings are left out."""
+    """Yield action and severity of the events among the rows, without rows of failures and findings."""
     for row in rows:
         if row["action"] not in (FAILED, FOUND):
             yield Action(row["action"]), Severity(row["severity"])
 
 
 def frame_of(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
-    """Events as a table."""
+    """Return events as a data frame with the columns EVENT_TYPES."""
     from kafkalog_spark.schema import ddl_of
 
     schema = pa.schema(list(EVENT_TYPES.items()))

@@ -1,6 +1,6 @@
-"""Verify every partition of every dir: checksums, indexes, snapshots, epochs, and replicas against each other.
+"""Verify partitions in Spark tasks: checksums, indexes, snapshots, epochs, and replicas against each other.
 
-It stands alone, as every job does.
+A module of its own, as every job is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.findings import Finding, Where
 from engine.log.fetch.replicas import best_replica, find_divergence
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.table.columns import FINDING_TYPES, rows_as_batches
-from kafkalog_spark.table.levels import directories, kept_findings, with_policies
+from kafkalog_spark.table.levels import directories, limited_findings, with_policies
 from kafkalog_spark.table.options import Bounds
 from kafkalog_spark.table.planning import pack_groups
 from kafkalog_spark.tasks import options_of, run
@@ -34,17 +34,18 @@ SCHEMA = pa.schema(list(FINDING_TYPES.items()))
 
 
 def verify(spark: SparkSession, *paths: str, config: Mapping[str, str] | None = None, **options: object) -> DataFrame:
-    """Everything that is wrong below `paths`, a row for each finding; columns as of level findings.
+    """Verify the partitions below `paths`. Returns a row for each finding, with the columns of level findings.
 
-    Replicas of a partition, in whatever dirs, are compared with the copy that a leader would have.
-    config  topic settings over those of the metadata logs, which decide whether gaps are losses
+    All replicas of a partition are compared with the copy that a leader would have.
+
+    config  topic settings that override those of the metadata logs; they decide whether gaps are losses
     Raises OptionError, LogDirError; a directory that cannot be read is a finding.
     """
     return run(spark, splits_of(options_of(paths, options), config), SCHEMA, check_split)
 
 
 def splits_of(asked: ReadOptions, config: Mapping[str, str] | None = None) -> list[list[Piece]]:
-    """What each task checks: all replicas of a partition come together. Raises OptionError, LogDirError."""
+    """Return the splits; all replicas of a partition are in one split. Raises OptionError, LogDirError."""
     found = with_policies(asked, directories(asked, Bounds()), config)
     pieces = sorted(found, key=lambda piece: (piece.topic, piece.partition, piece.directory))
     groups = [list(group) for _, group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition))]
@@ -52,7 +53,7 @@ def splits_of(asked: ReadOptions, config: Mapping[str, str] | None = None) -> li
 
 
 def check_split(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
-    """The findings of one task, rows of SCHEMA."""
+    """Verify the partitions of a split. Yields rows of SCHEMA."""
 
     def rows() -> Iterator[dict[str, object]]:
         for _, group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition)):
@@ -64,11 +65,11 @@ def check_split(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
 def _verify_replicas(replicas: list[Piece]) -> Iterator[dict[str, object]]:
     leading = best_replica(ReadOnlyFiles(), [piece.directory for piece in replicas])
     for piece in replicas:
-        yield from kept_findings(piece, partial(_check, piece, leading))
+        yield from limited_findings(piece, partial(_check, piece, leading))
 
 
 def _check(piece: Piece, leading: str, report: Callable[[Finding], None]) -> None:
-    """One copy by itself, then against the leading one. What cannot be read is a finding: it does not end the job."""
+    """Verify one copy, then compare it with the leading one. A file that cannot be read is a finding; the job continues."""
     files, directory = ReadOnlyFiles(), piece.directory
     try:
         verify_partition(files, directory, report, policy=lambda: piece.policy)
@@ -76,5 +77,5 @@ def _check(piece: Piece, leading: str, report: Callable[[Finding], None]) -> Non
             find_divergence(files, leading, directory, report)
     except KafkalogError as error:
         path = error.path or directory
-        what = str(error).removeprefix(f"{path}: ")  # a finding names its place by itself
+        what = str(error).removeprefix(f"{path}: ")  # a finding prints its path anyway
         report(Finding("path-unreadable", Where(path), what))

@@ -1,7 +1,7 @@
-"""Commit: what tasks wrote becomes part of partitions, all of it or nothing.
+"""Commit the segments that tasks wrote to the partitions, all or nothing.
 
-New partitions are made whole beside the others and come by one rename; rows for an existing partition are appended
-to it as to a broker's. A journal is written first, the manifest last (see staging).
+A new partition is built in the staging directory and renamed to its final path. Rows for an existing partition are appended to
+its log. The journal is written first, the manifest last (see staging).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from engine.log.logdir.log_dirs import LogDir, PartitionPath, list_log_dir
 from engine.log.logdir.log_manager import CheckpointOffsets, LogManager
 from engine.log.logdir.startup import survey
 from engine.log.operations.mending import find_topic_id, write_topic_id
-from engine.log.operations.operation import Marker, Operation, operate, put_marker, take_marker
+from engine.log.operations.operation import Marker, Operation, operate, remove_marker, write_marker
 from engine.log.report import Action, leaves_doubt
 from engine.log.session import OpenOptions
 from engine.overlay import OverlayFiles
 from kafkalog_spark.sink import staging
-from kafkalog_spark.sink.kept import Journal
+from kafkalog_spark.sink.state_files import Journal
 from kafkalog_spark.sink.undoing import log_end
 
 if TYPE_CHECKING:
@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
-    from kafkalog_spark.sink.kept import Manifest
     from kafkalog_spark.sink.options import SinkOptions
+    from kafkalog_spark.sink.state_files import Manifest
     from kafkalog_spark.sink.tasks import StagedPiece
 
-_COPIED = 16 << 20  # bytes up to which a piece is appended to the active segment, so that small writes leave few segments
-_AT_ONCE = 4  # partitions: most of the time is spent waiting for the disk
+_MAX_COPIED = 16 << 20  # largest piece in bytes that is copied to the active segment, so that small writes make few segments
+_PARALLEL = 4  # partitions in parallel: most of the time is spent waiting for the disk
 _CLEAN = Marker(b'{"version":0,"brokerEpoch":-1}')
-_ANYTHING = (Exception, KeyboardInterrupt, SystemExit)  # what may end a commit while this process continues
+_ANY_ERROR = (Exception, KeyboardInterrupt, SystemExit)  # errors that may end a commit while the process continues
 _LOG = logging.getLogger("kafkalog")
 Key = tuple[str, int]
 
 
 class _Append(Operation):
-    """Appends to logs, by `append`."""
+    """Calls `append` for each open log."""
 
     name = "append"
     for_snapshots = False
@@ -67,19 +67,19 @@ class _Append(Operation):
 
 
 class OffsetsOverlap(KafkalogError):
-    """Offsets that are to be kept and that are there already, or were written by two tasks."""
+    """With keepOffsets: an offset exists already, or two tasks wrote it."""
 
     code = "offsets-overlap"
 
 
 class NotAppended(KafkalogError):
-    """A log that did not take records: it is damaged, or its settings do not fit them."""
+    """A log to which records cannot be appended: it is damaged, or its settings reject them."""
 
     code = "not-appended"
 
 
 class NotUndone(KafkalogError):
-    """A commit that failed, and so did undoing it: the next job that writes to the directory does it."""
+    """A commit failed, and undoing it failed too: the next job that writes to the directory undoes it."""
 
     code = "not-undone"
 
@@ -88,14 +88,13 @@ def commit(
     files: Files, job: staging.StagedJob, options: SinkOptions, pieces: Iterable[StagedPiece], now: int, *,
     overwrite: bool = False, stream: tuple[str, int] | None = None,
 ) -> bool:
-    """Publish `pieces`, which are in the order of their tasks; False: this batch of the stream was committed before.
+    """Publish `pieces`, in the order of their tasks. Returns False if this batch of the stream was committed before.
 
-    overwrite  partitions of the topics that are written, and of the option `topic`, go
+    overwrite  replace all partitions of the written topics, and of the option `topic`
     stream     (query, batch)
-    Raises KafkalogError, and whatever else went wrong; then everything is as it was. Where undoing it fails too (NotUndone),
-    and where the process ends on the way, the next job that writes to the directory does it, by the journal: partitions that
-    came go, those that had to go come back, those that were appended to are cut where they ended, and the log dir's own files
-    hold what they held.
+    Raises KafkalogError or any other error, after undoing the commit. If undoing fails too (NotUndone), or the process ends
+    midway, the next job that writes to the directory undoes it from the journal: it deletes the new partitions, moves the
+    replaced ones back, truncates the others to their previous end, and restores the files of the log dir.
     """
     written = list(pieces)
     staged = {job.name: job, **{piece.job: staging.StagedJob(job.root, piece.job, None) for piece in written}}
@@ -108,8 +107,8 @@ def commit(
         for one in staged.values():
             try:
                 staging.clean_up(files, one)
-            except KafkalogError as error:  # what was committed holds; the next job removes what is left
-                _LOG.warning("%s is left behind: %s", one.directory, error)
+            except KafkalogError as error:  # the commit is complete; the next job removes the directory
+                _LOG.warning("%s cannot be removed: %s", one.directory, error)
     return is_news
 
 
@@ -131,21 +130,21 @@ class _Commit:
         self._files, self._job, self._options, self._pieces, self._now = files, job, options, pieces, now
         self._root = list_log_dir(files, job.root)
         self._cluster = survey(files, [self._root])
-        there = {place.key: place for place in self._root.partitions()}
+        existing = {partition.key: partition for partition in self._root.partitions()}
         topics = {topic for topic, _ in pieces} | ({options.topic} if options.topic else set())
-        self._replaced = [place for key, place in there.items() if overwrite and key[0] in topics]
-        gone = {place.key for place in self._replaced}
-        self._appended = [there[key] for key in pieces if key in there and key not in gone]
-        appended = {place.key for place in self._appended}
-        self._new = [self._place(f"{job.directory}/{staging.NEW}", key) for key in pieces if key not in appended]
-        self._is_fresh = not there  # the directory is ours: everything in it was closed as it should be
+        self._replaced = [partition for key, partition in existing.items() if overwrite and key[0] in topics]
+        replaced = {partition.key for partition in self._replaced}
+        self._appended = [existing[key] for key in pieces if key in existing and key not in replaced]
+        appended = {partition.key for partition in self._appended}
+        self._new = [self._partition_path(f"{job.directory}/{staging.NEW}", key) for key in pieces if key not in appended]
+        self._is_fresh = not existing  # only partitions of this commit: all are closed cleanly
 
-    def _place(self, directory: str, key: Key) -> PartitionPath:
+    def _partition_path(self, directory: str, key: Key) -> PartitionPath:
         name = PartitionDir(*key)
         return PartitionPath(f"{directory}/{name.topic}-{name.partition}", directory, name)
 
     def run(self, manifest: Manifest, stream: tuple[str, int] | None) -> None:
-        """Prepare, publish, and let it hold; undo it where that fails."""
+        """Prepare, publish, and write the manifest; undo everything if this fails."""
         files, job = self._files, self._job
         own = staging.own_files(files, job.root)
         is_clean = own[FileKind.CLEAN_SHUTDOWN.value] is not None
@@ -170,27 +169,27 @@ class _Commit:
                 left = replace(left, at_ms=self._now, written=self._written(journal), replaced=journal.replaced,
                                batch={} if stream is None else dict([stream]), undoing=False)
             staging.write_manifest(files, job.root, left)
-        except _ANYTHING as error:
+        except _ANY_ERROR as error:
             try:
-                if staging.read_manifest(files, job.root).last == name:  # it is there, and may not stay
+                if staging.read_manifest(files, job.root).last == name:  # the new manifest is visible already
                     staging.write_manifest(files, job.root, manifest)
                 if changes:
                     staging.undo(files, job, self._now)
-            except Exception as failure:  # noqa: BLE001  # whichever: it is the second one
+            except Exception as failure:  # noqa: BLE001  # any second error is reported with the first one
                 what = f"{error or type(error).__name__}; it could not be undone: {failure or type(failure).__name__}"
                 do = "the next job that writes there undoes it first; until then nothing else may write or read there"
                 raise NotUndone(f"{job.root}: {what}; {do}") from error
             raise
 
     def _written(self, journal: Journal) -> dict[str, list[int]]:
-        """What undoing the commit needs to know of the partitions that it wrote, see Manifest."""
+        """Return the state of the written partitions that undoing the commit needs, see Manifest."""
         names = () if journal.replaced else (*journal.ends, *journal.new)
         return {name: [journal.ends.get(name, -1), *log_end(self._files, f"{self._root.path}/{name}")] for name in names}
 
     # ---- before anything is visible -------------------------------------------------------------------
 
     def _ends(self, *, clean: bool) -> dict[str, int]:
-        """Where the partitions end that are appended to; all of them can be opened. Raises OffsetsOverlap, KafkalogError."""
+        """Return the log end offset of each partition to append to, after opening it. Raises OffsetsOverlap, KafkalogError."""
         for key, pieces in self._pieces.items():
             if self._options.keep_offsets:
                 pieces.sort(key=lambda piece: piece.first_offset)
@@ -204,38 +203,38 @@ class _Commit:
         ends: dict[str, int] = {}
 
         def note(log: UnifiedLog) -> None:
-            _refuse_a_damaged_end(log)
+            _refuse_damaged_end(log)
             ends[file_name(log.directory)] = log.log_end_offset
 
-        if self._appended:  # in memory: what could not be opened later would be cut when the commit is undone
+        if self._appended:  # over memory; a log that cannot be opened is found now, since undoing the commit would truncate it
             files = OverlayFiles(self._files, self._now)
             self._operate(LogDir(self._job.root, False, tuple(self._appended), (), ()), note, files, clean=clean)
-        for place in self._appended:
-            first, end = self._pieces[place.key][0].first_offset, ends[_name(place)]
+        for partition in self._appended:
+            first, end = self._pieces[partition.key][0].first_offset, ends[_name(partition)]
             if self._options.keep_offsets and first < end:
-                what = f"{_name(place)} ends before offset {end}: a row with offset {first} cannot be appended to it"
+                what = f"{_name(partition)} ends before offset {end}: a row with offset {first} cannot be appended to it"
                 raise OffsetsOverlap(what)
         return ends
 
     def _build(self) -> dict[Key, CheckpointOffsets]:
-        """Make the new partitions whole, aside → how they stand."""
+        """Build the new partitions in the staging directory. Returns their offsets for the checkpoints."""
         if not self._new:
             return {}
         files, directory = self._files, f"{self._job.directory}/{staging.NEW}"
         remove_tree(files, directory)
         staging.make_directories(files, directory)
         ids: dict[str, str] = {}
-        for place in self._new:
-            files.make_directory(place.path)
-            topic = place.name.topic
+        for partition in self._new:
+            files.make_directory(partition.path)
+            topic = partition.name.topic
             if topic not in ids:
-                ids[topic] = find_topic_id(files, self._cluster, place)[0] or new_topic_id()
-            write_topic_id(files, f"{place.path}/{FileKind.PARTITION_METADATA.value}", ids[topic])
+                ids[topic] = find_topic_id(files, self._cluster, partition)[0] or new_topic_id()
+            write_topic_id(files, f"{partition.path}/{FileKind.PARTITION_METADATA.value}", ids[topic])
         log_dir = LogDir(directory, False, tuple(self._new), (), ())
-        reports = self._operate(log_dir, self._append, files, clean=True)  # their names last by the sync after the renames
+        reports = self._operate(log_dir, self._append, files, clean=True)  # _publish syncs the directory after the renames
         return {
-            place.key: CheckpointOffsets(report.log_start_offset or 0, report.log_start_offset or 0, report.recovery_point or 0)
-            for place, report in zip(self._new, reports, strict=True)
+            new.key: CheckpointOffsets(report.log_start_offset or 0, report.log_start_offset or 0, report.recovery_point or 0)
+            for new, report in zip(self._new, reports, strict=True)
         }
 
     # ---- what others see ------------------------------------------------------------------------------
@@ -243,23 +242,23 @@ class _Commit:
     def _publish(self, offsets_left: Mapping[Key, CheckpointOffsets], *, is_clean: bool) -> None:
         files, job = self._files, self._job
         manager = self._manager(self._root, files)
-        taken = take_marker(manager, self._root)
+        taken = remove_marker(manager, self._root)
         if self._replaced:
             staging.make_directories(files, f"{job.directory}/{staging.OLD}")
-            for place in self._replaced:  # what takes a name lasts no sooner than what left it: no sync in between
-                files.rename(place.path, f"{job.directory}/{staging.OLD}/{_name(place)}")
-        for place in self._new:
-            files.rename(place.path, f"{job.root}/{_name(place)}")
+            for partition in self._replaced:  # no sync: a rename to a name is never on disk before the one that freed it
+                files.rename(partition.path, f"{job.directory}/{staging.OLD}/{_name(partition)}")
+        for partition in self._new:
+            files.rename(partition.path, f"{job.root}/{_name(partition)}")
         files.sync_directory(job.root)
         if self._appended:
             log_dir = LogDir(job.root, False, tuple(self._appended), (), ())
             self._operate(log_dir, self._append, files, clean=is_clean)
-        fresh = self._manager(self._root, files)  # the checkpoints as they are by now
-        fresh.forget(self._root, {place.key for place in (*self._replaced, *self._new)})
+        fresh = self._manager(self._root, files)  # reads the checkpoints again
+        fresh.forget(self._root, {partition.key for partition in (*self._replaced, *self._new)})
         if self._new and (self._is_fresh or is_brokers_log_dir(files, job.root)):
-            fresh.checkpoint(self._root, {self._place(job.root, key): how for key, how in offsets_left.items()})
+            fresh.checkpoint(self._root, {self._partition_path(job.root, key): how for key, how in offsets_left.items()})
         if taken is not None or (self._is_fresh and self._new):
-            put_marker(manager, self._root, _CLEAN if taken is None else taken)
+            write_marker(manager, self._root, _CLEAN if taken is None else taken)
 
     def _manager(self, log_dir: LogDir, files: Files) -> LogManager:
         settings = Settings(overrides=self._options.settings)
@@ -271,7 +270,7 @@ class _Commit:
     def _operate(
         self, log_dir: LogDir, work: Callable[[UnifiedLog], None], files: Files, *, clean: bool
     ) -> Sequence[Report]:
-        options = OpenOptions(now=self._now, clean_start=clean, jobs=_AT_ONCE)
+        options = OpenOptions(now=self._now, clean_start=clean, jobs=_PARALLEL)
         reports = list(operate(self._manager(log_dir, files), options, _Append(work)))
         for report in reports:
             if report.failure is not None:
@@ -281,18 +280,18 @@ class _Commit:
     def _append(self, log: UnifiedLog) -> None:
         """Append the pieces of this log's partition."""
         name = parse_partition_dir(file_name(log.directory))
-        assert name is not None  # it was opened by it
+        assert name is not None  # the log was found by this name
         epoch = log.leader_epoch_cache.latest_epoch or 0
         try:
             self._append_pieces(log, self._pieces[name.topic, name.partition], epoch)
-        except REPAIRABLE as error:  # elsewhere the log is recovered and the work done again: this cannot be done twice
+        except REPAIRABLE as error:  # other operations recover the log and try again, but an append must not be repeated
             raise NotAppended(str(error), do=f"kafkalog recover --dry-run {argument(log.directory)}") from error
         log.flush()
 
     def _append_pieces(self, log: UnifiedLog, pieces: list[StagedPiece], epoch: int) -> None:
         for piece in pieces:
             shift = 0 if self._options.keep_offsets else log.log_end_offset
-            if log.segments.active_segment.size and piece.size <= _COPIED:
+            if log.segments.active_segment.size and piece.size <= _MAX_COPIED:
                 self._copy(log, piece, shift, epoch)
             else:
                 self._adopt(log, piece, shift, epoch)
@@ -316,10 +315,10 @@ class _Commit:
             adopt_segment(log, directory, base_offset, base_offset + shift, end_offset + shift, epoch)
 
 
-def _refuse_a_damaged_end(log: UnifiedLog) -> None:
-    """Raise NotAppended where rows would go after damage, as those of a broker do, or opening the log has cut it.
+def _refuse_damaged_end(log: UnifiedLog) -> None:
+    """Raise NotAppended if rows would be appended after damage, as a broker would do, or if opening the log truncated it.
 
-    Nobody finds what is after damage; and what is cut should be kept, which is recover's work.
+    Records after damage cannot be read. Truncated bytes must be kept, which `recover` does.
     """
     segment = log.segments.active_segment
     name = log_file_name(segment.base_offset)
@@ -333,12 +332,12 @@ def _refuse_a_damaged_end(log: UnifiedLog) -> None:
         raise NotAppended(what, do=f"kafkalog recover --dry-run {argument(log.directory)}")
 
 
-def _name(place: PartitionPath) -> str:
-    return f"{place.name.topic}-{place.name.partition}"
+def _name(partition: PartitionPath) -> str:
+    return f"{partition.name.topic}-{partition.name.partition}"
 
 
 def new_topic_id() -> str:
-    """A random id as Kafka makes them: none that it keeps for itself, none that begins with a dash (Uuid.randomUuid)."""
+    """Return a random topic id: no reserved one, and none that begins with a dash (Uuid.randomUuid)."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-") and text != ZERO_UUID:

@@ -1,4 +1,4 @@
-"""The options of the sink and the columns that it takes: names and refusals of Spark's Kafka sink, and ours."""
+"""The options and columns of the sink: those of Spark's Kafka sink, with its error messages, and our own."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-_OURS = ("path", "topic", "numPartitions", "keepTimestamps", "keepOffsets", "includeHeaders")
-_KNOWN = {name.lower() for name in _OURS} | {"checkpointlocation", "queryname", "outputmode"}  # Spark's own, of streams
+_OWN_OPTIONS = ("path", "topic", "numPartitions", "keepTimestamps", "keepOffsets", "includeHeaders")
+_KNOWN = {name.lower() for name in _OWN_OPTIONS} | {"checkpointlocation", "queryname", "outputmode"}  # Spark's own, of streams
 _SETTING = "topic."
 _REFUSED = {
     f"kafka.{one}.serializer":
@@ -36,10 +36,11 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Where rows go, and how; see docs/spark-writing.md. Plain values: pickled into every task.
+    """The checked options of a write; see docs/spark-writing.md. Plain values, since they are pickled into every task.
 
-    topic       of all rows; None: the column says it        partitions  of a topic; None: rows say theirs
-    settings    of topics, as given
+    topic       of all rows; None: from the column
+    partitions  number of partitions of a topic; None: from the column
+    settings    topic settings, as given
     """
 
     path: str
@@ -55,7 +56,7 @@ class SinkOptions:
 
 
 def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Check the options of a write. Names in any case. Raises OptionError with one sentence."""
+    """Check the options of a write; names are not case-sensitive. Raises OptionError."""
     options = {name.lower(): str(value) for name, value in given.items()}
     settings = {}
     for name, value in options.items():
@@ -64,7 +65,8 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
         if name.startswith(_SETTING):
             settings[name.removeprefix(_SETTING)] = value
         elif name not in _KNOWN and not name.startswith("kafka."):
-            known = ", ".join(sorted((*_OURS, "kafka.compression.type", "kafka.batch.size", "topic.<setting of a topic>")))
+            patterns = "kafka.compression.type", "kafka.batch.size", "topic.<setting of a topic>"
+            known = ", ".join(sorted((*_OWN_OPTIONS, *patterns)))
             raise OptionError(f"unknown option '{name}': the options are {known}")
     if not options.get("path"):
         raise OptionError("no path: give save() or start() the directory for the partition directories")
@@ -91,7 +93,7 @@ def _compression(options: Mapping[str, str]) -> tuple[Codec, int | None]:
     if name not in CODEC_NAMES:
         raise OptionError(f"kafka.compression.type is '{name}', expected one of {', '.join(CODEC_NAMES)}")
     codec = Codec(CODEC_NAMES.index(name))
-    levels = {one: _level(options, one) for one in LEVELS}  # all are checked, as producers do
+    levels = {one: _level(options, one) for one in LEVELS}  # producers check all of them too
     return codec, levels.get(codec)
 
 
@@ -111,7 +113,7 @@ def _level(options: Mapping[str, str], codec: Codec) -> int | None:
 
 
 def check_topic(name: str) -> None:
-    """Raise OptionError for what cannot be the name of a topic (Topic.validate)."""
+    """Raise OptionError for an invalid topic name (Topic.validate), and for the metadata log."""
     if not name:
         raise OptionError("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
@@ -124,7 +126,7 @@ def check_topic(name: str) -> None:
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> tuple[str, ...]:
-    """The columns of ours that rows have. Raises OptionError in the words of Spark's Kafka sink."""
+    """Return the columns that the sink uses. Raises OptionError with the messages of Spark's Kafka sink."""
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     if "topic" not in kinds and options.topic is None:
         raise OptionError(
@@ -138,7 +140,8 @@ def check_columns(schema: StructType, options: SinkOptions) -> tuple[str, ...]:
             raise OptionError(f"Required attribute '{name}' not found: keep{name.capitalize()}s keeps what it says")
         wanted += [name] if asked else []
     if "partition" not in kinds and options.partitions is None:
-        raise OptionError("numPartitions option required when no 'partition' attribute is present: keys choose among so many")
+        what = "it says how many partitions there are"
+        raise OptionError(f"numPartitions option required when no 'partition' attribute is present: {what}")
     wanted += [name for name in ("partition", "key", "headers") if name in kinds]
     wanted += ["topic"] if options.topic is None else []  # the option overrides the column
     for name in wanted:

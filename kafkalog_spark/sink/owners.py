@@ -1,7 +1,7 @@
-"""Which jobs are alive: the process that each of them ends with, and signs of life that its tasks leave.
+"""Which jobs are alive: the owner process of each job, and a heartbeat of its tasks.
 
-An id of a process means something only within one boot of one machine, and one namespace of ids: containers have their own,
-often with the same host name. Processes that cannot be seen from here are known by their signs of life only.
+A process id is valid only in one boot of one machine and one PID namespace: containers have their own namespace, often with the
+same host name. Jobs whose process cannot be seen from here are judged by their heartbeat only.
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import KafkalogError
 from engine.files import look, now_ms
-from kafkalog_spark.sink.kept import read_kept, write_kept
+from kafkalog_spark.sink.state_files import read_kept, write_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import Files
 
-OWNER = "job.json"  # in the directory where a job stages; the time of its last change is the last sign of life
-_ABANDONED = 24 * 3600 * 1000  # ms without a sign of life after which a job whose process nobody sees counts as dead
-_BEAT = 60.0  # seconds from one sign to the next
+OWNER = "job.json"  # in the staging directory of a job; its modification time is the last heartbeat
+_ABANDONED = 24 * 3600 * 1000  # ms without a heartbeat after which a job counts as dead if its process cannot be seen
+_HEARTBEAT = 60.0  # seconds between two heartbeats
 _LOG = logging.getLogger("kafkalog")
 
 
 class Owner(NamedTuple):
-    """The process that a job ends with.
+    """The owner process of a job: the job ends when this process ends.
 
-    system  where its id means something, see `this_system`        began  in ticks since the machine did
+    system   where its id is valid, see `this_system`
+    process  its id
+    began    its start, in clock ticks since the boot
     """
 
     system: str
@@ -41,17 +43,17 @@ class Owner(NamedTuple):
 
 
 @dataclass
-class Owned:
-    """What is kept of it: the fields of an Owner; None where the system does not say."""
+class OwnerFile:
+    """The content of OWNER: the fields of an Owner; None: unknown on this system."""
 
     owner: list[str | int] | None
 
 
 def this_system() -> str | None:
-    """Host name, boot and namespace of process ids, as far as this process sees; None: unknown."""
+    """Return host name, boot id and PID namespace of this process; None: unknown."""
     try:
         if os.readlink("/proc/self") != str(os.getpid()):
-            return None  # it shows the processes of others
+            return None  # /proc is that of another namespace
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
         return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"
@@ -60,14 +62,14 @@ def this_system() -> str | None:
 
 
 def this_owner() -> Owner | None:
-    """The process that started this one: Spark's driver, or its daemon, which ends with it."""
+    """Return the parent process: Spark's driver, or its Python daemon, which ends with the driver. None: unknown."""
     parent, system = os.getppid(), this_system()
     began = _began(parent)
     return None if began is None or system is None or parent == 1 else Owner(system, parent, began)
 
 
 def _began(process: int) -> int | None:
-    """When a process of this system began; None: it does not exist, or that is unknown."""
+    """Return the start of a process in clock ticks since the boot; None: it does not exist, or unknown."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
@@ -76,7 +78,7 @@ def _began(process: int) -> int | None:
 
 
 def _is_running(owner: list[str | int] | None) -> bool | None:
-    """Does the process still run? None: unknown."""
+    """Does the owner process still run? None: unknown."""
     match owner:
         case [str(system), int(process), int(began)] if system == this_system():
             pass
@@ -87,22 +89,22 @@ def _is_running(owner: list[str | int] | None) -> bool | None:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass  # it is somebody else's, and may be hidden
+        pass  # a process of another user, which /proc may hide
     seen = _began(process)
     return None if seen is None else seen == began
 
 
-def put_owner(files: Files, directory: str, owner: Owner | None) -> None:
-    """Say whose the directory is. Raises UnwritableFile."""
-    write_kept(files, f"{directory}/{OWNER}", Owned(None if owner is None else list(owner)))
+def write_owner(files: Files, directory: str, owner: Owner | None) -> None:
+    """Write the owner of a staging directory. Raises UnwritableFile."""
+    write_kept(files, f"{directory}/{OWNER}", OwnerFile(None if owner is None else list(owner)))
 
 
 def is_alive(files: Files, directory: str, now: int) -> bool:
-    """Is the job that stages in `directory` alive, or may it be? Raises KafkalogError."""
+    """Is the job with the staging directory `directory` alive, or could it be? Raises KafkalogError."""
     if not files.list(directory):
         return False
     try:
-        owned = read_kept(files, f"{directory}/{OWNER}", Owned)
+        owned = read_kept(files, f"{directory}/{OWNER}", OwnerFile)
     except KafkalogError as error:
         _LOG.warning("cannot find the owner of %s: %s", directory, error)
         owned = None
@@ -114,23 +116,23 @@ def is_alive(files: Files, directory: str, now: int) -> bool:
 
 
 @contextmanager
-def alive(files: Files, directory: str) -> Iterator[None]:
-    """Leave signs of life of the job that stages in `directory`, as long as this goes on: rows may come slowly."""
-    is_over = Event()
+def heartbeat(files: Files, directory: str) -> Iterator[None]:
+    """Update the heartbeat of a job while the context is open, since its rows may arrive slowly."""
+    stopped = Event()
 
     def beat() -> None:
         while True:
             try:
                 files.set_modified(f"{directory}/{OWNER}", now_ms() * 1_000_000)
-            except KafkalogError as error:  # what the task writes there fails as well, if it is more than a moment
-                _LOG.warning("no sign of life could be left: %s", error)
-            if is_over.wait(_BEAT):
+            except KafkalogError as error:  # if the error persists, the writes of the task fail too
+                _LOG.warning("cannot write the heartbeat: %s", error)
+            if stopped.wait(_HEARTBEAT):
                 return
 
-    beating = Thread(target=beat, name="kafkalog-alive", daemon=True)
+    beating = Thread(target=beat, name="kafkalog-heartbeat", daemon=True)
     beating.start()
     try:
         yield
     finally:
-        is_over.set()
+        stopped.set()
         beating.join()

@@ -1,7 +1,8 @@
-"""Jobs that write to a directory: where they stage, what they were about to do, what the last one did.
+"""The staging directories, journals and manifest of jobs that write to a directory.
 
-`<path>/.kafkalog-staging/<job>/` holds everything of a job until it is committed. A journal there says what a commit
-changes; the manifest `<path>/.kafkalog-sink.json`, replaced last, makes it hold. A journal without that: it is undone.
+`<path>/.kafkalog-staging/<job>/` holds all files of a job until it commits. The journal in it lists the changes of the commit.
+The commit is complete when the manifest `<path>/.kafkalog-sink.json` is replaced. A journal whose commit is not in the manifest
+is undone.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from engine.log.loading.loader import open_log
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_dirs import locked
 from engine.log.logdir.log_manager import CHECKPOINTS
-from kafkalog_spark.sink.kept import Journal, Manifest, read_kept, write_kept
-from kafkalog_spark.sink.owners import OWNER, is_alive, put_owner
+from kafkalog_spark.sink.owners import OWNER, is_alive, write_owner
+from kafkalog_spark.sink.state_files import Journal, Manifest, read_kept, write_kept
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
     from kafkalog_spark.sink.owners import Owner
 
-NEW, OLD = "new", "old"  # partitions that are about to come, and that had to go
+NEW, OLD = "new", "old"  # directories of the partitions to add, and of the replaced ones
 _OWN = (*CHECKPOINTS, FileKind.CLEAN_SHUTDOWN)  # files of a log dir that a commit changes
 _LOG = logging.getLogger("kafkalog")
 PATIENCE = 60  # seconds that a commit waits for another one
@@ -42,7 +43,7 @@ PATIENCE = 60  # seconds that a commit waits for another one
 class StagedJob:
     """A job that writes to the directory `root`.
 
-    owner  the process that it ends with; None where the system does not say
+    owner  see Owner; None: unknown on this system
     """
 
     root: str
@@ -51,33 +52,33 @@ class StagedJob:
 
     @property
     def directory(self) -> str:
-        """Where it stages."""
+        """The staging directory of the job."""
         return f"{self.root}/{STAGING}/{self.name}"
 
 
 def begin(files: Files, job: StagedJob) -> None:
-    """Make the job's staging directory, the path to it included. Raises KafkalogError."""
+    """Make the job's staging directory and its missing parents. Raises KafkalogError."""
     for is_last in (False, True):
         try:
             make_directories(files, job.directory)
             if not files.exists(f"{job.directory}/{OWNER}"):
-                put_owner(files, job.directory, job.owner)
+                write_owner(files, job.directory, job.owner)
         except KafkalogError:
             if is_last:
                 raise
         else:
-            return  # otherwise another job has removed the directory, which was empty still
+            return  # on an error try again: another job may have removed the directory while it was empty
 
 
 def partitions(files: ReadOnlyFiles, root: str) -> list[str]:
-    """The directories in `root` that have names of partitions."""
+    """Return the paths of the partition directories in `root`."""
     names = files.list(root) if files.exists(root) else []
     return [f"{root}/{name}" for name in names if parse_partition_dir(name) is not None]
 
 
 @contextmanager
 def holding(files: Files, root: str, *, patience: float = 0) -> Iterator[None]:
-    """Hold the lock of the log dir, so that no broker starts there. Raises LogDirLocked after `patience` seconds."""
+    """Lock the log dir, so that no broker starts there. Raises LogDirLocked after `patience` seconds."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -95,17 +96,17 @@ def holding(files: Files, root: str, *, patience: float = 0) -> Iterator[None]:
 
 
 def read_manifest(files: ReadOnlyFiles, root: str) -> Manifest:
-    """What was committed. Raises KafkalogError."""
+    """Read the manifest; an empty one if there is none. Raises KafkalogError."""
     return read_kept(files, f"{root}/{MANIFEST}", Manifest) or Manifest()
 
 
 def write_manifest(files: Files, root: str, manifest: Manifest) -> None:
-    """The moment from which a commit holds."""
+    """Replace the manifest, which completes a commit."""
     write_kept(files, f"{root}/{MANIFEST}", manifest)
 
 
 def own_files(files: Files, root: str) -> dict[str, str | None]:
-    """What the files of the log dir itself hold, for a journal. Raises KafkalogError, also for one that is too large."""
+    """Return the content of the log dir's own files for a journal. Raises KafkalogError, also for a file that is too large."""
     paths = {kind.value: f"{root}/{kind.value}" for kind in _OWN}
     return {
         name: base64.b64encode(files.read(path, MAX_CHECKPOINT_SIZE)).decode() if files.exists(path) else None
@@ -114,15 +115,16 @@ def own_files(files: Files, root: str) -> dict[str, str | None]:
 
 
 def write_journal(files: Files, job: StagedJob, journal: Journal) -> None:
-    """From here on a commit has to be finished or undone."""
+    """Write the journal: from now on the commit must be completed or undone."""
     write_kept(files, f"{job.directory}/{JOURNAL}", journal)
 
 
 def clear_leftovers(files: Files, root: str, now: int, keep: Container[str] = ()) -> None:
-    """Undo commits that were left half done, and remove what dead jobs staged. The lock must be held. Raises KafkalogError.
+    """Undo incomplete commits, and remove the staging directories of dead jobs. Raises KafkalogError.
 
-    A commit holds the lock: a journal that we find is of one that has ended, or never will, whether its job is alive or not.
-    keep  jobs that are alive because they ask
+    The caller holds the lock. A running commit holds it too, so any journal here is from a commit that was interrupted.
+
+    keep  names of jobs that are known to be alive
     """
     staging = f"{root}/{STAGING}"
     if not files.exists(staging):
@@ -135,13 +137,13 @@ def clear_leftovers(files: Files, root: str, now: int, keep: Container[str] = ()
 
 
 def drop(files: Files, job: StagedJob, now: int) -> None:
-    """Remove what a job staged; a commit that did not finish is undone first, one that did is left alone."""
+    """Remove the staging directory of a job, after undoing an incomplete commit."""
     undo(files, job, now)
     clean_up(files, job)
 
 
 def undo(files: Files, job: StagedJob, now: int) -> None:
-    """Undo a commit that did not finish, if there is one."""
+    """Undo the job's incomplete commit, if there is one."""
     journal = read_kept(files, f"{job.directory}/{JOURNAL}", Journal)
     if journal is not None:
         if read_manifest(files, job.root).last != journal.commit:
@@ -151,9 +153,9 @@ def undo(files: Files, job: StagedJob, now: int) -> None:
 
 
 def clean_up(files: Files, job: StagedJob) -> None:
-    """Remove what a job staged, and the directory around it if no other job is there."""
+    """Remove the staging directory of a job, and its parent if no other job uses it."""
     if files.exists(job.directory):
-        remove_tree(files, job.directory, but=OWNER)  # removed last: without it nobody knows whether the job is alive
+        remove_tree(files, job.directory, but=OWNER)  # OWNER is removed last: `is_alive` needs it
         files.sync_directory(job.directory)
         files.remove(f"{job.directory}/{OWNER}")
         files.remove_directory(job.directory)
@@ -168,12 +170,12 @@ def _remove_empty(files: Files, root: str) -> None:
 
 
 def roll_back(files: Files, job: StagedJob, journal: Journal, now: int) -> None:
-    """Make the directory what it was before the commit. May be done again after it was stopped."""
+    """Restore the directory to its state before the commit. Can be repeated after an interruption."""
     marker = f"{job.root}/{FileKind.CLEAN_SHUTDOWN.value}"
-    if files.exists(marker):  # it speaks of what was committed
+    if files.exists(marker):  # the marker vouches for the logs as committed
         files.remove(marker)
     for name in journal.new:
-        if not files.exists(f"{job.directory}/{NEW}/{name}"):  # it is published
+        if not files.exists(f"{job.directory}/{NEW}/{name}"):  # it was published
             back = f"{job.directory}/{OLD}/{name}"
             if name not in journal.replaced or files.exists(back):
                 remove_tree(files, f"{job.root}/{name}")
@@ -182,15 +184,15 @@ def roll_back(files: Files, job: StagedJob, journal: Journal, now: int) -> None:
         if files.exists(back):
             files.rename(back, f"{job.root}/{name}")
     for name, end in journal.ends.items():
-        _cut(files, f"{job.root}/{name}", end, LogConfig.of(journal.settings), now)
+        _truncate(files, f"{job.root}/{name}", end, LogConfig.of(journal.settings), now)
     for kind in CHECKPOINTS:
-        _put_back(files, f"{job.root}/{kind.value}", journal.own[kind.value])
+        _restore_file(files, f"{job.root}/{kind.value}", journal.own[kind.value])
     files.sync_directory(job.root)
-    _put_back(files, marker, journal.own[FileKind.CLEAN_SHUTDOWN.value])
+    _restore_file(files, marker, journal.own[FileKind.CLEAN_SHUTDOWN.value])
 
 
-def _put_back(files: Files, path: str, kept: str | None) -> None:
-    """Let the file at `path` hold again what a journal kept of it. The caller syncs the removal of a file."""
+def _restore_file(files: Files, path: str, kept: str | None) -> None:
+    """Restore the file at `path` from the journal. If this removes the file, the caller syncs the directory."""
     exists = files.exists(path)
     if kept is None:
         if exists:
@@ -201,8 +203,8 @@ def _put_back(files: Files, path: str, kept: str | None) -> None:
         replace(files, path, [data])
 
 
-def _cut(files: Files, directory: str, end: int, config: LogConfig, now: int) -> None:
-    """Make a log end at `end` again, whatever of the commit came to the disk."""
+def _truncate(files: Files, directory: str, end: int, config: LogConfig, now: int) -> None:
+    """Truncate a log to the offset `end`, whatever part of the commit reached the disk."""
     if not files.exists(directory):
         _LOG.warning("%s, which a commit that is undone had appended to, was deleted", directory)
         return
@@ -226,7 +228,7 @@ def _cut(files: Files, directory: str, end: int, config: LogConfig, now: int) ->
 
 
 def make_directories(files: Files, path: str) -> None:
-    """The directory at `path` and those around it, as far as they are missing."""
+    """Make the directory at `path` and its missing parents."""
     parent = path.rpartition("/")[0]
     if parent and not files.exists(parent):
         make_directories(files, parent)

@@ -1,4 +1,4 @@
-"""What a task writes: the rows of each Kafka partition as segments, aside, with offsets from 0 or those that rows have."""
+"""A task's output: the rows of each Kafka partition as segments in the staging directory, with offsets from 0 or from rows."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from engine.files import Files
     from kafkalog_spark.sink.options import SinkOptions
 
-_TAKEN = 16 << 20  # bytes of rows that are taken at once
-_WAITING = 4 << 20  # bytes of one Kafka partition that wait to be packed
-_WAITING_IN_ALL = 64 << 20
-_OPEN_FILES = 100  # logs that stay open
-_ROOMY = 8  # Kafka partitions that keep the room of what they have packed
+_TAKEN = 16 << 20  # bytes of rows that are added at once
+_MAX_UNPACKED = 4 << 20  # bytes of unpacked rows of one Kafka partition
+_MAX_UNPACKED_IN_TASK = 64 << 20  # bytes of unpacked rows of all partitions of a task
+_OPEN_FILES = 100  # most logs that stay open
+_MAX_BUFFERING = 8  # most Kafka partitions of a task that keep their buffers after packing
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows, few at a time where they are large: a task holds what waits to be packed beside them."""
+    """Split a batch into slices of about _TAKEN bytes, since a task also holds unpacked rows."""
     count = max(1, min(batch.num_rows, -(-batch.nbytes // _TAKEN)))
     step = -(-batch.num_rows // count)
     for first in range(0, batch.num_rows, max(1, step)):
@@ -40,13 +40,13 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _joined(batches: Iterable[bytes]) -> Iterator[memoryview]:
-    """Batches one after the other, some megabytes at a time."""
+    """Join batches into buffers of about _MAX_UNPACKED bytes."""
     some: list[bytes] = []
     size = 0
     for batch in batches:
         some.append(batch)
         size += len(batch)
-        if size >= _WAITING:
+        if size >= _MAX_UNPACKED:
             yield memoryview(b"".join(some))
             some, size = [], 0
     if some:
@@ -55,9 +55,11 @@ def _joined(batches: Iterable[bytes]) -> Iterator[memoryview]:
 
 @dataclass(frozen=True, slots=True)
 class StagedPiece:
-    """What a task wrote for one Kafka partition: a run of segments in `directory`, which counts from where jobs stage.
+    """The segments that a task wrote for one Kafka partition.
 
-    segments     (base offset, offset after the last record) of each        size  bytes of their logs
+    directory  relative to the directory that contains all staging directories
+    segments   (base offset, offset after the last record) of each
+    size       bytes of their logs
     """
 
     topic: str
@@ -68,25 +70,27 @@ class StagedPiece:
 
     @property
     def job(self) -> str:
-        """The job that staged it: of a stream not always the one that commits it."""
+        """The name of the job that wrote it; in a stream, another job may commit it."""
         return self.directory.partition("/")[0]
 
     @property
     def first_offset(self) -> int:
-        """Where it begins."""
+        """The first offset."""
         return self.segments[0][0]
 
     @property
     def end_offset(self) -> int:
-        """After its last record."""
+        """The offset after the last record."""
         return self.segments[-1][1]
 
 
 class TaskWriter:
-    """Takes Arrow batches and writes the segments below `directory`, which exists.
+    """Writes the rows of Arrow batches as segments below the existing `directory`.
 
-    name     of the directory, as in pieces        number   of the task: where rows without key and partition begin
-    columns  those of the batches that matter           clock    ms
+    name     of the directory, as in StagedPiece
+    columns  the columns that are used
+    number   of the task: rows without key and partition start with this partition
+    clock    returns ms
     """
 
     def __init__(
@@ -96,12 +100,12 @@ class TaskWriter:
         self._files, self._directory, self._name = files, directory, name
         self._options, self._columns, self._clock = options, columns, clock
         self._keyless = number
-        self._waiting = 0  # bytes of all partitions that are not packed yet
+        self._unpacked = 0  # bytes of unpacked rows of all partitions
         self._staged: dict[tuple[str, int], StagedPartition] = {}
-        self._batches = BatchColumns()  # one for all: they are only used while something is packed
+        self._batches = BatchColumns()  # shared by all partitions: used only while one of them packs
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[StagedPiece]:
-        """All rows; closed and on the disk. Raises KafkalogError, OptionError."""
+        """Write all rows, sync and close the segments. Raises KafkalogError, OptionError."""
         for batch in batches:
             for part in _parts(batch):
                 self._take(part)
@@ -117,23 +121,23 @@ class TaskWriter:
             offset=column["offset"] if self._options.keep_offsets else None,
         )  # fmt: skip
         partitions = rows.partitions(column.get("partition"), self._options.partitions, self._keyless)
-        self._keyless += 1  # like a producer: a batch's rows without a key go to one partition
+        self._keyless += 1  # like a producer: all rows of a batch without a key get the same partition
         for key, chosen, first, end in self._groups(column.get("topic"), partitions):
             staged = self._partition(key)
-            self._waiting -= staged.waiting
+            self._unpacked -= staged.waiting
             staged.add(rows, chosen, first, end)
-            self._waiting += staged.waiting
-        if self._waiting > _WAITING_IN_ALL:
+            self._unpacked += staged.waiting
+        if self._unpacked > _MAX_UNPACKED_IN_TASK:
             for staged in self._staged.values():
                 staged.pack()
-            self._waiting = 0
+            self._unpacked = 0
 
     def _groups(self, topics: pa.Array | None, partitions: pa.Array) -> Iterator[tuple[tuple[str, int], memoryview, int, int]]:
-        """Rows by topic and partition."""
+        """Yield (topic, partition), and the row numbers of the group as chosen[first:end]."""
         if self._options.topic is not None:
             names, codes = [self._options.topic], None
         else:
-            assert topics is not None  # check_columns has seen it
+            assert topics is not None  # check_columns requires it
             if topics.null_count:
                 raise RowRefused("null topic present in the data. Use the topic option for setting a topic.")
             encoded = topics.dictionary_encode()
@@ -156,8 +160,8 @@ class TaskWriter:
                 self._files, directory, self._options, self._clock, self._batches
             )
             count = len(self._staged)
-            for one in self._staged.values() if count in (_ROOMY + 1, _OPEN_FILES + 1) else (staged,):
-                one.be_one_of(count)
+            for one in self._staged.values() if count in (_MAX_BUFFERING + 1, _OPEN_FILES + 1) else (staged,):
+                one.set_partition_count(count)
         return staged
 
     def _finished(self, key: tuple[str, int], staged: StagedPartition) -> StagedPiece:
@@ -166,7 +170,7 @@ class TaskWriter:
 
 
 class StagedPartition:
-    """The segments of one Kafka partition, as its leader would have rolled them."""
+    """Writes the segments of one Kafka partition, rolled as a leader rolls them."""
 
     def __init__(
         self, files: Files, directory: str, options: SinkOptions, clock: Callable[[], int], batches: BatchColumns
@@ -184,29 +188,29 @@ class StagedPartition:
         self._segment: LogSegment | None = None
         self._segments: list[tuple[int, int]] = []
         self._size = 0
-        self._is_roomy, self._stays_open = True, True
+        self._keeps_buffers, self._stays_open = True, True
 
     @property
     def waiting(self) -> int:
-        """Bytes that are not packed yet."""
+        """Bytes of unpacked rows."""
         return self._sheet.size
 
-    def be_one_of(self, count: int) -> None:
-        """The task writes `count` partitions: of many none may hold much memory, of very many none a file."""
-        self._is_roomy = count <= _ROOMY
+    def set_partition_count(self, count: int) -> None:
+        """Set the task's number of partitions: above _MAX_BUFFERING no buffer is kept, above _OPEN_FILES no file stays open."""
+        self._keeps_buffers = count <= _MAX_BUFFERING
         if count > _OPEN_FILES and self._stays_open:
             self._stays_open = False
             if self._segment is not None:
                 self._segment.close_handlers()
 
     def add(self, rows: IncomingRows, chosen: memoryview, first: int, end: int) -> None:
-        """Take rows. Raises RowRefused, UnbuildableBatch, UnwritableFile."""
+        """Add the rows chosen[first:end]. Raises RowRefused, UnbuildableBatch, UnwritableFile."""
         self._next_offset = self._sheet.add(rows, chosen, first, end, self._next_offset)
-        if self._sheet.size >= max(_WAITING, self._batch_size):
+        if self._sheet.size >= max(_MAX_UNPACKED, self._batch_size):
             self.pack()
 
     def pack(self) -> None:
-        """Write what waits."""
+        """Pack the added rows into batches and write them."""
         if not self._sheet.filled:
             return
         spec = self._spec
@@ -218,7 +222,7 @@ class StagedPartition:
             while rows := scan_range(data, at, len(data), self._batches):
                 self._check_sizes(rows)
                 at = self._append(data, rows)
-        if self._is_roomy:
+        if self._keeps_buffers:
             sheet.clear()
         else:
             self._sheet = Sheet()
@@ -240,7 +244,7 @@ class StagedPartition:
             )
 
     def _append(self, data: memoryview, rows: int) -> int:
-        """Write the batches of the columns, segment by segment → where the last of them ends."""
+        """Write the scanned batches, segment by segment. Returns the position in `data` after the last one."""
         table, row, stop = self._batches.table, 0, 0
         while row < rows:
             segment = self._segment or self._begin(table[BatchField.BASE_OFFSET, row])
@@ -257,7 +261,7 @@ class StagedPartition:
         return stop
 
     def _fitting(self, segment: LogSegment, row: int, rows: int) -> int:
-        """After the last batch that goes into the segment without a roll (LogSegment.shouldRoll)."""
+        """Return the row after the last batch that fits in the segment without a roll (LogSegment.shouldRoll)."""
         config, fields = self._config, (BatchField.SIZE, BatchField.LAST_OFFSET, BatchField.MAX_TIMESTAMP)
         appends = list(map(Appending, *(self._batches.field(field)[row:rows].tolist() for field in fields)))
         return row + segment.count_fitting(appends, config.segment_size, config.max_segment_ms, self._clock())
@@ -281,7 +285,7 @@ class StagedPartition:
         self._segment = None
 
     def finish(self) -> tuple[list[tuple[int, int]], int]:
-        """Write and sync everything → (segments, bytes)."""
+        """Write and sync everything. Returns (segments, bytes)."""
         self.pack()
         self._end_segment()
         self._files.sync_directory(self._directory)

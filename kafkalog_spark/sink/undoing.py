@@ -1,7 +1,7 @@
-"""Undoing the last commit of a log dir after it came to its end, as long as nobody wrote to its partitions since.
+"""Undo the last complete commit of a log dir, if its partitions did not change afterwards.
 
-Records that were appended are truncated, partitions that came are removed. What a commit replaced was deleted with it: such a
-commit cannot be undone.
+Appended records are truncated, new partitions are removed. A commit that replaced partitions deleted the old ones: it cannot
+be undone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from engine.findings import Finding
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
-    from kafkalog_spark.sink.kept import Manifest
+    from kafkalog_spark.sink.state_files import Manifest
 
 _BATCH_HEADER = 61  # bytes
 _NUMBERS = 3  # of a partition, see Manifest.written
@@ -40,13 +40,18 @@ _MAX_NAME = 255  # bytes of a file name
 
 
 class NotUndoable(KafkalogError):
-    """A commit that cannot be undone without the loss of what it did not write."""
+    """A commit that cannot be undone without losing records that it did not write."""
 
     code = "not-undoable"
 
 
 class Step(NamedTuple):
-    """What undoing does to a partition: its log ends at `end` again. −1: it is removed, it was not there."""
+    """One step of undoing: truncate a partition.
+
+    name     of the partition directory
+    end      log end offset afterwards; −1: the commit created the partition, which is removed
+    offsets  number of offsets that are removed
+    """
 
     name: str
     end: int
@@ -54,14 +59,14 @@ class Step(NamedTuple):
 
 
 class LastCommit(NamedTuple):
-    """The last commit, and the steps that undo it; those for which nothing is left to do are left out."""
+    """The last commit, and the remaining steps to undo it."""
 
     manifest: Manifest
     steps: list[Step]
 
 
 def log_end(files: ReadOnlyFiles, directory: str, *, is_sound: bool = True) -> tuple[int, int]:
-    """(where a log ends, CRC-32 of the header of its last batch). Raises UnreadableFile.
+    """Return (log end offset, CRC-32 of the header of the last batch). Raises UnreadableFile.
 
     is_sound  raise NotUndoable for a damaged end
     """
@@ -83,9 +88,9 @@ def log_end(files: ReadOnlyFiles, directory: str, *, is_sound: bool = True) -> t
 
 
 def last_commit(files: ReadOnlyFiles, root: str) -> LastCommit | None:
-    """What is to be undone in the log dir `root`, whose lock must be held; None: nothing.
+    """Return the commit to undo in the log dir `root`, whose lock the caller holds; None: nothing to undo.
 
-    Raises NotUndoable where something else would be lost by it, KafkalogError.
+    Raises NotUndoable if undoing would lose other records; KafkalogError.
     """
     manifest = read_manifest(files, root)
     if manifest.replaced:
@@ -106,9 +111,10 @@ def last_commit(files: ReadOnlyFiles, root: str) -> LastCommit | None:
 
 
 def _end_to_undo(files: ReadOnlyFiles, directory: str, before: int, after: int, mark: int | None) -> int | None:
-    """Where the log ends, if that is where the commit left it; None: there is nothing to do.
+    """Return the log end offset, if the log is as the commit left it; None: nothing to undo.
 
-    mark  None: undoing was begun, and may have come to any place
+    before, after  log end offset before and after the commit
+    mark           CRC-32 of the header of the last batch; None: undoing has begun, and the log may end anywhere in between
     """
     if not files.exists(directory):
         if before < 0:
@@ -142,41 +148,41 @@ def _start(files: ReadOnlyFiles, directory: str) -> int:
 
 
 def undo_last_commit(files: Files, root: str, commit: LastCommit, now: int) -> None:
-    """Do the steps of `last_commit`, with the lock of the log dir held. Raises KafkalogError; another call goes on then.
+    """Do the steps of `last_commit`. The caller holds the lock of the log dir. After a KafkalogError another call continues.
 
-    files  keep what is taken away
+    files  a file system that keeps copies of what is removed
     """
-    places = {step.name: _place(root, step.name) for step in commit.steps}
+    partitions = {step.name: _partition_path(root, step.name) for step in commit.steps}
     ends = {step.name: step.end for step in commit.steps if step.end >= 0}
     cluster = survey(files, [list_log_dir(files, root)])
-    log_dir = LogDir(root, False, tuple(places[name] for name in ends), (), ())
+    log_dir = LogDir(root, False, tuple(partitions[name] for name in ends), (), ())
     manager = LogManager(lambda _path: files, replace(cluster, log_dirs=(log_dir,)), Settings(), now)
     write_manifest(files, root, replace(commit.manifest, undoing=True))
     errors = [report.failure for report in operate(manager, OpenOptions(now=now), _TruncateEach(ends)) if report.failure]
     if errors:
         raise errors[0]
-    new = [place for name, place in places.items() if name not in ends]
-    LogManager(lambda _path: files, cluster, Settings(), now).forget(log_dir, {place.key for place in new})
-    deleted = [f"{root}/{_deleted_name(place)}" for place in new]
-    for place, name in zip(new, deleted, strict=True):
-        files.rename(place.path, name)
+    new = [partition for name, partition in partitions.items() if name not in ends]
+    LogManager(lambda _path: files, cluster, Settings(), now).forget(log_dir, {partition.key for partition in new})
+    deleted = [f"{root}/{_deleted_name(partition)}" for partition in new]
+    for partition, name in zip(new, deleted, strict=True):
+        files.rename(partition.path, name)
     left = commit.manifest
     streams = {query: min(batch, left.batch.get(query, batch + 1) - 1) for query, batch in left.streams.items()}
     write_manifest(files, root, replace(left, streams=streams, written={}, batch={}, undoing=False))
-    for name in deleted:  # by the manifest the new names last; what is left after a stop a broker deletes
+    for name in deleted:  # writing the manifest synced the renames; after a stop here, a broker deletes the directories
         remove_tree(files, name)
 
 
 class _TruncateEach(Operation):
-    """Truncates each partition to its end in `ends`, by the name of its directory."""
+    """Truncates each partition to its offset in `ends`, which is keyed by directory name."""
 
     name = "restore"
 
     def __init__(self, ends: dict[str, int]) -> None:
         self._ends = ends
 
-    def truncates_to(self, place: PartitionPath) -> int:
-        return self._ends[file_name(place.path)]
+    def truncates_to(self, partition: PartitionPath) -> int:
+        return self._ends[file_name(partition.path)]
 
     def work(self, log: UnifiedLog) -> None:
         self._of(log).work(log)
@@ -188,13 +194,13 @@ class _TruncateEach(Operation):
         return Truncate(self._ends[file_name(log.directory)], fully=False)
 
 
-def _place(root: str, name: str) -> PartitionPath:
+def _partition_path(root: str, name: str) -> PartitionPath:
     parsed = parse_partition_dir(name)
-    assert parsed is not None  # `last_commit` sees to it
+    assert parsed is not None  # `last_commit` checked it
     return PartitionPath(f"{root}/{name}", root, parsed)
 
 
-def _deleted_name(place: PartitionPath) -> str:
-    """What brokers delete when they start. Mirrors LocalLog.logDeleteDirName."""
-    suffix = f"-{place.name.partition}.{uuid.uuid4().hex}-delete"
-    return place.name.topic[: _MAX_NAME - len(suffix)] + suffix
+def _deleted_name(partition: PartitionPath) -> str:
+    """Return a directory name that a broker deletes when it starts. Mirrors LocalLog.logDeleteDirName."""
+    suffix = f"-{partition.name.partition}.{uuid.uuid4().hex}-delete"
+    return partition.name.topic[: _MAX_NAME - len(suffix)] + suffix

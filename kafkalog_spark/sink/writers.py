@@ -1,4 +1,4 @@
-"""The writers that Spark drives: one made on the driver, pickled to every task and to the process that commits."""
+"""The writers of the data source. Spark makes one on the driver, and pickles it to every task and to the committing process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.sink import staging
 from kafkalog_spark.sink.commit import commit
 from kafkalog_spark.sink.options import check_columns, read_sink_options
-from kafkalog_spark.sink.owners import alive, this_owner
+from kafkalog_spark.sink.owners import heartbeat, this_owner
 from kafkalog_spark.sink.tasks import StagedPiece, TaskWriter
 
 if TYPE_CHECKING:
@@ -28,21 +28,22 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-_LINGERING, _AGAIN = 4.0, 0.2  # seconds in which Spark ends what is left of a failed job (spark.python.task.killTimeout: 2)
-_OTHERS = 3  # seconds that a job waits at its start for the commit of another one
+_KILL_WAIT = 4.0  # seconds until Spark has ended the tasks of a failed job (spark.python.task.killTimeout: 2)
+_AGAIN = 0.2  # seconds between two checks
+_COMMIT_WAIT = 3  # seconds that a job waits at its start for the commit of another job
 _QUERY_ID = "sql.streaming.queryId"
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task wrote; `query`: the id of the stream that it belongs to."""
+    """The commit message of a task: the pieces that it wrote; `query`: the id of its stream."""
 
     pieces: list[StagedPiece]
     query: str | None = None
 
 
 class Sink:
-    """What both writers do. Plain values only."""
+    """The shared code of both writers. Has only plain values, since it is pickled."""
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         self.options = read_sink_options(options)
@@ -62,7 +63,7 @@ class Sink:
             raise LogDirError(str(error)) from None
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        """The rows of a task, on an executor. Raises LogDirError."""
+        """Write the rows of a task, on an executor. Raises LogDirError."""
         context = TaskContext.get()
         number, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
         files, name = Files(), f"{self.job.name}/{number}-{attempt}"
@@ -70,7 +71,7 @@ class Sink:
         try:
             _refuse_other_owner(files, self.job.root)
             staging.begin(files, self.job)
-            with alive(files, self.job.directory):
+            with heartbeat(files, self.job.directory):
                 staging.make_directories(files, directory)
                 writer = TaskWriter(files, directory, name, self.options, self.columns, number=number, clock=now_ms)
                 pieces = writer.write(batches)
@@ -79,7 +80,7 @@ class Sink:
         return Written(pieces, None if context is None else context.getLocalProperty(_QUERY_ID))
 
     def publish(self, messages: list[WriterCommitMessage | None], *, overwrite: bool, batch: int | None = None) -> None:
-        """Make what the tasks wrote part of the directory. Raises LogDirError; then nothing was changed."""
+        """Commit what the tasks wrote. Raises LogDirError; the directory is then unchanged."""
         written = [one for one in messages if isinstance(one, Written)]
         pieces = [piece for one in written for piece in one.pieces]
         query = next((one.query for one in written if one.query), None)
@@ -87,7 +88,7 @@ class Sink:
             if pieces:
                 what = "no task knows the id of its stream, which distinguishes the streams"
                 raise LogDirError(f"{self.job.root}: batch {batch} is not written: {what}")
-            self.forget(messages)  # nothing was written: nothing is to be written once
+            self.discard(messages)  # no rows: there is nothing to write twice
             return
         stream = None if batch is None or query is None else (query, batch)
         files = Files()
@@ -97,13 +98,13 @@ class Sink:
         except KafkalogError as error:
             raise LogDirError(str(error)) from None
 
-    def forget(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks wrote, unless it was committed; undo a commit that did not finish.
+    def discard(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks wrote, unless it was committed; undo an incomplete commit.
 
-        messages  of the tasks: where one is None others may run on for a moment, and begin to stage only now
+        messages  of the tasks; None: the task failed, and other tasks may still run and start to write only now
         """
         self._drop()
-        until = time.monotonic() + (_LINGERING if None in messages else 0)
+        until = time.monotonic() + (_KILL_WAIT if None in messages else 0)
         while time.monotonic() < until:
             time.sleep(_AGAIN)
             if Files().exists(self.job.directory):
@@ -120,7 +121,7 @@ class Sink:
 
 
 class KafkaLogWriter(DataSourceArrowWriter):
-    """Writes a table; `overwrite`: in the place of the topics that it has."""
+    """The writer of a table; `overwrite`: replace the written topics."""
 
     def __init__(self, options: dict[str, str], schema: StructType, *, overwrite: bool) -> None:
         self._sink, self._overwrite = Sink(options, schema), overwrite
@@ -130,23 +131,26 @@ class KafkaLogWriter(DataSourceArrowWriter):
         return self._sink.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish."""
+        """Commit what the tasks wrote."""
         self._sink.publish(messages, overwrite=self._overwrite)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Leave nothing behind."""
-        self._sink.forget(messages)
+        """Remove what the tasks wrote."""
+        self._sink.discard(messages)
 
 
 def _refuse_other_owner(files: Files, root: str) -> None:
-    """Raise NotAllowed if root started this, and the directory or a partition in it is another user's."""
+    """Raise NotAllowed if this process runs as root and the directory or a partition in it belongs to another user."""
     refuse_other_owner(files, [root, *staging.partitions(files, root)])
 
 
 def _clear_leftovers(files: Files, root: str) -> None:
-    """Of jobs that died. Where another one commits just now, our own commit does it. Raises LogDirLocked: a broker runs."""
+    """Remove the leftovers of dead jobs; if another job commits now, our own commit does it later.
+
+    Raises LogDirLocked if a broker runs.
+    """
     try:
-        with staging.holding(files, root, patience=_OTHERS):
+        with staging.holding(files, root, patience=_COMMIT_WAIT):
             staging.clear_leftovers(files, root, now_ms())
     except LogDirLocked:
         if half_commit(files, root) is None:
@@ -154,7 +158,7 @@ def _clear_leftovers(files: Files, root: str) -> None:
 
 
 def _job_name(options: Mapping[str, str]) -> str:
-    """A name that no other job has. Spark makes two writers of a stream: by its checkpoint both come to the same."""
+    """Return a unique name. Spark makes two writers for a stream; both get the same name, from its checkpoint location."""
     checkpoint = next((text for name, text in options.items() if name.lower() == "checkpointlocation"), None)
     if checkpoint is None:
         return uuid.uuid4().hex
@@ -162,7 +166,7 @@ def _job_name(options: Mapping[str, str]) -> str:
 
 
 class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
-    """Appends the batches of a stream, each once."""
+    """The writer of a stream: appends each of its batches once."""
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         self._sink = Sink(options, schema)
@@ -172,9 +176,9 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         return self._sink.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Publish, unless it was done before."""
+        """Commit what the tasks wrote, unless this batch was committed before."""
         self._sink.publish(messages, overwrite=False, batch=batchId)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803  # it is all in one directory
-        """Leave nothing behind."""
-        self._sink.forget(messages)
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803  # all batches share one directory
+        """Remove what the tasks wrote."""
+        self._sink.discard(messages)

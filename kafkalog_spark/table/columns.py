@@ -1,4 +1,4 @@
-"""The columns of each level of rows: their Arrow types, and which of them come unasked."""
+"""The columns of each level of rows: their Arrow types and the defaults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
-# of records, for tables that others keep: everything that a sink needs to write them back
+# default columns of an export: all that the sink needs to write the records back
 EXPORTED = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 _PARTITION: dict[str, pa.DataType] = {"topic": pa.string(), "partition": pa.int32(), "directory": pa.string()}
 FINDING_TYPES = _PARTITION | {
@@ -41,28 +41,28 @@ LEVELS = tuple(_TYPES)
 
 
 def types_for(level: str) -> Mapping[str, pa.DataType]:
-    """Columns that rows of this level may have."""
+    """Return the columns that rows of this level may have, with their types."""
     return _TYPES[level]
 
 
 def default_columns(level: str) -> list[str]:
-    """Those that they have unasked."""
+    """Return the columns that rows of this level have by default."""
     return [name for name in _TYPES[level] if name not in _ON_REQUEST.get(level, ())]
 
 
 def level_schema(level: str, columns: Sequence[str]) -> pa.Schema:
-    """The Arrow schema of a table with these columns."""
+    """Return the Arrow schema of a table with these columns."""
     return pa.schema([pa.field(name, _TYPES[level][name]) for name in columns])
 
 
-_ROWS, _BYTES = 10_000, 8 << 20  # that a batch has at most, but for its last row
+_ROWS, _BYTES = 10_000, 8 << 20  # largest number of rows and of bytes before the last row of a batch
 _WIDTHS = {4: "i", 8: "q"}
 
 
 def rows_as_batches(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows as batches of `schema`; what a row does not say is null. Columns are text, bytes, integers or booleans."""
+    """Convert rows to batches of `schema`; missing values are null. Columns are text, bytes, integers or booleans."""
     kept: list[dict[str, Any]] = []
-    size = 0  # of what has no fixed width
+    size = 0  # bytes of text and binary values
 
     def made() -> pa.RecordBatch:
         columns = [column([row.get(field.name) for row in kept], field.type) for field in schema]
@@ -80,7 +80,7 @@ def rows_as_batches(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterat
 
 
 def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Values as an array; None is null."""
+    """Convert values to an Arrow array; None is null."""
     nulls = sum(value is None for value in values)
     valid = _bits([value is not None for value in values]) if nulls else None
     if pa.types.is_boolean(kind):
@@ -96,6 +96,6 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _bits(flags: Sequence[bool | None]) -> pa.Buffer:
-    """A bit for each of some flags, at least one."""
+    """Return flags, at least one, as a bitmap."""
     digits = "".join("1" if flag else "0" for flag in reversed(flags))
     return pa.py_buffer(int(digits, 2).to_bytes((len(flags) + 7) // 8, "little"))

@@ -1,7 +1,7 @@
-"""Following partitions that grow: which offsets there are, how many of them the next micro-batch takes, and where they lie.
+"""Plan the micro-batches of a stream over growing partitions.
 
-Offsets are those of Spark's Kafka source: {"topic": {"0": next offset to read}}. Nothing is remembered between calls, so that
-a query continues where its checkpoint says, whatever has been rolled or deleted meanwhile.
+Stream offsets have the form of Spark's Kafka source: {"topic": {"0": next offset to read}}. No state is kept between calls, so
+a query continues from its checkpoint even if segments were rolled or deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from engine.log.fetch.reading import FetchIsolation
 from kafkalog_spark.errors import DataLossError
-from kafkalog_spark.table.partitions import Around, find_sources
-from kafkalog_spark.table.planning import Range, check_partitions, cut, into_splits, opened, report_tail, start_of
+from kafkalog_spark.table.partitions import LogDirContext, find_sources
+from kafkalog_spark.table.planning import Range, check_partitions, into_splits, opened, report_tail, split_range, start_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.planning import Piece
 
     Offsets = dict[TopicPartition, int]
-    StreamOffset = dict[str, dict[str, int]]  # as Spark keeps it
+    StreamOffset = dict[str, dict[str, int]]  # the form in Spark's checkpoints
 
 
 def to_stream(offsets: Mapping[TopicPartition, int]) -> StreamOffset:
-    """Offsets as Spark keeps them."""
+    """Convert offsets to the form in Spark's checkpoints."""
     topics: StreamOffset = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -34,30 +34,30 @@ def to_stream(offsets: Mapping[TopicPartition, int]) -> StreamOffset:
 
 
 def from_stream(offset: StreamOffset) -> Offsets:
-    """The other way round."""
+    """Convert offsets from the form in Spark's checkpoints."""
     return {(topic, int(partition)): one for topic, partitions in offset.items() for partition, one in partitions.items()}
 
 
 def first_offsets(options: ReadOptions) -> Offsets:
-    """Where a new query begins, by the starting options. Raises OptionError, LogDirError."""
+    """Return the offsets at which a new query begins, by its starting options. Raises OptionError, LogDirError."""
     sources = find_sources(options)
     check_partitions(options, sources)
-    around = Around(options.paths)
+    context = LogDirContext(options.paths)
     found: Offsets = {}
     for source in sources:
         with opened(source) as view:
             start = start_of(options, source, view, _end(options, view))
             if start <= view.log_start_offset or options.start.is_by_time:
-                around.report_remote(view)
+                context.report_remote(view)
             found[source.topic, source.partition] = start
     return found
 
 
 def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets]:
-    """(the end of every partition, the offset to continue at); partitions that `start` does not know begin at their start.
+    """Return (end of every partition, offset to continue from). Partitions that are not in `start` begin at their log start.
 
-    Raises DataLossError if partitions or offsets of `start` no longer exist and failOnDataLoss is true; else they are skipped.
-    A missing partition keeps its offset in both: it continues there if it comes back.
+    Raises DataLossError if partitions or offsets of `start` no longer exist and failOnDataLoss is true; otherwise skips them.
+    A missing partition keeps its offset in both results: reading continues there if the partition comes back.
     """
     sources = {(source.topic, source.partition): source for source in find_sources(options)}
     _check_deleted(options, start, sources)
@@ -72,7 +72,7 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
             if begin < view.log_start_offset or begin > view.log_end_offset:
                 if options.fail_on_data_loss:
                     there = f"[{view.log_start_offset}, {view.log_end_offset})"
-                    remote = Around(options.paths).said_of_remote(view)
+                    remote = LogDirContext(options.paths).remote_suffix(view)
                     raise DataLossError(f"{key[0]}-{key[1]}: offset {begin} is due, but the log has {there}{remote}.")
                 begin = min(max(begin, view.log_start_offset), end)
             begins[key], ends[key] = begin, max(begin, end)
@@ -80,9 +80,9 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
 
 
 def _check_deleted(options: ReadOptions, known: Iterable[TopicPartition], there: Container[TopicPartition]) -> None:
-    gone = sorted(f"{topic}-{partition}" for topic, partition in known if (topic, partition) not in there)
-    if gone and options.fail_on_data_loss:
-        raise DataLossError(f"no longer in the log dirs: {', '.join(gone)}.")
+    missing = sorted(f"{topic}-{partition}" for topic, partition in known if (topic, partition) not in there)
+    if missing and options.fail_on_data_loss:
+        raise DataLossError(f"no longer in the log dirs: {', '.join(missing)}.")
 
 
 def _end(options: ReadOptions, view: PartitionView) -> int:
@@ -92,18 +92,18 @@ def _end(options: ReadOptions, view: PartitionView) -> int:
 
 
 def limited(begins: Offsets, ends: Offsets, most: int) -> Offsets:
-    """Where a micro-batch of at most `most` offsets ends, shared out by how much of each partition is due.
+    """Return the ends of a micro-batch of at most `most` offsets, in proportion to the backlog of each partition.
 
-    Shares are rounded down, so that a large backlog always advances. The rest is given one by one to partitions whose
-    share is below one offset, in turns, then to those that lost most by rounding. Spark's Kafka source gives one to each of the
-    first, and so goes beyond the limit (KafkaMicroBatchStream.rateLimit).
+    Shares are rounded down. The remaining offsets are given one by one to partitions whose share is below one offset, in turns,
+    then to those that lost most by rounding. Spark's Kafka source gives one offset to every partition with a share below one,
+    and so exceeds the limit (KafkaMicroBatchStream.rateLimit).
     """
     due = {key: ends[key] - begins[key] for key in sorted(ends) if ends[key] > begins[key]}
     total = sum(due.values())
     if total <= most:
         return dict(ends)
     shares = {key: most * lag // total for key, lag in due.items()}
-    turn = sum(begins[key] for key in ends) // most % len(due)  # nothing is remembered: one further with each micro-batch
+    turn = sum(begins[key] for key in ends) // most % len(due)  # advances by one with each micro-batch, without state
     in_turns = [*due][turn:] + [*due][:turn]
     tiny = [key for key in in_turns if not shares[key]]
     others = sorted((key for key in in_turns if shares[key]), key=lambda key: most * due[key] % total, reverse=True)
@@ -113,7 +113,7 @@ def limited(begins: Offsets, ends: Offsets, most: int) -> Offsets:
 
 
 def offsets_in(options: ReadOptions, begins: Offsets, ends: Offsets, most_bytes: int) -> int:
-    """About how many of the offsets that are due take `most_bytes` of segments; 1 at least."""
+    """Estimate how many of the offsets between `begins` and `ends` are in `most_bytes` of segments; at least 1."""
     pieces = [piece for split in plan_between(options, begins, ends) for piece in split]
     size = sum(piece.size for piece in pieces)
     due = sum(piece.end - piece.start for piece in pieces)
@@ -121,9 +121,9 @@ def offsets_in(options: ReadOptions, begins: Offsets, ends: Offsets, most_bytes:
 
 
 def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[list[Piece]]:
-    """The splits of a micro-batch: what lies between two offsets. Raises LogDirError, DataLossError.
+    """Return the splits of a micro-batch between two stream offsets. Raises LogDirError, DataLossError.
 
-    Its end counts as read once it is done: what of it is not there any more, or not yet again, would be lost.
+    After the micro-batch, Spark considers everything before its end as read: offsets that are missing now are never read.
     """
     pieces: list[Piece] = []
     sources = find_sources(options)
@@ -137,13 +137,13 @@ def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[lis
             if not view.log_start_offset <= begin <= end[key] <= view.log_end_offset:
                 if options.fail_on_data_loss:
                     there = f"[{view.log_start_offset}, {view.log_end_offset})"
-                    remote = Around(options.paths).said_of_remote(view)
+                    remote = LogDirContext(options.paths).remote_suffix(view)
                     asked = f"offsets [{begin}, {end[key]})"
                     raise DataLossError(f"{key[0]}-{key[1]}: {asked} are due, but the log has {there}{remote}.")
                 begin = max(begin, view.log_start_offset)
             stop = min(end[key], view.log_end_offset)
             if stop == view.log_end_offset:
                 report_tail(options, view)
-            pieces += cut(Range(source, begin, max(begin, stop)), view, options.split_bytes)
+            pieces += split_range(Range(source, begin, max(begin, stop)), view, options.split_bytes)
     return into_splits(options, pieces)
 

@@ -1,6 +1,7 @@
-"""The levels of rows: records, batches, segments, index entries, findings. Each has a schema and reads a split.
+"""Read the rows of a split for each level: records, batches, segments, index entries, findings.
 
-`batches` follows the options as `records` does. The others look at whole directories, replicas included.
+Levels `records` and `batches` read the offsets that the options select. The other levels read whole directories, including all
+replicas.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from engine.log.finding_limits import FindingLimiter
 from engine.log.verify.partition import verify_partition
-from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, escaped, on_corruption
+from kafkalog_spark.errors import CORRUPTION_ADVICE, DataLossError, LogDirError, escaped, on_corruption
 from kafkalog_spark.table.columns import rows_as_batches
-from kafkalog_spark.table.partitions import Around, find_places, log_size, open_view, topic_and_partition
+from kafkalog_spark.table.partitions import LogDirContext, find_partition_dirs, log_size, open_view, topic_and_partition
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _LOG = logging.getLogger("kafkalog")
 
 
 def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
-    """The splits of a query. Raises OptionError, LogDirError, DataLossError."""
+    """Return the splits of a query. Raises OptionError, LogDirError, DataLossError."""
     if options.level in ("records", "batches"):
         return plan(options, bounds)
     pieces = directories(options, bounds)
@@ -49,12 +50,12 @@ def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
 
 
 def with_policies(options: ReadOptions, pieces: list[Piece], config: Mapping[str, str] | None = None) -> list[Piece]:
-    """The pieces with what is known of their topics; nothing where a metadata log cannot be read. Raises LogDirError.
+    """Return the pieces with the policies of their topics; without them if a metadata log cannot be read. Raises LogDirError.
 
-    config  settings of all topics, over those of the metadata logs
+    config  settings of all topics, which override those of the metadata logs
     """
     try:
-        topics = Around(options.paths, Settings(overrides=tuple((config or {}).items()))).topics
+        topics = LogDirContext(options.paths, Settings(overrides=tuple((config or {}).items()))).topics
         return [piece._replace(policy=topics.policy(piece.directory)) for piece in pieces]
     except UnreadableFile as error:
         _LOG.warning("%s: which gaps are losses is judged without the settings of topics", error)
@@ -64,15 +65,16 @@ def with_policies(options: ReadOptions, pieces: list[Piece], config: Mapping[str
 
 
 def directories(options: ReadOptions, bounds: Bounds) -> list[Piece]:
-    """Every partition directory as a piece, all replicas. Raises OptionError, LogDirError."""
+    """Return every partition directory as a piece, including replicas. Raises OptionError, LogDirError."""
     files = ReadOnlyFiles()
-    asked = [(place.path, key) for place in find_places(options.paths) if options.wants(*(key := topic_and_partition(place)))]
+    found = ((partition.path, topic_and_partition(partition)) for partition in find_partition_dirs(options.paths))
+    asked = [(path, key) for path, key in found if options.wants(*key)]
     check_names(options, {key for _, key in asked})
     return [Piece(path, *key, 0, LONG_MAX, log_size(files, path)) for path, key in asked if bounds.wants(*key)]
 
 
 def read_level(pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a split. Raises LogDirError, and DataLossError for records and batches that went since it was planned."""
+    """Read the rows of a split. Raises LogDirError; DataLossError for records and batches that were deleted after planning."""
     if options.level == "records":
         yield from read_split(pieces, schema.names, options)
         return
@@ -93,7 +95,7 @@ def _heads(piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa
     try:
         report, _ = on_corruption(options.on_corruption)
         plain = pa.schema([field.with_nullable(True) for field in schema])
-        start, limit = first_left(view, piece, options), options.max_decompressed_bytes
+        start, limit = first_existing_offset(view, piece, options), options.max_decompressed_bytes
         yield from head_batches(view, plain, _named(piece), start, piece.end, report, limit=limit)
     finally:
         view.close()
@@ -104,7 +106,7 @@ def _named(piece: Piece) -> dict[str, Any]:
 
 
 def finding_row(piece: Piece, finding: Finding) -> dict[str, Any]:
-    """A row of level findings."""
+    """Return a finding as a row of level findings."""
     return _named(piece) | {
         "file": finding.where.file, "position": finding.where.position, "offset": finding.where.offset, "code": finding.code,
         "severity": finding.severity.value, "what": finding.what, "why": finding.kind.why,
@@ -112,8 +114,8 @@ def finding_row(piece: Piece, finding: Finding) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def kept_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], object]) -> Iterator[dict[str, Any]]:
-    """Rows of what `work` reports; of many alike the first ones, and how many more."""
+def limited_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], object]) -> Iterator[dict[str, Any]]:
+    """Yield the findings that `work` reports as rows; see FindingLimiter for many findings of one kind."""
     found: list[Finding] = []
     limiter = FindingLimiter(found.append)
     work(limiter)
@@ -123,7 +125,7 @@ def kept_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], obje
 
 def _findings(piece: Piece) -> Iterator[dict[str, Any]]:
     work = partial(verify_partition, ReadOnlyFiles(), piece.directory, policy=lambda: piece.policy)
-    return kept_findings(piece, work)
+    return limited_findings(piece, work)
 
 
 def _segments(piece: Piece) -> Iterator[dict[str, Any]]:
@@ -154,8 +156,8 @@ def _indexes(piece: Piece) -> Iterator[dict[str, Any]]:
         path, base = f"{piece.directory}/{name}", parsed.base_offset
         row = _named(piece) | {"file": name}
         if parsed.kind is FileKind.OFFSET_INDEX:
-            for number, place in enumerate(OffsetIndex.read(files, path, base)):
-                yield row | {"kind": "offset", "entry": number, "offset": place.offset, "position": place.position}
+            for number, entry in enumerate(OffsetIndex.read(files, path, base)):
+                yield row | {"kind": "offset", "entry": number, "offset": entry.offset, "position": entry.position}
         elif parsed.kind is FileKind.TIME_INDEX:
             for number, at in enumerate(TimeIndex.read(files, path, base)):
                 yield row | {"kind": "time", "entry": number, "offset": at.offset, "timestamp": micros(at.timestamp)}
@@ -171,9 +173,10 @@ _READERS = {"findings": _findings, "segments": _segments, "indexes": _indexes}
 
 
 def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The records of a split, piece by piece. Raises LogDirError, also for damage where onCorruption is `fail`.
+    """Read the records of a split, piece by piece.
 
-    Raises DataLossError for what was deleted since the pieces were planned, unless failOnDataLoss is false.
+    Raises LogDirError, also for damage if onCorruption is `fail`; DataLossError for records that were deleted after planning,
+    unless failOnDataLoss is false.
     """
     shared = FetchColumns()
     for piece in pieces:
@@ -182,7 +185,7 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
             continue
         view.left_out = piece.left_out
         try:
-            start = first_left(view, piece, options)
+            start = first_existing_offset(view, piece, options)
             if start >= piece.end:
                 continue
             report, only_sound = on_corruption(options.on_corruption)
@@ -193,8 +196,8 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
             )  # fmt: skip
             builder = BatchBuilder(columns, piece.topic, piece.partition, escaped(piece.directory))
             yield from builder.batches(fetcher.runs())
-        except CorruptRecord as error:  # in the way of the first record, where onCorruption is `fail`
-            raise LogDirError(f"{error}; {GO_ON_BEHIND_DAMAGE}") from None
+        except CorruptRecord as error:  # damage before the first record, if onCorruption is `fail`
+            raise LogDirError(f"{error}; {CORRUPTION_ADVICE}") from None
         except KafkalogError as error:
             raise LogDirError(str(error)) from None
         finally:
@@ -202,7 +205,7 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
 
 
 def open_piece(piece: Piece, options: ReadOptions, **known: Any) -> PartitionView | None:
-    """The partition of a piece; None: it was deleted since it was planned, and may be. Raises LogDirError."""
+    """Open the partition of a piece; None: it was deleted after planning, and failOnDataLoss is false. Raises LogDirError."""
     try:
         return open_view(piece.directory, **known)
     except LogDirError:
@@ -211,8 +214,8 @@ def open_piece(piece: Piece, options: ReadOptions, **known: Any) -> PartitionVie
         return None
 
 
-def first_left(view: PartitionView, piece: Piece, options: ReadOptions) -> int:
-    """Where a piece begins, of which either end may have been deleted since it was planned. Raises DataLossError."""
+def first_existing_offset(view: PartitionView, piece: Piece, options: ReadOptions) -> int:
+    """Return the first offset of a piece that still exists. Raises DataLossError if an end was deleted after planning."""
     if options.fail_on_data_loss and view.log_end_offset < piece.end:
         what = f"{piece.topic}-{piece.partition}: offset {piece.end - 1} is due, and the log ends at {view.log_end_offset}."
         raise DataLossError(what)

@@ -1,4 +1,4 @@
-"""Where to start and to end, as options say it: names, JSON and refusals of Spark's Kafka source (JsonUtils)."""
+"""The options for starting and ending offsets, with the JSON and error messages of Spark's Kafka source (JsonUtils)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _TIMES_EXAMPLE = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 1
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One end of what is read.
+    """The start or the end of the offsets to read. Exactly one field is given; the others are None.
 
-    everywhere    EARLIEST, LATEST or None: for partitions of which nothing else is said
-    offsets       by partition; LATEST and EARLIEST have their special meaning; None: not asked for
-    timestamp     ms, for all partitions; None: not asked for
-    timestamps    ms, by partition; None: not asked for
+    everywhere    EARLIEST or LATEST, for all partitions
+    offsets       by partition; may be LATEST or EARLIEST
+    timestamp     ms, for all partitions
+    timestamps    ms, by partition
     """
 
     everywhere: int | None
@@ -38,18 +38,18 @@ class Limit:
 
     @property
     def is_by_time(self) -> bool:
-        """Is it a matter of timestamps?"""
+        """Is the limit given by timestamps?"""
         return self.timestamp is not None or self.timestamps is not None
 
     def of_time(self, key: TopicPartition) -> int | None:
-        """The timestamp for a partition, ms; None: nothing is said of it."""
+        """Return the timestamp of a partition, ms; None: not given."""
         return (self.timestamps or {}).get(key) if self.timestamp is None else self.timestamp
 
 
 def read_limit(options: Mapping[str, str], side: str, default: int) -> Limit:
-    """What the options say of `side`, "starting" or "ending". Raises OptionError.
+    """Return the limit that the options set for `side`, "starting" or "ending". Raises OptionError.
 
-    The timestamp for all overrides those by partition, these before offsets, as in Spark's Kafka source.
+    A timestamp for all partitions overrides timestamps by partition, which override offsets, as in Spark's Kafka source.
     """
     name = f"{side}Timestamp"
     if (text := options.get(name.lower())) is not None:
@@ -67,7 +67,7 @@ def read_limit(options: Mapping[str, str], side: str, default: int) -> Limit:
 
 
 def check_batch_limits(start: Limit, end: Limit) -> None:
-    """Refuse what makes no sense for a query that ends. Raises OptionError."""
+    """Raise OptionError for limits that a batch query cannot have."""
     if start.everywhere == LATEST:
         raise OptionError("starting offset can't be latest for batch queries on Kafka")
     for (topic, partition), offset in (start.offsets or {}).items():
@@ -87,14 +87,14 @@ def check_batch_limits(start: Limit, end: Limit) -> None:
 
 
 def check_stream_limits(options: Mapping[str, str]) -> None:
-    """Refuse an end of what has none. Raises OptionError."""
+    """Raise OptionError for ending options, which a stream cannot have."""
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         if name.lower() in options:
             raise OptionError(f"ending {'offset' if name == 'endingOffsets' else 'timestamp'} not valid in streaming queries")
 
 
 def by_partition(name: str, text: str, example: str = _OFFSETS_EXAMPLE) -> dict[TopicPartition, int]:
-    """Numbers by partition out of JSON: {"topic": {"0": 23}}. Raises OptionError."""
+    """Parse numbers by partition from JSON: {"topic": {"0": 23}}. Raises OptionError."""
     try:
         topics = json.loads(text)
         return {
@@ -106,7 +106,7 @@ def by_partition(name: str, text: str, example: str = _OFFSETS_EXAMPLE) -> dict[
 
 
 def assigned(text: str) -> set[TopicPartition]:
-    """The partitions of option `assign`: {"topic": [0, 1]}. Raises OptionError."""
+    """Parse the partitions of the option `assign`: {"topic": [0, 1]}. Raises OptionError."""
     try:
         found = {(topic, _number(one)) for topic, partitions in json.loads(text).items() for one in _listed(partitions)}
     except (ValueError, AttributeError, TypeError):
@@ -129,7 +129,7 @@ def _number(value: object) -> int:
 
 
 def as_long(text: str) -> int:
-    """A number as Java reads it, of 64 bits. Raises ValueError."""
+    """Parse a 64-bit number as Java does. Raises ValueError."""
     value = int(text) if _LONG.fullmatch(text.strip()) else LONG_MAX + 1
     if not -LONG_MAX <= value <= LONG_MAX:
         raise ValueError(text)

@@ -1,4 +1,4 @@
-"""The options of the data source: those of Spark's Kafka source, and ours. All are checked before work begins."""
+"""The options of the data source: those of Spark's Kafka source, and our own. All are checked before work begins."""
 
 from __future__ import annotations
 
@@ -41,25 +41,26 @@ if TYPE_CHECKING:
 
 ON_CORRUPTION = ("fail", "skip", "report")
 SPLIT_BYTES = 128 << 20
-_HEADS_SPLIT_BYTES = 1 << 30  # of level batches, which reads little of them
+_BATCHES_SPLIT_BYTES = 1 << 30  # of level batches, which reads only the headers
 
-_KAFKAS = (
+_KAFKA_SOURCE_OPTIONS = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
     "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
     "minPartitions", "maxRecordsPerPartition", "includeHeaders", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
     "maxTriggerDelay",
 )  # fmt: skip
-_OURS = (
+_OWN_OPTIONS = (
     "path", "paths", "level", "columns", "extraColumns", "splitBytes", "onCorruption", "maxBytesPerTrigger",
     "maxDecompressedBytes", "openTransactions",
 )  # fmt: skip
-_INTERNAL = INTERNAL_TOPICS | {METADATA_TOPIC}  # to a pattern
+_INTERNAL = INTERNAL_TOPICS | {METADATA_TOPIC}  # topics that no pattern matches
 _WITHOUT_EFFECT = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*")
 _DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
 _MICROSECONDS = {
     "us": 1, "ms": 1000, None: 1000, "s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6,
 }  # fmt: skip
-_KNOWN = {name.lower() for name in _KAFKAS + _OURS}
+_ALL_OPTIONS = _KAFKA_SOURCE_OPTIONS + _OWN_OPTIONS
+_KNOWN = {name.lower() for name in _ALL_OPTIONS}
 _REFUSED = {
     "kafka.auto.offset.reset": "Kafka option 'auto.offset.reset' is not supported; use the source option 'startingOffsets'",
     "kafka.key.deserializer": "Kafka option 'key.deserializer' is not supported as keys are given as byte arrays",
@@ -72,7 +73,7 @@ _ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committe
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What is read, and how; see docs/spark.md."""
+    """The checked options of a read; see docs/spark.md."""
 
     paths: tuple[str, ...]
     level: str
@@ -82,22 +83,22 @@ class ReadOptions:
     partitions: frozenset[TopicPartition] | None
     start: Limit
     end: Limit
-    start_at_latest: bool  # no record as young as the starting timestamp: start at the end instead of failing
+    start_at_latest: bool  # start at the end, instead of failing, if no record is as late as the starting timestamp
     fail_on_data_loss: bool
     min_partitions: int
     split_bytes: int
     isolation: FetchIsolation
-    ends_open_transactions: bool  # of committed records: as their coordinator will, after the end of its broker
+    ends_open_transactions: bool  # read_committed: end open transactions as their coordinator would after its broker died
     on_corruption: str
     max_decompressed_bytes: int
-    max_records: int | None  # offsets to a task
-    max_offsets: int | None  # per trigger
-    max_bytes: int | None  # per trigger
-    min_offsets: int | None  # that a trigger waits for
+    max_records: int | None  # most offsets in a task
+    max_offsets: int | None  # most offsets in a micro-batch
+    max_bytes: int | None  # most bytes in a micro-batch
+    min_offsets: int | None  # a micro-batch waits for this number of offsets
     max_delay: float  # seconds that it waits at most
 
     def wants(self, topic: str, partition: int) -> bool:
-        """Is this partition asked for?"""
+        """Do the options select this partition?"""
         if self.partitions is not None:
             return (topic, partition) in self.partitions
         if self.topics is not None:
@@ -106,16 +107,16 @@ class ReadOptions:
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool | None = False) -> ReadOptions:
-    """Check the options of a query. Names in any case. Raises OptionError with one sentence.
+    """Check the options of a query; names are not case-sensitive. Raises OptionError.
 
-    streaming  None: not known yet, so limits that only one kind of query may have are let through
+    streaming  None: not known yet; limits that are valid for only one kind of query are accepted
     """
     options = {name.lower(): str(value) for name, value in given.items()}
     for name in options:
         if name in _REFUSED:
             raise OptionError(_REFUSED[name])
         if name not in _KNOWN and not _WITHOUT_EFFECT.fullmatch(name):
-            raise OptionError(f"unknown option '{name}': the options are {', '.join(sorted(_KAFKAS + _OURS))}")
+            raise OptionError(f"unknown option '{name}': the options are {', '.join(sorted(_ALL_OPTIONS))}")
     chosen = [name for name in ("assign", "subscribe", "subscribePattern") if name.lower() in options]
     if len(chosen) > 1:
         raise OptionError("Only one of the following options can be specified: subscribe, subscribePattern, assign")
@@ -146,7 +147,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         start_at_latest=_one_of(options, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest",
         fail_on_data_loss=flag_option(options, "failOnDataLoss", default=True),
         min_partitions=_positive(options, "minPartitions", 1),
-        split_bytes=_positive(options, "splitBytes", _HEADS_SPLIT_BYTES if level == "batches" else SPLIT_BYTES, _bytes),
+        split_bytes=_positive(options, "splitBytes", _BATCHES_SPLIT_BYTES if level == "batches" else SPLIT_BYTES, _bytes),
         isolation=isolation,
         ends_open_transactions=_ends_open_transactions(options, isolation, streaming=streaming),
         on_corruption=_one_of(options, "onCorruption", ON_CORRUPTION, "fail"),
@@ -177,7 +178,7 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _listed(text: str) -> list[str]:
-    """Spark's own option for several paths: a list in JSON. Raises OptionError."""
+    """Parse Spark's option `paths`, a JSON list. Raises OptionError."""
     try:
         paths = json.loads(text)
     except ValueError:
@@ -188,7 +189,7 @@ def _listed(text: str) -> list[str]:
 
 
 def local_path(path: str) -> str:
-    """The path, without `file:`. Raises OptionError for what no mounted file system has."""
+    """Return the path without `file:`. Raises OptionError for a path that is not in a mounted file system."""
     if not path:
         raise OptionError(EMPTY_PATH)
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", path)
@@ -243,7 +244,7 @@ def _pattern(options: Mapping[str, str]) -> re.Pattern[str] | None:
         raise OptionError("Pattern to subscribe is empty as specified value for option 'subscribePattern' is ''")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of brackets in brackets, which are no sets of sets here
+            warnings.simplefilter("error")  # a warning for nested brackets: Java's nested sets are not supported here
             return re.compile(text)
     except (re.error, Warning) as error:
         raise OptionError(f"subscribePattern: '{text}' is not a pattern: {error}") from None
@@ -257,7 +258,7 @@ def _one_of(options: Mapping[str, str], name: str, values: tuple[str, ...], defa
 
 
 def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """An option that is true or false. Raises OptionError."""
+    """Return the value of a boolean option. Raises OptionError."""
     return _one_of(options, name, ("true", "false"), str(default).lower()) == "true"
 
 
@@ -269,7 +270,7 @@ def _bytes(text: str) -> int:
 
 
 def _seconds(options: Mapping[str, str], name: str, default: str) -> float:
-    """A time as Spark writes it, in milliseconds without a unit. Raises OptionError."""
+    """Parse a duration in Spark's syntax: milliseconds unless a unit is given. Raises OptionError."""
     text = options.get(name.lower(), default)
     parts = _DURATION.fullmatch(text.strip().lower())
     if parts is None:
@@ -285,7 +286,7 @@ def _positive(options: Mapping[str, str], name: str, default: int, read: Callabl
 def number_option(
     options: Mapping[str, str], name: str, read: Callable[[str], int], largest: int = LONG_MAX
 ) -> int | None:
-    """An option that is a number from 1 to `largest`; None: it is not given. Raises OptionError."""
+    """Return the value of a numeric option from 1 to `largest`; None: not given. Raises OptionError."""
     text = options.get(name.lower())
     if text is None:
         return None
@@ -302,7 +303,7 @@ def number_option(
 
 @dataclass(frozen=True)
 class Bounds:
-    """What rows can pass the filters; None: any."""
+    """Bounds of the rows that can pass the filters; None: no bound."""
 
     topics: frozenset[str] | None = None
     prefix: str = ""  # of topics
@@ -312,7 +313,7 @@ class Bounds:
     from_ms: int | None = None
 
     def wants(self, topic: str, partition: int) -> bool:
-        """Can rows of this partition pass?"""
+        """Can rows of this partition pass the filters?"""
         return (
             (self.topics is None or topic in self.topics)
             and topic.startswith(self.prefix)
@@ -321,7 +322,7 @@ class Bounds:
 
 
 def bounds_of(filters: Iterable[Any]) -> Bounds:
-    """The bounds of Spark's pushed filters, all of which must hold; what names and indexes can't answer is passed over."""
+    """Return the bounds of Spark's pushed filters, which all must hold. Filters on other columns are ignored."""
     bounds = Bounds()
     for one in filters:
         attribute: tuple[str, ...] = getattr(one, "attribute", ())
@@ -365,7 +366,7 @@ def _both(known: frozenset[Any] | None, others: frozenset[Any]) -> frozenset[Any
 
 
 def _milliseconds(moment: dt.datetime) -> int:
-    """The millisecond that `moment` lies in; earlier ones are surely before it."""
+    """Return the time in ms, rounded down."""
     import datetime as dt
 
     since = moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

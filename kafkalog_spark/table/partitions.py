@@ -1,4 +1,4 @@
-"""The partitions that paths name: of several replicas of one, the copy that a leader would have."""
+"""Find the partitions below paths, and the best of several replicas."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _LOG = logging.getLogger("kafkalog")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A partition and the directory that it is read from."""
+    """A partition and the directory from which it is read."""
 
     topic: str
     partition: int
     directory: str
 
 
-def find_places(paths: Iterable[str]) -> list[PartitionPath]:
-    """Every partition directory below `paths`, replicas included, in order. Raises LogDirError.
+def find_partition_dirs(paths: Iterable[str]) -> list[PartitionPath]:
+    """Return every partition directory below `paths`, including replicas, in order. Raises LogDirError.
 
-    One that was not named itself, and that a broker has made but not begun to fill, holds nothing yet: it is left out.
+    A directory without segments in a log dir is skipped: a broker has just made it.
     """
     files = ReadOnlyFiles()
     try:
@@ -55,22 +55,22 @@ def find_places(paths: Iterable[str]) -> list[PartitionPath]:
         for log_dir in found:
             _report_half_commit(files, log_dir.path)
         return [
-            place for log_dir in found for place in log_dir.partitions()
-            if not (log_dir.is_whole and _is_about_to_begin(files, place.path))
+            partition for log_dir in found for partition in log_dir.partitions()
+            if not (log_dir.is_whole and _has_no_segment(files, partition.path))
         ]  # fmt: skip
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
 
 
 def _report_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
-    """It may be under way, and then is over soon: what is there is read."""
+    """Log a warning for an incomplete commit. It may still be running, so reading continues."""
     journal = half_commit(files, log_dir)
     if journal is not None:
         _LOG.warning("%s: %s, or is still running: %s", journal, WHAT, undo_advice(log_dir))
 
 
 def check_utf8(log_dirs: list[LogDir]) -> list[LogDir]:
-    """The same. Raises LogDirError if the path of one of them cannot be passed to Spark and back: its strings are UTF-8."""
+    """Return the log dirs. Raises LogDirError for a path that is not UTF-8: Spark's strings cannot hold it."""
     for log_dir in log_dirs:
         try:
             log_dir.path.encode()
@@ -80,8 +80,8 @@ def check_utf8(log_dirs: list[LogDir]) -> list[LogDir]:
     return log_dirs
 
 
-def _is_about_to_begin(files: ReadOnlyFiles, directory: str) -> bool:
-    """Is there no file of a segment yet? Indexes without a log are another matter; reading reports missing permission."""
+def _has_no_segment(files: ReadOnlyFiles, directory: str) -> bool:
+    """Does a directory have no file of a segment yet? False if it cannot be read: reading reports that."""
     try:
         parsed = map(parse_file_name, files.list(directory))
     except UnreadableFile:
@@ -90,7 +90,7 @@ def _is_about_to_begin(files: ReadOnlyFiles, directory: str) -> bool:
 
 
 def log_size(files: ReadOnlyFiles, directory: str) -> int:
-    """Bytes of the logs in `directory`, as far as they can be looked at and are still there: work on them says why not."""
+    """Return the bytes of the logs in `directory`; 0 if it cannot be read, which later work reports."""
     try:
         found = [look(files, f"{directory}/{name}") for name in files.plain(directory) if name.endswith(".log")]
     except UnreadableFile:
@@ -98,36 +98,36 @@ def log_size(files: ReadOnlyFiles, directory: str) -> int:
     return sum(one.size for one in found if one is not None)
 
 
-def topic_and_partition(place: PartitionPath) -> tuple[str, int]:
-    """Topic and partition as text for Spark; bytes that are not UTF-8 are escaped."""
-    return escaped(place.name.topic), place.name.partition
+def topic_and_partition(partition: PartitionPath) -> tuple[str, int]:
+    """Return topic and partition of a directory; bytes that are not UTF-8 are escaped."""
+    return escaped(partition.name.topic), partition.name.partition
 
 
 def find_sources(options: ReadOptions) -> list[Source]:
-    """The partitions to read, one directory each. Raises LogDirError."""
+    """Return the partitions to read, with one directory each. Raises LogDirError."""
     files, replicas = ReadOnlyFiles(), dict[tuple[str, int], list[str]]()
-    for place in find_places(options.paths):
-        if options.wants(*(key := topic_and_partition(place))):
-            replicas.setdefault(key, []).append(place.path)
+    for partition in find_partition_dirs(options.paths):
+        if options.wants(*(key := topic_and_partition(partition))):
+            replicas.setdefault(key, []).append(partition.path)
     return [Source(topic, partition, best_replica(files, paths)) for (topic, partition), paths in sorted(replicas.items())]
 
 
 def open_view(directory: str, **known: Any) -> PartitionView:
-    """The partition for reading. Raises LogDirError."""
+    """Open a partition for reading. Raises LogDirError."""
     try:
-        return PartitionView(ReadOnlyFiles(), directory, _unsaid, **known)
+        return PartitionView(ReadOnlyFiles(), directory, _ignore, **known)
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
 
 
-def _unsaid(_finding: Finding) -> None:
-    """What follows the last batch is reported where the end is read; see planning."""
+def _ignore(_finding: Finding) -> None:
+    """Ignore a finding about the end of a log: see planning.report_tail."""
 
 
-class Around:
-    """The log dirs in and around `paths`, and what they say: read when something is asked.
+class LogDirContext:
+    """Topic settings, transaction states and remote log starts from the log dirs of `paths`, read on demand.
 
-    settings  of topics, over those of the metadata logs
+    settings  topic settings that override those of the metadata logs
     """
 
     def __init__(self, paths: Iterable[str], settings: Settings | None = None) -> None:
@@ -140,24 +140,24 @@ class Around:
 
     @cached_property
     def topics(self) -> Topics:
-        """What is known of topics. Raises KafkalogError."""
+        """The topics of the metadata logs. Raises KafkalogError."""
         return Topics(self._files, survey_all(self._files, self._log_dirs), self._settings)
 
     def transaction_states(self, directory: str) -> TransactionStates:
-        """Those in all log dirs of the cluster of the partition in `directory`, see meta.properties. Raises KafkalogError."""
+        """Return the states in all log dirs of the cluster of `directory` (by meta.properties). Raises KafkalogError."""
         own = parent_of(self._files.absolute(directory))
         log_dirs = (own, *in_same_cluster(self._files, own, [one.path for one in self._log_dirs if one.path != own]))
         key = tuple(sorted(log_dirs))
         return self._states.setdefault(key, TransactionStates(self._files, key, report_finding))
 
     def report_remote(self, view: PartitionView) -> None:
-        """Log it if older records than the first one here are in remote storage. Raises KafkalogError."""
+        """Log a warning if remote storage has records before the log start offset. Raises KafkalogError."""
         found = self._remote(view)
         if found is not None:
             report_finding(found)
 
-    def said_of_remote(self, view: PartitionView) -> str:
-        """The same, to be put after a sentence."""
+    def remote_suffix(self, view: PartitionView) -> str:
+        """Return the same as an addition to an error message; "" if there are none."""
         found = self._remote(view)
         return "" if found is None else f"; {found.what}"
 

@@ -1,7 +1,7 @@
-"""What is read, cut into tasks: ranges of offsets by the options, pieces of segments by the offset index, splits by bytes.
+"""Plan the tasks of a query: ranges of offsets by the options, pieces of segments by the offset index, splits by bytes.
 
-All of it happens on the driver, from names, indexes and the last batches of each log; for read_committed also from the headers
-of what follows the last producer snapshot, all of the log where there is none.
+Planning happens on the driver, from file names, indexes and the last batches of each log. For read_committed it also reads the
+batch headers after the last producer snapshot, or of the whole log if there is no snapshot.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from engine.log.fetch.open_transactions import end_as_coordinator, findings_of_e
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from engine.log.fetch.view import BEING_WRITTEN
 from engine.log.tiering import TopicPolicy
-from kafkalog_spark.errors import GO_ON_WITHOUT, DataLossError, LogDirError, OptionError, on_corruption, report_finding
+from kafkalog_spark.errors import MISSING_DATA_ADVICE, DataLossError, LogDirError, OptionError, on_corruption, report_finding
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
-from kafkalog_spark.table.partitions import Around, Source, find_sources, open_view
+from kafkalog_spark.table.partitions import LogDirContext, Source, find_sources, open_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.offsets import TopicPartition
     from kafkalog_spark.table.options import Bounds, ReadOptions
 
-_OPENING = 1 << 20  # bytes that could be read while a partition is opened
-_MOST_TASKS = 100_000  # that one option may ask for: a driver has no memory for many more
+_OPENING = 1 << 20  # cost of opening a partition, as bytes that could be read meanwhile
+_MOST_TASKS = 100_000  # most tasks of a query: a driver has no memory for many more
 
 
 class Piece(NamedTuple):
     """Offsets start … end − 1 of one partition, about `size` bytes of its logs.
 
-    left_out  (producer, first offset) of open transactions whose records are left out
-    policy    of the topic, where findings depend on it
+    left_out  (producer id, first offset) of open transactions whose records are skipped
+    policy    of the topic; used by level findings
     """
 
     directory: str
@@ -55,7 +55,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is read of a partition: offsets start … end − 1. `left_out` as of a Piece."""
+    """The offsets of a partition to read: start … end − 1. `left_out`: see Piece."""
 
     source: Source
     start: int
@@ -64,41 +64,41 @@ class Range:
 
 
 def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
-    """The splits of a query that ends, one list of pieces for each task. Raises OptionError, LogDirError, DataLossError."""
+    """Return the splits of a batch query, one list of pieces for each task. Raises OptionError, LogDirError, DataLossError."""
     sources = find_sources(options)
     check_partitions(options, sources)
-    around, pieces = Around(options.paths), list[Piece]()
+    context, pieces = LogDirContext(options.paths), list[Piece]()
     for source in sources:
         if bounds.wants(source.topic, source.partition):
             with opened(source) as view:
                 held = held_back(view) if options.isolation is FetchIsolation.READ_COMMITTED else None
                 left_out: tuple[tuple[int, int], ...] = ()
                 if held is not None and options.ends_open_transactions:
-                    left_out = end_as_coordinator(view, held, around.transaction_states(source.directory))
-                wanted = replace(range_of(options, bounds, source, view, around), left_out=left_out)
+                    left_out = end_as_coordinator(view, held, context.transaction_states(source.directory))
+                wanted = replace(range_of(options, bounds, source, view, context), left_out=left_out)
                 if held is not None and wanted.end >= held.offset:
                     _report_held(options, view, held)
                 if wanted.end >= view.log_end_offset:
                     report_tail(options, view)
-                pieces += cut(wanted, view, options.split_bytes)
+                pieces += split_range(wanted, view, options.split_bytes)
     return into_splits(options, pieces)
 
 
 def _report_held(options: ReadOptions, view: PartitionView, held: HeldBack) -> None:
-    """Log what open transactions hold back, or how they are read."""
+    """Log how open transactions are read, or that their records are held back."""
     is_ended = options.ends_open_transactions
     for finding in findings_of_ends(view.directory, held) if is_ended else findings_of_wait(view.files, view.directory, held):
         report_finding(finding)
 
 
 def into_splits(options: ReadOptions, pieces: list[Piece]) -> list[list[Piece]]:
-    """Pieces of records or batches, in order, as the options want them: cut smaller, and packed.
+    """Divide ordered pieces of records or batches as the options require, and pack them into splits.
 
     Raises OptionError, LogDirError.
     """
     step = -(-sum(piece.size for piece in pieces) // options.min_partitions)
     if step < options.split_bytes:
-        pieces = [smaller for piece in pieces for smaller in _cut_again(piece, step)]
+        pieces = [smaller for piece in pieces for smaller in _split_further(piece, step)]
     if options.max_records is not None:
         offsets = sum(piece.end - piece.start for piece in pieces)
         if offsets // options.max_records > _MOST_TASKS:
@@ -106,13 +106,13 @@ def into_splits(options: ReadOptions, pieces: list[Piece]) -> list[list[Piece]]:
                 f"maxRecordsPerPartition is {options.max_records}, and {offsets} offsets are wanted: more than {_MOST_TASKS} "
                 f"tasks; name at least {-(-offsets // _MOST_TASKS)}, or fewer offsets"
             )
-        pieces = [smaller for piece in pieces for smaller in _divided(piece, options.max_records)]
+        pieces = [smaller for piece in pieces for smaller in _split_by_offsets(piece, options.max_records)]
     return pack(pieces, options.split_bytes, options.min_partitions, options.max_records)
 
 
 @contextmanager
 def opened(source: Source) -> Iterator[PartitionView]:
-    """The partition for reading. Raises LogDirError for any failure with its files."""
+    """Open a partition for reading, and close it at the end. Raises LogDirError for any KafkalogError."""
     view = open_view(source.directory)
     try:
         yield view
@@ -123,33 +123,33 @@ def opened(source: Source) -> Iterator[PartitionView]:
 
 
 def report_tail(options: ReadOptions, view: PartitionView) -> None:
-    """Bytes after the last batch that are no batch: damage, which no task will read. Raises LogDirError, see onCorruption.
+    """Report damage after the last batch, which no task will read. Raises LogDirError, see onCorruption.
 
-    A batch that is cut off and zeros are where a running broker writes just now: the log ends before them.
+    An incomplete batch or zeros at the end are not reported: a running broker may be writing there.
     """
     if view.tail is not None and view.tail.code not in BEING_WRITTEN:
         report, _ = on_corruption(options.on_corruption)
         report(view.tail)
 
 
-def _cut_again(piece: Piece, step: int) -> list[Piece]:
+def _split_further(piece: Piece, step: int) -> list[Piece]:
     if piece.size <= step:
         return [piece]
     source = Source(piece.topic, piece.partition, piece.directory)
     with opened(source) as view:
-        return list(cut(Range(source, piece.start, piece.end, piece.left_out), view, step))
+        return list(split_range(Range(source, piece.start, piece.end, piece.left_out), view, step))
 
 
-def _divided(piece: Piece, most: int) -> Iterator[Piece]:
-    """The piece in parts of at most `most` offsets, about equal, wherever in a batch they begin."""
+def _split_by_offsets(piece: Piece, most: int) -> Iterator[Piece]:
+    """Divide a piece into parts of at most `most` offsets, about equal; they may begin inside a batch."""
     parts = -(-(piece.end - piece.start) // most)
-    cuts = [piece.start + (piece.end - piece.start) * number // parts for number in range(parts + 1)]
-    for start, end in pairwise(cuts):
+    points = [piece.start + (piece.end - piece.start) * number // parts for number in range(parts + 1)]
+    for start, end in pairwise(points):
         yield piece._replace(start=start, end=end, size=piece.size // parts)
 
 
 def check_partitions(options: ReadOptions, sources: Sequence[Source]) -> None:
-    """Refuse offsets and topics that name other partitions than there are. Raises OptionError."""
+    """Raise OptionError if the options name other partitions than those that exist."""
     there = {(source.topic, source.partition) for source in sources}
     check_names(options, there)
     for name, limit in (("starting", options.start), ("ending", options.end)):
@@ -166,21 +166,21 @@ def check_partitions(options: ReadOptions, sources: Sequence[Source]) -> None:
 
 
 def check_names(options: ReadOptions, there: set[TopicPartition]) -> None:
-    """Refuse topics and partitions that were named and are not `there`, unless failOnDataLoss is false. Raises OptionError."""
+    """Raise OptionError if a named topic or partition is not `there`, unless failOnDataLoss is false."""
     missing = [f"{topic}-{partition}" for topic, partition in sorted((options.partitions or frozenset()) - there)]
     names = missing + sorted((options.topics or frozenset()) - {topic for topic, _ in there})
     if names and options.fail_on_data_loss:
-        raise OptionError(f"no such topic or partition: {', '.join(names)}{GO_ON_WITHOUT}")
+        raise OptionError(f"no such topic or partition: {', '.join(names)}{MISSING_DATA_ADVICE}")
 
 
 def _shown(partitions: Mapping[TopicPartition, int] | set[TopicPartition]) -> str:
     return "{" + ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)) + "}"
 
 
-def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: PartitionView, around: Around) -> Range:
-    """The offsets of `source` that the options and the filters leave. Raises OptionError, DataLossError, KafkalogError.
+def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: PartitionView, context: LogDirContext) -> Range:
+    """Return the offsets of `source` that options and filters select. Raises OptionError, DataLossError, KafkalogError.
 
-    Records that are wanted and are in remote storage are logged.
+    Logs a warning if selected records are in remote storage.
     """
     stable = options.isolation is FetchIsolation.READ_COMMITTED
     last = (view.fetch_last_stable_offset_metadata() if stable else view.fetch_high_watermark_metadata()).message_offset
@@ -190,20 +190,20 @@ def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: Partiti
         if options.fail_on_data_loss:
             asked, has = f"[{start}, {end})", f"[{view.log_start_offset}, {view.log_end_offset})"
             what = f"{source.topic}-{source.partition}: offsets {asked} are requested, but the log has {has}"
-            raise DataLossError(f"{what}{around.said_of_remote(view)}.")
+            raise DataLossError(f"{what}{context.remote_suffix(view)}.")
         start = max(start, view.log_start_offset)
     if max(start, bounds.first_offset) <= view.log_start_offset or options.start.is_by_time:
-        around.report_remote(view)
+        context.report_remote(view)
     start, end = max(start, bounds.first_offset), min(end, last, bounds.end_offset)
     if bounds.from_ms is not None and start < end:
-        start = max(start, _first_as_late(view, bounds.from_ms, end))
+        start = max(start, _first_offset_since(view, bounds.from_ms, end))
     return Range(source, start, max(start, end))
 
 
-def _first_as_late(view: PartitionView, timestamp: int, end: int) -> int:
-    """Where to begin for records with at least this timestamp, all of them: `end` where the indexes know of none.
+def _first_offset_since(view: PartitionView, timestamp: int, end: int) -> int:
+    """Return an offset at or before every record with at least this timestamp; `end` if the indexes exclude such records.
 
-    Unlike ListOffsets no timestamp is special, and a segment without a usable time index may have records as late.
+    Unlike ListOffsets, no timestamp is special, and a segment without a usable time index is assumed to have such records.
     """
     for segment in view.segments:
         largest = segment.largest_record_timestamp
@@ -217,7 +217,7 @@ def _first_as_late(view: PartitionView, timestamp: int, end: int) -> int:
 
 
 def start_of(options: ReadOptions, source: Source, view: PartitionView, last: int) -> int:
-    """The first offset to read, by the starting options. Raises OptionError, KafkalogError."""
+    """Return the first offset to read, by the starting options. Raises OptionError, KafkalogError."""
     limit, key = options.start, (source.topic, source.partition)
     if limit.is_by_time:
         timestamp = limit.of_time(key)
@@ -255,8 +255,8 @@ def _by_time(view: PartitionView, timestamp: int, last: int) -> int | None:
     return None if known is None else known.offset
 
 
-def cut(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
-    """The range in pieces of about `step` bytes, each of one segment."""
+def split_range(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
+    """Divide a range into pieces of about `step` bytes, each in one segment."""
     source, start = wanted.source, wanted.start
     if start >= wanted.end:
         return
@@ -266,29 +266,29 @@ def cut(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
         first = 0 if start <= segment.base_offset else _position(segment, start)
         is_whole = following is not None or end >= view.log_end_offset
         last = segment.size if is_whole else _position(segment, end)
-        cuts = [(start, first), *_cuts(segment, start, end, step), (end, last)]
-        for (first, at), (after, stop) in pairwise(cuts):
+        points = [(start, first), *_split_points(segment, start, end, step), (end, last)]
+        for (first, at), (after, stop) in pairwise(points):
             if first < after:
                 yield Piece(source.directory, source.topic, source.partition, first, after, max(0, stop - at), wanted.left_out)
         start = max(start, end)
 
 
 def _position(segment: ReadableSegment, offset: int) -> int:
-    """Where the batch begins that holds `offset`; the segment's end after its last, or where damage hides it."""
+    """Return the position of the batch with `offset`; the segment size if there is none, or damage hides it."""
     head = _head(segment, offset)
     return segment.size if head is None else head.position
 
 
 def _head(segment: ReadableSegment, offset: int) -> BatchHead | None:
-    """The batch that holds `offset`. Damage on the way is reported by its reader, which knows onCorruption."""
+    """Return the batch with `offset`; None: not found, or after damage, which the reading task reports (onCorruption)."""
     try:
         return segment.translate_offset(offset)
     except CorruptRecord:
         return None
 
 
-def _cuts(segment: ReadableSegment, start: int, end: int, step: int) -> Iterator[tuple[int, int]]:
-    """Where batches begin inside start … end, about every `step` bytes: their base offsets and positions, by the index."""
+def _split_points(segment: ReadableSegment, start: int, end: int, step: int) -> Iterator[tuple[int, int]]:
+    """Yield (base offset, position) of batches between start and end, about every `step` bytes, by the offset index."""
     target = step
     while target < segment.size:
         index = segment.offset_index
@@ -299,14 +299,14 @@ def _cuts(segment: ReadableSegment, start: int, end: int, step: int) -> Iterator
         head = _head(segment, entry.offset)  # an entry names the last offset of a batch
         if head is not None and start < head.base_offset < end:
             yield head.base_offset, head.position
-            start = head.base_offset  # of an index out of order nothing is read twice
+            start = head.base_offset  # with an index out of order, no record must be read twice
         target = max(target, entry.position) + step
 
 
 def pack(pieces: Sequence[Piece], split_bytes: int, parts: int = 1, most: int | None = None) -> list[list[Piece]]:
-    """Pieces in order, as many in a split as come to `split_bytes`; at least `parts` splits where that can be.
+    """Pack ordered pieces into splits of about `split_bytes`, and into at least `parts` splits if there are enough pieces.
 
-    most  offsets in a split, where no piece has more; None: any number
+    most  most offsets in a split, if no piece has more; None: no limit
     """
     return pack_groups([[piece] for piece in pieces], split_bytes, parts, most)
 
@@ -314,7 +314,7 @@ def pack(pieces: Sequence[Piece], split_bytes: int, parts: int = 1, most: int | 
 def pack_groups(
     groups: Sequence[Sequence[Piece]], split_bytes: int, parts: int = 1, most: int | None = None
 ) -> list[list[Piece]]:
-    """The same with pieces that must come into one split."""
+    """Pack groups of pieces as `pack` does; the pieces of a group are in one split."""
     sizes = [sum(piece.size + _OPENING for piece in group) for group in groups]
     room = min(split_bytes + _OPENING, -(-sum(sizes) // parts))
     splits: list[list[Piece]] = []
@@ -331,7 +331,7 @@ def pack_groups(
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:
-    """Pieces of a partition that follow one another as one: opening a partition costs more than it looks."""
+    """Join adjacent pieces of a partition, since opening a partition is expensive."""
     joined: list[Piece] = []
     for piece in pieces:
         before = joined[-1] if joined else None

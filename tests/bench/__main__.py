@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.bench import compaction, dumping, fetching, listing, producing, reading, recovering
+from tests.bench import bucket, compaction, dumping, fetching, listing, producing, reading, recovering
 from tests.bench.append import append_results
 from tests.bench.report import Measured, Result, machine_facts, markdown, table, update
 from tests.bench.setting import TOOL_OPTIONS, Bench
@@ -89,6 +89,7 @@ GROUPS = {
     "compact-two": Group(_COMPACT, _compact_two),
     "compact-keys": Group(_COMPACT, _compact_keys),
     "remote-list": Group(_REMOTE, listing.remote_list),
+    "bucket": Group(_REMOTE, bucket.in_bucket),
     "start": Group(_START, dumping.starts),
     "memory": Group(_START, dumping.memory),
 }

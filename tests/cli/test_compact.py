@@ -14,7 +14,7 @@ from engine.files import ReadOnlyFiles
 from engine.formats import BATCH_HEADER, ControlType
 from engine.log.cleaner.cleaner import Cleaner
 from engine.log.report import moment
-from engine.overlay.content import Spill
+from engine.overlay.tree import Spill
 from engine.record.batch import read_records
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from engine.record.crc import crc32c
@@ -604,9 +604,9 @@ def test_what_a_dry_run_writes_spills_to_a_file_without_a_name(log_dir, monkeypa
             return file
 
     spilled: list[bool] = []
-    monkeypatch.setattr("engine.overlay.content.Spill", Watched)
-    monkeypatch.setattr("engine.overlay.content.WORTH_IT", 1)
-    monkeypatch.setattr("engine.overlay.content.IN_MEMORY", 0)
+    monkeypatch.setattr("engine.overlay.tree.Spill", Watched)
+    monkeypatch.setattr("engine.overlay.tree.WORTH_IT", 1)
+    monkeypatch.setattr("engine.overlay.tree.IN_MEMORY", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     append(log_dir, "a-0", [str(n % 13) for n in range(60)], codec="zstd")
@@ -621,8 +621,8 @@ def test_what_a_dry_run_writes_spills_to_a_file_without_a_name(log_dir, monkeypa
 
 
 def test_a_dry_run_without_a_place_for_temporary_files_says_so(log_dir, monkeypatch, tmp_path):
-    monkeypatch.setattr("engine.overlay.content.WORTH_IT", 1)
-    monkeypatch.setattr("engine.overlay.content.IN_MEMORY", 0)
+    monkeypatch.setattr("engine.overlay.tree.WORTH_IT", 1)
+    monkeypatch.setattr("engine.overlay.tree.IN_MEMORY", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     append(log_dir, "a-0", [str(n % 13) for n in range(60)])
     done = compact("--dry-run", "--force", log_dir / "a-0")

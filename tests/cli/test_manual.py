@@ -119,7 +119,7 @@ TYPED = {
     "kafkalog dump-log --files a": ["a.log", "ab.index"],
     "kafkalog dump-log --files a.log,a": ["a.log,a.log", "a.log,ab.index"],
     "kafkalog dump-log --key-decoder-class Str": ["StringDecoder"],
-    "kafkalog dump-log --key-decoder-class --pri": ["--print-data-log"],
+    "kafkalog dump-log --key-decoder-class --prin": ["--print-data-log"],
     "kafkalog dump-log -- --fo": [],
     "kafkalog help reco": ["recover"],
     "kafkalog completion ": ["bash", "fish", "zsh"],
@@ -149,17 +149,60 @@ def test_bash_completes(line, tmp_path):
     assert (sorted(done.stdout.split()), done.stderr) == (TYPED[line], "")
 
 
-@pytest.mark.parametrize(("line", "offered"), [
+OF_PARTITIONS = pytest.mark.parametrize(("line", "offered"), [
     ("kafkalog fetch data --topic ", ["a.b-1", "orders"]), ("kafkalog fetch data -t o", ["orders"]),
     ("kafkalog fetch data -t orders --partition ", ["0", "12"]), ("kafkalog fetch --topic ", []),
 ])  # fmt: skip
-def test_bash_completes_topics_and_partitions_of_the_log_dirs_that_are_named(line, offered, tmp_path):
+
+
+@pytest.fixture
+def partitions(tmp_path):
+    """A directory with a log dir, `data`."""
     for name in ("orders-0", "orders-12", "a.b-1-0", "index-cache", "orders-0.b7-delete"):
         (tmp_path / "data" / name).mkdir(parents=True)
+    (tmp_path / "data" / "file-7").touch()
+    return tmp_path
+
+
+@OF_PARTITIONS
+def test_bash_completes_topics_and_partitions_of_the_log_dirs_that_are_named(line, offered, partitions):
     needs("bash")
-    done = subprocess.run(["bash", "-c", COMPLETE, "-", str(ROOT / "completions/kafkalog.bash"), *line.split(" ")], cwd=tmp_path,
+    done = subprocess.run(["bash", "-c", COMPLETE, "-", str(ROOT / "completions/kafkalog.bash"), *line.split(" ")], cwd=partitions,
                           capture_output=True, text=True, check=False)  # fmt: skip
     assert (sorted(done.stdout.split()), done.stderr) == (offered, "")
+
+
+@OF_PARTITIONS
+def test_fish_completes_them_too(line, offered, partitions):
+    needs("fish")
+    script = f"source {ROOT}/completions/kafkalog.fish; complete -C '{line}'"
+    done = subprocess.run(["fish", "--no-config", "-c", script], cwd=partitions, capture_output=True, text=True, check=False,
+                          env={"HOME": str(partitions), "PATH": "/usr/bin:/bin"})  # fmt: skip
+    assert (sorted(word.split("\t")[0] for word in done.stdout.splitlines()), done.stderr) == (offered, "")
+
+
+# what zsh's completion would hand to the function of the script, and what that offers
+ZSH = r"""
+compdef() { }
+_arguments() { }
+source $1
+compadd() { shift; (( $# )) && print -l -- $@; return 0 }
+words=(${(s: :)3} ''); CURRENT=$#words
+_kafkalog_partitions $2
+"""
+
+
+@OF_PARTITIONS
+def test_zsh_completes_them_too(line, offered, partitions):
+    needs("zsh")
+    before, _, typed = line.partition(" ")[2].rpartition(" ")
+    which = "2" if "--partition" in line else "1"
+    done = subprocess.run(["zsh", "-f", "-c", ZSH, "-", str(ROOT / "completions/_kafkalog"), which, before], cwd=partitions,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert (sorted(word for word in done.stdout.split() if word.startswith(typed)), done.stderr) == (offered, "")
+    specification = "partition=" if which == "2" else "topic="
+    assert any(specification in row and f"{{_kafkalog_partitions {which}}}" in row
+               for row in (ROOT / "completions/_kafkalog").read_text().splitlines())  # fmt: skip
 
 
 @pytest.mark.parametrize("line", TYPED)

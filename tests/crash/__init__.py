@@ -1,1 +1,1 @@
-"""What a kill, a power cut or a failing disk may do to each operation, at every single file operation of it."""
+"""Kill each operation, cut its power or fail its disk, at every single file operation."""

@@ -27,14 +27,14 @@ def payload(number):
 
 
 def payloads(log):
-    """Every message of a log; all of it must be sound."""
+    """Return every message of a log; all must be valid."""
     items = list(log.messages(log.log_start_offset))
     assert all(isinstance(item, MessageAndOffset) and item.valid for item in items), items[-1]
     return [item.payload for item in items]
 
 
 def reopened(disk, config=SMALL):
-    """The messages of d/t-0, opened as after a crash; opened once more they are the same."""
+    """Return the messages of d/t-0 after recovery; a second opening must return the same."""
     files = CrashFiles(disk)
     with open_log_07(files, "/d/t-0", config, now=NOW) as log:
         found = payloads(log)
@@ -93,7 +93,7 @@ def recover_case():
 
 
 def retain_case(name, config, left):
-    """`left` is the number of messages that retention keeps."""
+    """Return a case for retention; `left`: number of messages that it keeps."""
     every = [payload(number) for number in range(12)]
     files = CrashFiles(Disk({}, frozenset({"d", "d/t-0"})))
     with open_log_07(files, "/d/t-0", SMALL, now=NOW) as log:

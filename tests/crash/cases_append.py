@@ -1,4 +1,4 @@
-"""Appending: what was flushed, and so printed, is there whatever happens; what was not is there in order or not at all."""
+"""Append: records that were flushed, and so reported, are never lost; of the others, none or the first ones in order exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EMPTY = Disk({}, frozenset({"d"}))
 
 
 def sent(*, count=3, size=90, **settings):
-    """A batch as a client sends it."""
+    """Return a batch as a client sends it."""
     return plain(0, count=count, size=size, epoch=-1, **settings)
 
 
@@ -63,7 +63,7 @@ def following(log, acknowledge):
 
 
 def append_case(name, disk, append):
-    """`append` on a partition that was stopped cleanly before."""
+    """Return a case for `append` on a partition after a clean stop."""
 
     def work(files, acknowledge):
         if "d/t-0" not in disk.directories:
@@ -95,7 +95,7 @@ def append_case(name, disk, append):
 
 
 def adopt_case():
-    """Segments that others wrote become the last ones: behind records, and in the place of an empty segment."""
+    """Adopt segments that another process wrote as the last ones: after records, and replacing an empty segment."""
     source = "/d/t-1"
     parts = [(0, [plain(0, epoch=0), plain(3, epoch=0)])]
     files = CrashFiles(closed(parts))
@@ -138,7 +138,7 @@ def adopt_case():
 
 
 def make_case():
-    """append --create makes the directory of the partition."""
+    """Make the directory of the partition with append --create."""
 
     def work(files, _acknowledge):
         with patch("kafkalog_cli.commands.append.Files", lambda: files):

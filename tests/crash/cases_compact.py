@@ -1,4 +1,4 @@
-"""Compaction: whatever stops it, the partition opens with the last record of every key, and a second run completes."""
+"""Compaction: after any stop, the partition opens with the last record of every key, and a second run completes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ SETTINGS = {
     "delete.retention.ms": "1000",
 }  # fmt: skip
 CONFIG = LogConfig.of(SETTINGS)
-TWICE = LogConfig.of(SETTINGS | {"segment.bytes": "450"})  # segments do not fall together
+TWICE = LogConfig.of(SETTINGS | {"segment.bytes": "450"})  # segments are not merged
 
 
 def put(offset, *values, **settings):
-    """A batch of (key, value)."""
+    """Return a batch of (key, value)."""
     records = [NewRecord(offset + n, 1_700_000_000_000 + offset + n, key, value) for n, (key, value) in enumerate(values)]
     return build_batch(records, **settings)
 
 
 def upserts():
-    """(base offset, batches) of five segments: keys again and again, tombstones, transactions, a batch that goes empty."""
+    """Return (base offset, batches) of five segments: repeated keys, tombstones, transactions, a batch that becomes empty."""
     old, new = b"o" * 60, b"n" * 60
     return [
         (0, [put(0, (b"a", old), (b"b", old)), put(2, (b"c", old), producer_id=IDEMPOTENT, producer_epoch=0, base_sequence=0),
@@ -51,9 +51,9 @@ def keys_of(disk) -> dict[bytes, Last]:
 
 
 def cleaned(files, config, acknowledge, *, keep_deleted=False):
-    """Open, compact, close; acknowledges the checkpoint of each round.
+    """Open, compact, close; acknowledge the checkpoint of each round.
 
-    keep_deleted  what is replaced stays until the log is closed
+    keep_deleted  keep replaced segments until the log is closed
     """
     log = open_log(files, DIRECTORY, config, now=NOW, clean_shutdown=True)
     log.update_high_watermark(log.log_end_offset)
@@ -81,7 +81,7 @@ def compact_case(case_name, config, disk=None, cleaned=cleaned):
     assert whole.disk().contents[CHECKPOINT].endswith(b"t 0 15\n"), "the checkpoint goes to the active segment"
     assert sum(map(len, whole.disk().below(TOPIC).values())) < sum(map(len, disk.below(TOPIC).values()))
 
-    complete = set()  # what a second run was seen to complete: most stops leave the same when the log was opened
+    complete = set()  # states that a second run completed: most stops leave the same state after the log was opened
 
     def check(disk, acknowledged, done):
         for clean in (False, True) if done else (False,):
@@ -108,7 +108,7 @@ def compact_case(case_name, config, disk=None, cleaned=cleaned):
 
 
 def _same_keys(found, wanted):
-    """A tombstone may be gone with all that it deleted."""
+    """Compare keys; a tombstone may be deleted together with the records before it."""
     assert found.items() <= wanted.items()
     assert {key for key, last in wanted.items() if last.value is not None} <= found.keys()
 

@@ -1,4 +1,4 @@
-"""Operations on partitions: recover, retain, roll, truncate, split. What is there before counts as acknowledged."""
+"""Operations on partitions: recover, retain, roll, truncate, split. The existing records count as acknowledged."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from tests.support.disk_model import CLOCK_MS, CLOCK_NS, Disk
 from tests.support.logs import open_log
 
 EPOCHS = f"{TOPIC}/leader-epoch-checkpoint"
-BEFORE_ALL = ("nothing was changed yet", "stopped before it changed anything")  # said of a quarantine without a first line
+BEFORE_ALL = ("nothing was changed yet", "stopped before it changed anything")  # reported for a quarantine without a first line
 END = 39  # log end offset of `segments()`
 
 
 def tidy(disk):
-    """Is nothing left over, and what was removed surely gone?"""
+    """Are there no leftover files, and are removals synced?"""
     return not [path for path in disk.below(TOPIC) if path.endswith((".deleted", ".cleaned", ".swap", ".tmp", ASIDE))]
 
 
@@ -53,7 +53,7 @@ def opened(files, **settings):
 
 
 def recover_case(case_name, disk, good, *, recovery_point=0, config=CONFIG):
-    """An unclean start: whatever happens, the next one finds exactly the batches `good`."""
+    """Recover after an unclean stop: after any stop the next start finds exactly the batches `good`."""
 
     def work(files, _acknowledge):
         opened(files, clean_shutdown=False, recovery_point=recovery_point, config=config).close()
@@ -66,14 +66,14 @@ def recover_case(case_name, disk, good, *, recovery_point=0, config=CONFIG):
     def check(disk, _acknowledged, done):
         assert see(disk, recovery_point=recovery_point, config=config) == wanted
         assert not done or tidy(disk)
-        if done:  # a broker that finds its recovery point beyond all of it does not look at older segments
+        if done:  # a broker whose recovery point is after all of it does not read older segments
             assert see(disk, recovery_point=2**62, config=config) == wanted
 
     return Case(case_name, disk, work, check)
 
 
 def damaged_middle(good=2):
-    """One batch of the second segment is damaged; there are `good` before it."""
+    """Return a disk with one damaged batch in the second segment, after `good` valid ones."""
     parts = segments()
     disk = closed(parts)
     data = bytearray(disk.contents[name(12)])
@@ -90,12 +90,12 @@ def torn_tail():
 
 
 def only_logs_and_epochs():
-    """Without leader-epoch-checkpoint it would depend on the order of recovery, as in Kafka, which epochs are known."""
+    """Return a disk with logs and leader-epoch-checkpoint: without it, the known epochs depend on the order of recovery."""
     return raw(segments(), **{EPOCHS: closed(segments()).contents[EPOCHS]})
 
 
 def recover_below_case():
-    """Segments below the recovery point without indexes: a broker that starts meanwhile believes those that it finds."""
+    """Recover segments below the recovery point without indexes: a broker that starts meanwhile trusts existing indexes."""
     disk = only_logs_and_epochs()._replace(unsynced=frozenset())
 
     def work(files, _acknowledge):
@@ -137,9 +137,9 @@ def unsynced_indexes():
 
 
 def recover_over_case(case_name, disk, *, is_sound=False):
-    """Indexes that are there are made anew, below the recovery point too: in the end they are right.
+    """Rebuild existing indexes, also below the recovery point: at the end they are right.
 
-    is_sound  they are before as well: then also in between, for a broker that starts there believes them
+    is_sound  they are right before; then they must be right at any time, since a broker that starts meanwhile trusts them
     """
 
     def work(files, _acknowledge):
@@ -158,7 +158,7 @@ def recover_over_case(case_name, disk, *, is_sound=False):
 
 
 def swapped():
-    """As a broker leaves it that was killed while it put one compacted segment in the place of two."""
+    """Return the disk of a broker that was killed while it replaced two segments by one compacted segment."""
     parts = segments()
     disk = closed(parts)
     merged = b"".join(parts[1][1] + parts[2][1])
@@ -172,7 +172,7 @@ def overflowing():
 
 
 def retain_case(case_name, kept_from, *, disk=None, **settings):
-    """Retention; after a clean stop, where the broker's recovery point is its end, or after a crash."""
+    """Apply retention after a clean stop, when the recovery point is the log end, or after a crash."""
     clean_before = disk is None
     disk = disk or closed(segments())
     config = with_settings(CONFIG, **settings)
@@ -252,16 +252,16 @@ def roll_case():
 
 
 def roll_empty_case():
-    """Onto its own offset, where an empty segment stands: its files go, and nothing but that changes names."""
+    """Roll at the offset of an empty active segment: its files are deleted, which is the only change of names."""
     files = CrashFiles(closed(segments()))
     roll(files)
     return rolled("roll-empty", files.disk())
 
 
 def append_case(case_name, *, roll=False):
-    """Appends of several producers with rolls; what the recovery point has passed is acknowledged.
+    """Append batches of several producers with rolls; records below the recovery point are acknowledged.
 
-    roll  by hand as well, right behind a flush: then nothing but the roll itself syncs what it made
+    roll  roll explicitly after a flush: then only the roll itself syncs its new files
     """
     sent = [plain(0), plain(0, producer_id=IDEMPOTENT, producer_epoch=0, base_sequence=0), plain(0, size=200, codec=Codec.GZIP)]
     sent += [plain(0, size=150 + 40 * number) for number in range(5)]
@@ -291,7 +291,7 @@ def append_case(case_name, *, roll=False):
             assert list(seen.batches.items()) == list(wanted.batches.items())[: len(seen.batches)]
             assert len(seen.batches) >= (acknowledged or 0), "acknowledged records are gone"
             assert not done or seen == wanted
-        if acknowledged:  # a broker that has noted what was flushed looks at nothing before it
+        if acknowledged:  # a broker does not read records below its recovery point
             point = [*wanted.batches, wanted.end][acknowledged]
             assert see(disk, recovery_point=point).batches.keys() >= set(list(wanted.batches)[:acknowledged])
 
@@ -299,7 +299,7 @@ def append_case(case_name, *, roll=False):
 
 
 def truncate_and_append_case():
-    """Other records take the offsets of those that were cut: these, their producers and indexes must never come back."""
+    """Append other records at the offsets of truncated ones, whose producers and index entries must never come back."""
     disk = closed(segments())
     new = [
         plain(0, size=200, producer_id=99, producer_epoch=0, base_sequence=0),
@@ -333,7 +333,7 @@ def truncate_and_append_case():
 
 
 def rebuild_over_case():
-    """Files that only seem to be broken: a broker that starts in the middle of it finds whole ones."""
+    """Rebuild files that are not really damaged: a broker that starts meanwhile finds complete ones."""
     disk = entries_of_another_interval()
     findings = [Finding("index-offset-mismatch", Where(f"/{name(base, kind)}"), "broken")
                 for base in (0, 12, 23, 33) for kind in (".index", ".timeindex")]
@@ -350,7 +350,7 @@ def rebuild_over_case():
 
 
 def rebuild_case():
-    """verify --rebuild: the log is never in danger, and in the end its indexes fit."""
+    """Run verify --rebuild: the log is never changed, and at the end its indexes are right."""
     sound = closed(segments())
     broken = {name(23, ".index"): bytes(24), name(33, ".timeindex"): b""}
     disk = Disk(sound.contents | broken, sound.directories)
@@ -379,7 +379,7 @@ def times(disk):
 
 
 def aged(disk, top):
-    """The same with a directory `top`, and its files older than all that is written."""
+    """Return the disk with a directory `top`, and with files older than everything written later."""
     old = {path: CLOCK_NS - 86_400_000_000_000 - number for number, path in enumerate(sorted(disk.contents))}
     return disk._replace(directories=disk.directories | {top[1:]}, modified_ns=old)
 
@@ -393,14 +393,14 @@ def is_refused(files, quarantine):
 
 
 def other_snapshot():
-    """A snapshot at the end of the first segment that says something else: it is made anew under its name."""
+    """Return a disk with a wrong snapshot at the end of the first segment, which is rewritten under the same name."""
     disk = closed(segments())
     stale = {f"{TOPIC}/{producer_snapshot_file_name(12)}": b"something else"}
     return Disk(disk.contents | stale, disk.directories), batches_of(segments())
 
 
 def quarantine_case(case_name, top, damaged=damaged_middle):
-    """Recovery under a quarantine: whatever happens, the log recovers, and what was there before can be put back."""
+    """Recover with a quarantine: after any stop the log recovers, and the previous state can be restored."""
     disk, good = damaged()
     disk = aged(disk, top)
     recovered = recover_case("", disk, good).check
@@ -421,7 +421,7 @@ def quarantine_case(case_name, top, damaged=damaged_middle):
             if done or not told:
                 raise
         assert partition(files.disk()) == partition(disk)
-        if done:  # and not over what somebody wrote since
+        if done:  # and not over later writes
             assert times(files.disk()) == times(disk)
             later = CrashFiles(after)
             with later.open_writable("/" + name(12)) as file:
@@ -432,7 +432,7 @@ def quarantine_case(case_name, top, damaged=damaged_middle):
 
 
 def quarantine_dropped_case():
-    """What was removed came back, so the quarantine goes: wherever that stops, what it is left with undoes nothing."""
+    """Delete a quarantine whose files were put back: after any stop, its rest must not undo anything."""
     disk = aged(damaged_middle()[0], "/q")
     path = "/" + name(33)
 
@@ -458,7 +458,7 @@ def quarantine_dropped_case():
 
 
 def restore_case(case_name, top, disk=None, change=None):
-    """Putting back what a command changed: after a stop the next run goes on, and ends with the bytes of before."""
+    """Restore what a command changed: after a stop the next run continues, and restores the previous bytes."""
     disk = aged(damaged_middle()[0] if disk is None else disk, top)
     files = CrashFiles(disk)
     kept = QuarantiningFiles(files, f"{top}/kept", command="recover", now=NOW, log_dirs=("/d",))
@@ -485,7 +485,7 @@ def restore_case(case_name, top, disk=None, change=None):
 
 
 def restore_force_case():
-    """With a file that came since: it is gone for sure when it says so, and kept."""
+    """Restore with --force and a newer file: it is deleted durably when this is reported, and a copy is kept."""
     disk = damaged_middle()[0]
     disk = disk._replace(directories=disk.directories | {"q"})
     files = CrashFiles(disk)
@@ -512,7 +512,7 @@ def restore_force_case():
 
 
 def prune_case():
-    """Deleting a quarantine: after a stop it is still known for one, and the next call deletes the rest."""
+    """Delete a quarantine: after a stop it is still recognized, and the next call deletes the rest."""
     disk = damaged_middle()[0]
     disk = disk._replace(directories=disk.directories | {"q"})
     files = CrashFiles(disk)
@@ -536,7 +536,7 @@ def prune_case():
 
 
 def restore_everything_case():
-    """Everything that a quarantine takes note of."""
+    """Change everything that a quarantine records."""
     disk = Disk({f"{TOPIC}/{path}": bytes(700) for path in "abcde"}, frozenset({"d", TOPIC, f"{TOPIC}/gone"}))
 
     def change(files):
@@ -557,7 +557,7 @@ def restore_everything_case():
 
 
 def mend_epochs_case(case_name, work):
-    """A leader-epoch-checkpoint that nobody can read: whoever comes after a stop mends it, or finds it mended."""
+    """Repair an unreadable leader-epoch-checkpoint: after a stop, the next run repairs it, or finds it repaired."""
     sound = closed(segments())
     disk = Disk(sound.contents | {EPOCHS: b"garbage"}, sound.directories)
     wanted = see(sound, clean=True)
@@ -575,7 +575,7 @@ def rebuild_epochs(files, _acknowledge):
 
 
 def make_room_case():
-    """Segments go from a log that cannot be opened: at any time it begins later, and has no hole."""
+    """Delete segments of a log that cannot be opened: at any time it has a later start and no gap."""
     disk = closed(segments())
     batches = batches_of(segments())
 

@@ -1,4 +1,4 @@
-"""Commands on a whole log dir: clean shutdown marker, checkpoints and logs must fit together whatever happens."""
+"""Commands on a whole log dir: after any stop, clean shutdown marker, checkpoints and logs must be consistent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = {"segment.index.bytes": "600", "index.interval.bytes": "150", "intern
 
 
 def log_dir(disk, *, clean=True):
-    """A broker's log dir with the partition of `disk` in it, stopped cleanly at END or killed."""
+    """Return a broker's log dir with the partition of `disk`, stopped cleanly at END or killed."""
     contents = dict(disk.contents) | {
         "d/meta.properties": b"node.id=1\ndirectory.id=GwU-VCmqfoM16VN-PhPllg\nversion=1\ncluster.id=kafkalogCorpusSeed42AA\n",
         f"{TOPIC}/partition.metadata": b"version: 0\ntopic_id: Ssx5VgobQZyBz3LWRQ0uyQ",
@@ -43,7 +43,7 @@ def log_dir(disk, *, clean=True):
 
 
 def managed(files, perform, path="/d"):
-    """Everything around a command."""
+    """Run a command with its log manager."""
     dirs = find_log_dirs(files, [path])
     with locked(files, [one.path for one in dirs]):
         manager = LogManager(lambda _: files, survey(files, dirs), Settings(overrides=tuple(SETTINGS.items())), NOW)
@@ -55,7 +55,7 @@ def managed(files, perform, path="/d"):
 
 
 def broker_sees(disk):
-    """What a broker finds at its start: it believes marker and checkpoints."""
+    """Return the logs that a broker finds at its start, which trusts marker and checkpoints."""
     offsets = {}
     for path in (POINTS, STARTS):
         entries = decode_offset_checkpoint(disk.contents[path], path).entries if path in disk.contents else []
@@ -64,7 +64,7 @@ def broker_sees(disk):
 
 
 def operation_case(operation, work_on_log, kept_from, kept_to=END):
-    """A command on a log dir that was stopped cleanly. In the end it is just that again."""
+    """Return a case for a command on a cleanly stopped log dir, which is cleanly stopped at the end again."""
     disk = log_dir(closed(segments()))
     before = broker_sees(disk)
     kept = {base: batch for base, batch in before.batches.items() if kept_from <= base < kept_to}
@@ -95,19 +95,19 @@ def delete_records(log):
 
 
 def stops_a_broker(disk):
-    """Small files over which a starting broker falls."""
+    """Damage small files so that a starting broker would stop."""
     files = CrashFiles(disk)
     dirs = find_log_dirs(files, ["/d"])
     return [problem for problem in find_start_problems(files, survey(files, dirs)) if problem.effect is not Effect.WARNS]
 
 
 def recover_case(case_name, *, extra=None, clean_before=False, salvage=False, mark_clean=True):
-    """After a kill nothing was synced. The marker may only come when everything is on the disk and fits."""
+    """Recover after a kill, when nothing is synced. The marker must not exist before all files are on the disk and consistent."""
     damaged, good = damaged_middle()
     whole_log = batches_of(segments())
     disk = log_dir(damaged, clean=clean_before)
     disk = disk._replace(contents=disk.contents | (extra or {}))
-    if salvage:  # what was sound must be there at any time
+    if salvage:  # valid batches must exist at any time
         disk = disk._replace(unsynced=frozenset())
 
     def work(files, _acknowledge):
@@ -129,7 +129,7 @@ def recover_case(case_name, *, extra=None, clean_before=False, salvage=False, ma
             assert broker_sees(after) == wanted
         elif not extra and not clean_before:
             seen = broker_sees(after)
-            # where nothing is left of the segment that is damaged, nothing stops a broker there; what was behind is not cut yet
+            # if nothing is left of the damaged segment, a broker continues after it, since the segments after it are not deleted yet
             assert (wanted.batches if after.contents.get(name(12)) else whole_log).items() >= seen.batches.items()
             assert not salvage or good.items() <= seen.batches.items()
         assert not (done and mark_clean) or MARKER in after.contents
@@ -138,7 +138,7 @@ def recover_case(case_name, *, extra=None, clean_before=False, salvage=False, ma
 
 
 def recover_partition_case():
-    """A partition that is named, of a log dir that was stopped cleanly: the marker stands only where the log is whole."""
+    """Recover one partition of a cleanly stopped log dir: the marker exists only while the log is complete."""
     disk = log_dir(damaged_middle()[0])
 
     def work(files, _acknowledge):
@@ -161,8 +161,8 @@ def recover_partition_case():
 
 
 def salvage_below_case():
-    """Damage below the recovery point: a broker that starts meanwhile reads the segment with the indexes that are there."""
-    damaged, good = damaged_middle(0)  # so that nothing stays where it was
+    """Damage below the recovery point: a broker that starts meanwhile reads the segment with the existing indexes."""
+    damaged, good = damaged_middle(0)  # so that every batch moves
     disk = log_dir(damaged, clean=False)
     disk = disk._replace(contents=disk.contents | {POINTS: f"0\n1\nt 0 {END}\n".encode()}, unsynced=frozenset())
 
@@ -176,7 +176,7 @@ def salvage_below_case():
 
     def check(after, _acknowledged, done):
         seen = every_batch_is_found(after)
-        if after.contents[name(12)] == disk.contents[name(12)]:  # without its index a broker cuts it where it is damaged
+        if after.contents[name(12)] == disk.contents[name(12)]:  # without its index a broker truncates it at the damage
             assert good.keys() <= seen <= before
         else:
             assert seen == set(wanted.batches)
@@ -187,7 +187,7 @@ def salvage_below_case():
 
 
 def salvage_renamed_case():
-    """A segment below the recovery point that got another name: its batches are there at any time, and can be looked up then."""
+    """Rename a segment below the recovery point: its batches exist at any time, and a broker can look them up."""
     whole, wrong = closed(segments()), f"{5:020}."
     contents = {path.replace(f"{12:020}.", wrong): data for path, data in whole.contents.items()}
     disk = log_dir(whole._replace(contents=contents), clean=False)
@@ -204,7 +204,7 @@ def salvage_renamed_case():
 
 
 def salvage_moved_case():
-    """Batches that go to another segment, and a file that gets another name: they are in one of both at any time."""
+    """Move batches to another segment, and rename a file: at any time one of both has them."""
     parts = segments()
     moved = parts[1][1][2]
     shuffled = [parts[0], (12, [*parts[1][1][:2], *parts[1][1][3:]]), *parts[2:], (50, [moved, *parts[0][1]])]
@@ -225,9 +225,9 @@ def salvage_moved_case():
 
 
 def every_batch_is_found(disk, *, looked_up=True):
-    """Base offsets of all batches, damaged ones too; lookups by offset find each where a broker starts on that disk.
+    """Return the base offsets of all batches, including damaged ones; a broker on this disk must find each by offset.
 
-    looked_up  False: not asked, as the indexes are known to be wrong
+    looked_up  False: do not look them up, since the indexes are known to be wrong
     """
     files, found = CrashFiles(disk), set()
     log = open_log(files, "/" + TOPIC, CONFIG, now=NOW, clean_shutdown=False, recovery_point=END)
@@ -241,7 +241,7 @@ def every_batch_is_found(disk, *, looked_up=True):
 
 
 def mend_metadata_case():
-    """A small file of the metadata log, which no checkpoint and no new name of the same directory brings to the disk."""
+    """Repair a small file of the metadata log, which no checkpoint or rename in the same directory syncs."""
     disk = log_dir(closed(segments()), clean=False)
     directory = "d/__cluster_metadata-0"
     there = closed([(0, [plain(0)])]).below(TOPIC)
@@ -261,7 +261,7 @@ def mend_metadata_case():
 
 
 def purge_case():
-    """Directories of deleted topics: gone for sure when it says so."""
+    """Delete the directories of deleted topics: they stay deleted after it was reported."""
     gone = "d/old-0.0123456789abcdef0123456789abcdef-delete"
     disk = log_dir(closed(segments()))
     disk = disk._replace(contents=disk.contents | {f"{gone}/{0:020}.log": b"x"}, directories=disk.directories | {gone})
@@ -279,7 +279,7 @@ def purge_case():
 
 
 def truncate_clean_case():
-    """A log that is clean up to its last segment: where anything is cut, what comes there later never counts as clean."""
+    """Truncate a log that is clean up to its last segment: records that are appended later never count as clean."""
     checkpoint = "d/cleaner-offset-checkpoint"
     case = operation_case("truncate-clean", Truncate(20, fully=False).work, 0, 20)
     disk = case.disk._replace(contents=case.disk.contents | {checkpoint: b"0\n1\nt 0 33\n"})

@@ -1,4 +1,4 @@
-"""Salvages whose segments take the places of one another: after a stop the next salvage has every sound batch."""
+"""Salvages in which segments take each other's names: after a stop the next salvage finds every valid batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.crash_files import CrashFiles
 
 FIRST, SECOND, THIRD, LAST = (batches for _, batches in segments())
 BASES = [0, 12, 23, 33, 50]
-# what is in the files named after these offsets
+# the content of the files that are named after these offsets
 PLACES = {
     "exchanged": [SECOND, FIRST, THIRD, LAST],
     "exchanged-ends": [LAST, SECOND, THIRD, FIRST],
@@ -31,7 +31,7 @@ def salvage(files, _acknowledge=None):
 
 
 def misplaced_case(case_name, places):
-    """A stop at any operation, then another salvage: it has every batch; one more segment may begin where a file was kept."""
+    """Stop at any operation, then salvage again: every batch is found; there may be one more segment where a file was kept."""
     disk = log_dir(closed(segments()), clean=False)
     logs = {name(base): b"".join(batches) for base, batches in zip(BASES, places, strict=False)}
     disk = disk._replace(contents=disk.contents | logs, unsynced=frozenset())

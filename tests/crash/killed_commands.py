@@ -1,7 +1,7 @@
-"""The commands that are killed: the log dir before, the words, and what must be there afterwards.
+"""The commands that are killed: the log dir before, the command line, and what must exist afterwards.
 
-A log dir holds partitions of several segments with transactions and every codec. A killed command may lose nothing that is there both
-before it and after a run that nobody stops.
+A log dir has partitions of several segments, with transactions and every codec. A killed command must not lose anything that
+exists both before it and after a complete run.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Logs = dict[str, Batches]  # by partition
 class Command(NamedTuple):
     """A command that will be killed.
 
-    prepare   makes `data`, the log dir, and whatever else the command needs, in a directory
-    words     of the command, run in that directory; `again`: of the run that completes it
-    lost      (before, whole, found): what a broker lacks that starts on the killed log dir. It would find `before` if the
-              command had not begun, `whole` if nobody had stopped it
-    stdin     what it reads, a file of that directory
-    restores  is there a quarantine `q`, from which the state before can be restored at any moment?
+    prepare   makes `data`, the log dir, and other input of the command, in a directory
+    words     command line, run in that directory; `again`: command line of the run that completes the work
+    lost      (before, whole, found): returns what a broker lacks on the killed log dir. `before`: the logs without the command,
+              `whole`: the logs after a complete run
+    stdin     its input, a file in that directory
+    restores  does the command write a quarantine `q`, from which the previous state can be restored at any moment?
     """
 
     name: str
@@ -62,7 +62,7 @@ class Command(NamedTuple):
 
 
 def logs_in(data: Path) -> Logs:
-    """Every batch of every partition. All of them must be sound, and no log may hold an offset twice."""
+    """Return every batch of every partition. All must be valid, and no log may have an offset twice."""
     found: Logs = {}
     for partition in sorted(data.glob("t-*")):
         batches: Batches = found.setdefault(partition.name, {})
@@ -81,19 +81,19 @@ def _is_wrong(finding: object) -> None:
 
 
 def recovery_points(data: Path) -> dict[str, int]:
-    """What a broker that starts on this log dir will not read again, by partition."""
+    """Return the recovery points by partition: a broker does not read the logs below them."""
     known, wrong = known_offsets(Files(), str(data / POINTS))
     assert wrong is None, wrong
     return {f"{topic}-{partition}": offset for (topic, partition), offset in known.items()}
 
 
 def unfinished(data: Path) -> list[str]:
-    """Files that a command leaves only if it is stopped."""
+    """Return the files that only a stopped command leaves."""
     return [f"left over: {path}" for path in sorted(data.rglob("*")) if path.name.endswith(UNFINISHED)]
 
 
 def all_records(batches: Batches) -> list[tuple[int, bytes | None]]:
-    """(offset, value) of every record."""
+    """Return (offset, value) of every record."""
     data = b"".join(batches[base] for base in sorted(batches))
     return [(record.offset, record.value) for record in read_records(MemoryFile("log", data), _is_wrong)]
 
@@ -102,7 +102,7 @@ def all_records(batches: Batches) -> list[tuple[int, bytes | None]]:
 
 
 def stopped(_program: Program, top: Path, *, clean: bool = True) -> None:
-    """A log dir as a broker leaves it that was stopped cleanly, or killed before it had flushed anything."""
+    """Make the log dir of a broker that was stopped cleanly, or killed before it flushed anything."""
     data = top / "data"
     data.mkdir(parents=True)
     (data / "meta.properties").write_text(META)
@@ -118,7 +118,7 @@ def stopped(_program: Program, top: Path, *, clean: bool = True) -> None:
 
 
 def damaged(program: Program, top: Path) -> None:
-    """A killed broker's: a torn end, a flipped byte with sound segments after it, indexes that are missing or wrong."""
+    """Make the log dir of a killed broker: an incomplete end, a flipped byte before valid segments, missing or wrong indexes."""
     stopped(program, top, clean=False)
     torn, flipped, others = (sorted((top / "data" / name).glob("*.log")) for name in PARTITIONS)
     os.truncate(torn[-1], torn[-1].stat().st_size - 7)
@@ -132,24 +132,24 @@ def damaged(program: Program, top: Path) -> None:
 
 
 def salvaged(program: Program, top: Path) -> None:
-    """A log dir after a salvage, with its quarantine."""
+    """Make a log dir after a salvage, with its quarantine."""
     damaged(program, top)
     done = program.run(["recover", "--salvage", "--quarantine", "q", *COMMON, "data"], top)
     assert done.status in (1, 4), done.stderr
 
 
 def with_input(program: Program, top: Path) -> None:
-    """A log dir, and records to append."""
+    """Make a log dir, and records to append."""
     stopped(program, top)
     lines = [json.dumps({"key": f"key {number}", "value": f"value {number} " + "x" * (number * 37 % 300)}) for number in range(SENT)]
     (top / "input").write_text("\n".join(lines) + "\n")
 
 
-# ---- what must be there
+# ---- what must exist afterwards
 
 
 def batches_lost(before: Logs, whole: Logs, found: Logs) -> list[str]:
-    """Every batch that is there before and after the command is there; none came up that was not there before."""
+    """Check that every batch of both `before` and `whole` was found, and no other batch."""
     wrong = []
     for name, batches in before.items():
         has = found.get(name, {})
@@ -160,7 +160,7 @@ def batches_lost(before: Logs, whole: Logs, found: Logs) -> list[str]:
 
 
 def keys_lost(before: Logs, _whole: Logs, found: Logs) -> list[str]:
-    """The last record of every key is there."""
+    """Check that the last record of every key was found."""
     wrong = []
     for name in before:
         one, other = ({"log": b"".join(logs[name][base] for base in sorted(logs[name]))} for logs in (before, found))
@@ -169,7 +169,7 @@ def keys_lost(before: Logs, _whole: Logs, found: Logs) -> list[str]:
 
 
 def records_lost(before: Logs, whole: Logs, found: Logs) -> list[str]:
-    """What was there before is unchanged; what follows is what was sent, from its first record on."""
+    """Check that the previous records are unchanged, and followed by the sent records, from the first on."""
     old, wanted, has = (all_records(logs["t-0"]) for logs in (before, whole, found))
     others = [f"{name}: changed" for name in whole if name != "t-0" and whole[name] != found.get(name)]
     if has[: len(old)] == old and has == wanted[: len(has)]:
@@ -178,7 +178,7 @@ def records_lost(before: Logs, whole: Logs, found: Logs) -> list[str]:
 
 
 def acknowledged_end(done: Run) -> int:
-    """Up to which offset `append` said that records are on the disk; 0: of none."""
+    """Return the offset up to which `append` reported that records are on the disk; 0: none."""
     lines = [json.loads(line) for line in done.stdout.decode().splitlines(keepends=True) if line.endswith("\n")]
     return max((line["last_offset"] + 1 for line in lines if "last_offset" in line), default=0)
 

@@ -1,7 +1,7 @@
-"""The program as a process of its own, killed with SIGKILL after a given time.
+"""Run the program in a process and kill it with SIGKILL after a given time.
 
-One parent imports everything that commands import and forks a process for each run, so that a run begins with its work: the
-time in which Python starts and changes nothing is left out.
+A parent process imports all modules of the commands and forks a process for each run, so that the time in which Python starts,
+and changes nothing, is not part of a run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATIENCE = 120.0  # seconds: a command that takes longer hangs
 
 
 class Run(NamedTuple):
-    """How a run ended. `status` is None if it was killed; `stdout` is what it had printed by then."""
+    """The result of a run. `status` is None if it was killed; `stdout`: its output until then."""
 
     status: int | None
     seconds: float
@@ -47,7 +47,7 @@ class Program:
         self._process.communicate()
 
     def run(self, words: Sequence[str], cwd: Path, *, stdin: Path | None = None, kill_after: float | None = None) -> Run:
-        """Run `kafkalog WORDS…` in `cwd`, its output in files there; kill it after so many seconds if it still runs."""
+        """Run `kafkalog WORDS…` in `cwd`, with its output in files there; kill it after the given seconds if it still runs."""
         asked = {"words": list(words), "cwd": str(cwd), "stdin": str(stdin or os.devnull), "kill_after": kill_after}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -59,7 +59,7 @@ class Program:
 
 
 def serve() -> None:
-    """Read one run a line from stdin, answer one line each."""
+    """Read runs from stdin, one per line, and answer each with a line."""
     for package in PACKAGES:
         for found in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
             if found.name not in ("kafkalog_cli.__main__", "kafkalog_cli.manual"):
@@ -88,7 +88,7 @@ def serve() -> None:
 
 
 def _become(words: list[str], cwd: str, stdin: str, ready: int) -> NoReturn:
-    """This process is the program from here on, and closes `ready` when its work begins."""
+    """Continue this process as the program; close `ready` when its work begins."""
     from kafkalog_cli.main import main
 
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})

@@ -1,4 +1,4 @@
-"""Partitions to try operations on, and what is seen when one is opened: batches, producers, epochs, sound indexes."""
+"""Partitions for the cases, and the state that is read when one is opened: batches, producers, epochs, valid indexes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDEMPOTENT, COMMITTED, ABORTED, GONE = 11, 12, 13, 14  # producer ids
 
 
 class Seen(NamedTuple):
-    """A partition as its readers see it."""
+    """The state of a partition, as readers see it."""
 
     batches: dict[int, bytes]  # by base offset
     start: int
@@ -51,7 +51,7 @@ def transactional(offset, producer_id, sequence, *, epoch=0):
 
 
 def segments():
-    """(base offset, batches) of four segments: all kinds of producers, three leader epochs, an aborted transaction."""
+    """Return (base offset, batches) of four segments with all kinds of producers, three leader epochs, an aborted transaction."""
     return [
         (0, [plain(0, producer_id=GONE, producer_epoch=0, base_sequence=0), plain(3), plain(6, codec=Codec.GZIP), plain(9)]),
         (12, [plain(12, epoch=1), transactional(15, COMMITTED, 0, epoch=1), transactional(17, ABORTED, 0, epoch=1),
@@ -71,20 +71,20 @@ def name(base_offset, suffix=".log"):
 
 
 def raw(parts, **extra):
-    """A disk that holds only the logs."""
+    """Return a disk with only the logs."""
     contents = {name(base): b"".join(batches) for base, batches in parts}
     return Disk(contents | extra, frozenset({"d", TOPIC}))
 
 
 def closed(parts, config=CONFIG):
-    """A disk as a clean stop leaves it."""
+    """Return a disk after a clean stop."""
     files = CrashFiles(raw(parts))
     open_log(files, DIRECTORY, config, now=NOW, clean_shutdown=False).close()
     return files.disk()
 
 
 def see(disk, *, config=CONFIG, clean=False, recovery_point=0, log_start_offset=0):
-    """Open the partition as a broker would, look, close; opened cleanly afterwards it is the same."""
+    """Open the partition as a broker would, read its state, close; then open it cleanly and check that the state is the same."""
     seen, left = visit(disk, config, clean, recovery_point, log_start_offset)
     assert visit(left, config, True, 0, log_start_offset)[0] == seen
     return seen
@@ -95,9 +95,9 @@ _VISITS: dict[tuple, tuple[Seen, Disk]] = {}
 
 
 def visit(disk, config, clean, recovery_point, log_start_offset):
-    """Open the partition, look, close: (what was seen, the disk then). The same disk is opened but once in a row of visits.
+    """Open the partition, read its state, close → (state, disk afterwards). Results are cached by disk.
 
-    Power cuts leave many different disks that the first opening makes one and the same of.
+    Power cuts leave many different disks that are equal after the first opening.
     """
     key = (identity(disk), config, clean, recovery_point, log_start_offset)
     if key not in _VISITS:
@@ -115,7 +115,7 @@ def visit(disk, config, clean, recovery_point, log_start_offset):
 
 
 def identity(disk):
-    """Two disks of one identity are the same in everything."""
+    """Return a key that is equal only for identical disks."""
     return frozenset(disk.contents.items()), disk.directories, frozenset(disk.modified_ns.items()), disk.unsynced
 
 
@@ -134,7 +134,7 @@ def look(files, log):
 
 
 def _sound_batches(files, segment):
-    """The batches of a segment; its indexes must fit them."""
+    """Return the batches of a segment, after checking its indexes."""
     problems, places, found = [], {}, {}
     size = segment.size
     with files.open(segment.log_path) as file:

@@ -1,8 +1,8 @@
-"""The sweep: an operation is stopped before each of its changes, and failed at each call; what is left must be sound.
+"""The sweep: stop an operation before each of its changes, fail each of its calls, and check every disk that is left.
 
-A `Case` says what is on the disk before, what is done, and what must hold of any disk that may be left. `cuts` gives
-everything that is wrong, `problems` the same for errors of the operating system. With a sync left out `cuts` must find
-something: that is how the tests prove that they would notice.
+A `Case` has the disk before, the operation, and the check for any disk that may be left. `cuts` returns the problems after a
+stop, `problems` those after an error of the operating system. With any sync left out, `cuts` must find a problem: this proves
+that the tests notice a missing sync.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Case(NamedTuple):
     """An operation under test.
 
     disk   before
-    work   does it over a seam; calls its second argument with whatever it has acknowledged by then
-    check  (disk, last acknowledged or None, done): raises AssertionError if the disk, opened anew, lacks something or
-           shows what should be gone; `done` says that the operation had ended
+    work   does it over a file system interface; calls its second argument with what it has acknowledged so far
+    check  (disk, last acknowledged or None, done): raises AssertionError if the disk, opened again, lacks something or
+           has something that should be deleted; `done`: the operation had ended
     """
 
     name: str
@@ -62,7 +62,7 @@ class Site(NamedTuple):
 
 
 def play(case: Case, **settings: Any) -> Outcome:
-    """Do the work of a case until it ends, the power is cut or it fails."""
+    """Do the work of a case until it ends, its power is cut, or it fails."""
     files, acknowledged = CrashFiles(case.disk, **settings), []
     try:
         case.work(files, acknowledged.append)
@@ -74,14 +74,14 @@ def play(case: Case, **settings: Any) -> Outcome:
 
 
 class _Judge:
-    """Checks disks, each but once."""
+    """Checks disks, each only once."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
         self._known: dict[object, str | None] = {}
 
     def __call__(self, disk: Disk, acknowledged: Any, done: bool) -> str | None:
-        """What is wrong with it."""
+        """Return the problems of a disk."""
         key = (frozenset(disk.contents.items()), frozenset(disk.modified_ns.items()), disk.directories, repr(acknowledged), done)
         if key not in self._known:
             self._known[key] = self._problem(disk, acknowledged, done)
@@ -90,20 +90,20 @@ class _Judge:
     def _problem(self, disk: Disk, acknowledged: Any, done: bool) -> str | None:
         try:
             self._case.check(disk, acknowledged, done)
-        except Exception as error:  # noqa: BLE001 - a directory that does not open, however it fails
+        except Exception as error:  # noqa: BLE001 - any failure to open is a problem
             return f"{type(error).__name__}: {str(error)[:300]}"
         return None
 
 
 class _Enough(BaseException):
-    """The first problem was found."""
+    """Raised to stop after the first problem."""
 
 
 def cuts(case: Case, *, left_out: Site | None = None, drawn: int = DRAWN, only_first: bool = False) -> list[str]:
-    """What is wrong after the power was cut, or the process killed, before each change and behind the last.
+    """Return the problems after a power cut or a kill before each change, and after the last one.
 
-    left_out  a sync that does nothing       drawn  power losses drawn by chance, for each place
-    The work is done once and looked at before each change: who is stopped there leaves just that (see `stops`).
+    left_out  a sync that does nothing       drawn  number of random power losses before each change
+    The work is done once; the disk is checked before each change, since a stop leaves exactly that disk (see `stops`).
     """
     wrong: list[str] = []
     judge, acknowledged = _Judge(case), []
@@ -127,7 +127,7 @@ def cuts(case: Case, *, left_out: Site | None = None, drawn: int = DRAWN, only_f
 
 
 def stops(case: Case, number: int) -> str | None:
-    """Stop the work before a change: nothing may catch that, nor change anything afterwards."""
+    """Stop the work before a change. Nothing may catch the stop, or change anything after it."""
     expected: list[Disk] = []
 
     def look(at: int) -> None:
@@ -157,9 +157,9 @@ def _next(case: Case, number: int) -> str:
 
 
 def problems(case: Case, error: int, *, step: int = 1) -> list[str]:
-    """What is wrong after an operation has failed with `error`: no KafkalogError, or a disk that does not open.
+    """Return the problems after a call has failed with `error`: not a KafkalogError, or a disk that does not open.
 
-    step  fail every so many operations, each in a run of its own
+    step  fail every `step`-th call, each in a separate run
     """
     operations = play(case).files.operations
     wrong: list[str] = []
@@ -169,7 +169,7 @@ def problems(case: Case, error: int, *, step: int = 1) -> list[str]:
         what = f"{case.name}: {errno.errorcode[error]} at operation {number} ({kind} {path})"
         try:
             outcome = play(case, problem=StartProblem(number, error, part=0.5))
-        except Exception as raised:  # noqa: BLE001 - whatever it is, it is wrong
+        except Exception as raised:  # noqa: BLE001 - any other error is a problem
             wrong.append(f"{what}: {type(raised).__name__}: {raised}")
             continue
         if outcome.error is None and kind in WRITING and outcome.files.troubled:
@@ -183,7 +183,7 @@ def problems(case: Case, error: int, *, step: int = 1) -> list[str]:
 
 
 def sync_sites(packages: Iterable[str] = PACKAGES) -> list[Site]:
-    """Every use of `sync` and `sync_directory` in the packages, but for seams that hand it on."""
+    """Return every use of `sync` and `sync_directory` in the packages, except forwarding in file system interfaces."""
     return [
         site
         for package in packages
@@ -194,7 +194,7 @@ def sync_sites(packages: Iterable[str] = PACKAGES) -> list[Site]:
 
 
 def sites_in(path: str, source: str) -> list[Site]:
-    """Those in the file at `path`, called or handed on; function by function, in the order of their lines."""
+    """Return the uses in the file at `path`, as a call or an argument; by function, in the order of lines."""
     found: dict[str, list[ast.Attribute | ast.Call]] = {}
 
     def walk(node: ast.AST, function: str) -> None:
@@ -221,7 +221,7 @@ def _is_sync(node: ast.AST) -> bool:
 
 
 def passes(case: Case, site: Site) -> bool:
-    """Does the operation come by this sync?"""
+    """Does the operation use this sync?"""
     return any(
         operation.site is not None and operation.site[0] == site.path and operation.site[1] in site.lines
         for operation in play(case).files.operations

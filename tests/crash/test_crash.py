@@ -1,4 +1,4 @@
-"""Every operation, stopped and failed at every place. `make crash` draws more power cuts and takes every error."""
+"""Stop and fail every operation at every call. `make crash` draws more power cuts and tries every error."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NOTICES = {
     "kafkalog_cli/commands/append.py:make_partition:0": "append-make",
     "engine/files/seam.py:replace:0": "recover-middle",
     "engine/files/seam.py:replace:1": "log-dir-delete-records",
-    "engine/index/backing.py:_replace:0": "recover-over",
-    "engine/index/backing.py:sync_changes:0": "truncate-tail",
+    "engine/index/entries.py:_replace:0": "recover-over",
+    "engine/index/entries.py:sync_changes:0": "truncate-tail",
     "engine/index/entries.py:flush:0": "append-flush",
     "engine/log/append/log_end.py:adopt_segment:0": "adopt",
     "engine/log/append/log_end.py:move_batches:0": "adopt",
@@ -36,7 +36,7 @@ NOTICES = {
     "engine/kafka07/segment.py:recover:0": "recover-07",
     "engine/log/logdir/log_manager.py:purge_deleted_directories:0": "log-dir-purge",
     "engine/log/operations/mending.py:_remove:0": "log-dir-mend-metadata",
-    "engine/log/operations/operation.py:take_marker:0": "log-dir-delete-records",
+    "engine/log/operations/operation.py:remove_marker:0": "log-dir-delete-records",
     "engine/log/operations/opening.py:_remove:0": "make-room",
     "engine/log/operations/salvage.py:_write_all:0": "log-dir-salvage-below",
     "engine/log/operations/salvage.py:_write_all:1": "log-dir-salvage-rotated",
@@ -65,7 +65,7 @@ NOTICES = {
     "engine/log/quarantine/seam.py:_copy:0": "quarantine-far",
     "engine/log/quarantine/seam.py:_sync_moves:0": "quarantine-snapshot",
     "engine/log/quarantine/seam.py:_written:0": "quarantine-far",
-    "engine/log/quarantine/seam.py:_take_away:0": "quarantine-far",
+    "engine/log/quarantine/seam.py:_move_aside:0": "quarantine-far",
     "engine/log/segment/log_segments.py:mark_segments:0": "recover-middle",
     "engine/log/segment/log_segments.py:run:0": "roll-empty",
     "engine/log/loading/leftovers.py:_sync:0": "swap",
@@ -101,12 +101,12 @@ def test_every_failure_is_told_and_the_log_still_opens(case, error):
 
 
 def test_every_sync_is_known():
-    """A name that moved would otherwise go untested, and so would a new one."""
+    """A renamed or new function with a sync must be added to the table above, otherwise it is not tested."""
     assert sorted(NOTICES) == sorted(SITES)
 
 
 def test_a_new_sync_is_found():
-    """Wherever it stands: at the top of a file, in a class, in a function in a function, handed on instead of called."""
+    """At the top of a file, in a class, in a nested function, and as an argument instead of a call."""
     source = """
 files.sync_directory("/d")
 class One:

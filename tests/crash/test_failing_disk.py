@@ -1,7 +1,7 @@
-"""Each command as a whole over a disk that refuses: one call of the operating system fails, for every call in turn.
+"""Run each command on a failing disk: in each run another call of the operating system fails.
 
-The command says so and ends with 8, never with a traceback; the log opens afterwards, and lacks nothing that should be there.
-Every write is a short one. The suite takes some calls, `make crash` all of them with every error.
+The command must report it and end with 8, never with a traceback; the log must open afterwards and be complete. Every write is
+a short one. The suite fails some calls, `make crash` all of them with every error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SLICE = 13  # calls of each command that the suite fails
 
 
 class FailingOs:
-    """The module os, of which call number `fail_at` (from 0, of those that go to the disk) is refused with `error`."""
+    """The module os; its disk call number `fail_at` (from 0) fails with `error`."""
 
     def __init__(self, fail_at=None, error=errno.EIO):
         self.calls = []  # (what, is it a change, path or descriptor)
@@ -53,7 +53,7 @@ class FailingOs:
             if name == "pwritev":
                 return self._short(*arguments)
             if name == "fsync":
-                return None  # nothing stops this machine: waiting for its disk tells nothing
+                return None  # syncs are skipped: the test does not cut the power
             return real(*arguments, **settings)
 
         return call
@@ -66,8 +66,8 @@ class FailingOs:
 
 class Command(NamedTuple):
     words: tuple[str, ...]
-    prepare: str = "sound"  # which directory it works on
-    again: tuple[int, ...] = (0, 1)  # statuses of the same command when nothing fails any more; empty: it is not repeated
+    prepare: str = "sound"  # name of the directory it works on
+    again: tuple[int, ...] = (0, 1)  # statuses of a second run without failures; empty: it is not repeated
 
 
 COMMANDS = {
@@ -91,7 +91,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def directories(own_corpus, tmp_path_factory):
-    """By name: what commands work on. All stand at the same path when they are worked on: manifests hold absolute ones."""
+    """The directories for the commands, by name. They are used at the same path, since manifests have absolute paths."""
     top = tmp_path_factory.mktemp("failing")
     work = top / "work"
     (work / "data").mkdir(parents=True)
@@ -121,13 +121,13 @@ def damage(log):
 
 
 def refuse(patch, failing):
-    """Put `failing` in the place of the operating system, wherever the seam speaks to it."""
+    """Replace the module os in engine.files by `failing`."""
     for module in (seam, open_file, locks, pins, own_directory):
         patch.setattr(module, "os", failing)
 
 
 def run(directories, command, fail_at=None, error=errno.EIO):
-    """(what it printed, the calls); what is left stands in `work`."""
+    """Run a command in `work` → (output, calls)."""
     work = directories / "work"
     shutil.rmtree(work)
     shutil.copytree(directories / command.prepare, work)
@@ -139,14 +139,14 @@ def run(directories, command, fail_at=None, error=errno.EIO):
 
 
 def run_again(directories, *words):
-    """What the command makes of `work` when nothing is refused any more."""
+    """Run the command in `work` again, without failures."""
     with pytest.MonkeyPatch.context() as patch:
         refuse(patch, FailingOs())
         return kafkalog(*words, cwd=directories / "work")
 
 
 def batches(top):
-    """(partition, last offset, bytes) of the sound batches in `top`."""
+    """Return (partition, last offset, bytes) of the valid batches in `top`."""
     found, files = set(), ReadOnlyFiles()
     for log in sorted(Path(top).glob("data/*/*.log")):
         with files.open(str(log)) as file:
@@ -157,17 +157,17 @@ def batches(top):
 
 
 def acknowledged(out):
-    """The offset behind the last record that was said to be in the log."""
+    """Return the offset after the last record that was reported as appended."""
     return max((int(end) + 1 for end in re.findall(rb": offsets \d+ to (\d+) \(\d+ records?\)", out)), default=0)
 
 
 def is_lossy(name):
-    """Do records go, so that the next run may find what proves it (indexes, checkpoints, gaps) and end with 4?"""
+    """Does the command delete records, so that the next run may find evidence of it (indexes, checkpoints, gaps) and end with 4?"""
     return name == "truncate" or COMMANDS[name].prepare == "damaged"
 
 
 def problem(directories, name, number, error, final):
-    """What is wrong when call `number` of a command fails, None where nothing is."""
+    """Return the problem when call `number` of a command fails, None: none."""
     command = COMMANDS[name]
     before = batches(directories / command.prepare)
     done, calls = run(directories, command, number, error)
@@ -180,7 +180,7 @@ def problem(directories, name, number, error, final):
         return f"status {done.status}"
     if done.status == 8 and os.strerror(error) not in done.err + done.out.decode():
         return f"does not say why: {done.err}"
-    if name not in ("restore", "recover-salvage"):  # which want the damage to be there
+    if name not in ("restore", "recover-salvage"):  # which need the damage
         again = run_again(directories, "recover", "--no-quarantine", "--now", NOW, "data")
         is_half_made = name == "append-create" and again.out.count(b"refused") == 1 and b"refused partition.metadata" in again.out
         opens = again.status in (0, 1) or (again.status == 4 and b"records are missing" in again.out and is_lossy(name))
@@ -213,7 +213,7 @@ def test_a_call_that_fails(directories, name):
         for error in ERRORS[kind] if FULL else ERRORS[kind][number // step % len(ERRORS[kind]) :][:1]:
             try:
                 found = problem(directories, name, number, error, final)
-            except Exception as trace:  # noqa: BLE001 - whatever it is, it is wrong
+            except Exception as trace:  # noqa: BLE001 - any error is a problem
                 found = f"{type(trace).__name__}: {trace}"
             if found:
                 wrong.append(f"{errno.errorcode[error]} at call {number} of {len(calls)} {calls[number]}: {found}")
@@ -221,13 +221,13 @@ def test_a_call_that_fails(directories, name):
 
 
 def contents(data):
-    """Path below `data` → bytes; locks, which a process makes and leaves, aside."""
+    """Return path below `data` → bytes, without lock files."""
     return {path.relative_to(data): path.read_bytes() for path in sorted(data.rglob("*")) if path.is_file() and path.name != ".lock"}
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=errno.errorcode.get)
 def test_what_a_failed_recovery_kept_comes_back(directories, error):
-    """Whichever call failed, and whether the command went on behind it: `restore` brings back every byte."""
+    """`restore` brings back every byte, whichever call failed, and whether or not the command continued after it."""
     command = COMMANDS["recover-quarantine"]
     before = contents(directories / command.prepare / "data")
     _, calls = run(directories, command)

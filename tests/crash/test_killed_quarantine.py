@@ -1,4 +1,4 @@
-"""A repair killed at each step of its quarantine: restore and the next repair say what is there, and what to run."""
+"""Kill a repair at each step of its quarantine: `restore` and the next repair report what exists, and what to run."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ from kafkalog_cli.start import main
 main()
 """
 BEFORE = ["directory", "files", "manifest"]
-LINES = [2, 3, 8, 21]  # more takes long
+LINES = [2, 3, 8, 21]  # more would take too long
 
 
 @pytest.fixture
 def top(own_corpus, tmp_path):
-    """A log dir with damage in the middle of a log, and what is left of a deletion."""
+    """A log dir with damage in the middle of a log, and leftovers of a deletion."""
     shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0", tmp_path / "d0")
     rolls = tmp_path / "d0/u-rolls-0"
     path = rolls / f"{173:020}.log"

@@ -1,8 +1,8 @@
-"""Commands killed with SIGKILL at random moments, real processes on real files. `make crash` takes 1,200 moments.
+"""Kill commands with SIGKILL at random moments: real processes on real files. `make crash` takes 1,200 moments.
 
-A moment counts if the process was still running. After each one a broker starts on a copy of what is left (real Kafka's storage
-engine in `make crash`, `recover` in the suite's slice), the command is run again and completes, and the quarantine of a killed
-repair brings everything back.
+A moment counts if the process was still running. After each one a broker starts on a copy of what is left (Kafka's own storage
+module in `make crash`, `recover` in the suite's slice), the command is run again and completes, and the quarantine of a killed
+repair restores everything.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from tests.crash.killing import Run
 
 FULL = os.environ.get("KAFKALOG_CRASH") == "full"
-BLOCKS, MOMENTS = (6, 25) if FULL else (1, 5)  # of each command
-MISSES = 40  # moments in a row at which the process had ended already
-DONE = (0, 1, 4)  # status of a command that did its work, whatever it found
+BLOCKS, MOMENTS = (6, 25) if FULL else (1, 5)  # for each command
+MISSES = 40  # most consecutive moments at which the process had already ended
+DONE = (0, 1, 4)  # statuses of a command that completed its work
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +50,7 @@ def program() -> Iterator[Program]:
 
 @pytest.fixture
 def start(request, program) -> Callable[[Path], None]:
-    """Starts on the log dir `data` of a directory as a broker would."""
+    """Return a function that starts on the log dir `data` of a directory as a broker would."""
     if FULL:
         engine = request.getfixturevalue("kafka").engine
         return lambda top: _kafka_starts(engine, top)
@@ -70,7 +70,7 @@ def _recover(program: Program, top: Path) -> None:
 
 
 class Scene:
-    """A command, and the directory in which it is killed again and again: always the same path, which a quarantine knows."""
+    """A command, and the directory in which it is killed repeatedly: always the same path, since a quarantine stores it."""
 
     def __init__(self, program: Program, command: Command, start: Callable[[Path], None], top: Path) -> None:
         self._program, self._command, self._start, self._top = program, command, start, top
@@ -87,12 +87,12 @@ class Scene:
         self.broker_before, self.broker_whole = self.broker_finds(self.before), self.broker_finds(self.whole)
 
     def kept(self, name: str) -> Path:
-        """A copy of the directory as it is now."""
+        """Copy the current directory."""
         shutil.rmtree(self._top / name, ignore_errors=True)
         return shutil.copytree(self.work, self._top / name)
 
     def go_back(self, to: Path) -> None:
-        """The directory becomes what a copy is."""
+        """Replace the directory by a copy."""
         shutil.rmtree(self.work)
         shutil.copytree(to, self.work)
 
@@ -101,7 +101,7 @@ class Scene:
         return self._program.run(words, self.work, stdin=self.work / stdin if stdin else None, **options)
 
     def broker_finds(self, top: Path) -> Logs:
-        """The logs after a start on a copy of `top`."""
+        """Return the logs after a start on a copy of `top`."""
         copy = self._top / "started"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(top, copy)
@@ -109,7 +109,7 @@ class Scene:
         return logs_in(copy / "data")
 
     def kill(self, random: Random) -> tuple[Path, Run]:
-        """Run the command and kill it at a random moment. → a copy of what is left, and the run."""
+        """Run the command and kill it at a random moment → (copy of the directory, run)."""
         for _ in range(MISSES):
             self.go_back(self.before)
             done = self.run(self._command.words, kill_after=random.uniform(0, self.seconds))
@@ -119,7 +119,7 @@ class Scene:
         raise AssertionError(f"it ended {MISSES} times before it was killed")
 
     def check(self, killed: Path, done: Run) -> list[str]:
-        """What is wrong after a kill."""
+        """Return the problems after a kill."""
         command = self._command
         found = self.broker_finds(killed)
         wrong = [f"a broker starts: {line}" for line in command.lost(self.broker_before, self.broker_whole, found)]
@@ -139,7 +139,7 @@ class Scene:
         return wrong
 
     def _incomplete(self) -> list[str]:
-        """How the log dir differs from what one undisturbed run leaves, or two: the killed one may have ended its work."""
+        """Return how the log dir differs from that after one complete run, or two: the killed run may have completed its work."""
         data = self.work / "data"
         wrong = unfinished(data)
         if self._command.name == "restore":

@@ -1,7 +1,7 @@
-"""What damages one partition: each is a thing that disks, copies, backups, interrupted work and operators really do.
+"""Kinds of damage to one partition, which disks, copies, backups, interrupted work or operators really cause.
 
-A damage changes the files of a `Target`. It raises LookupError, ValueError or OSError where it finds nothing to work on. Its
-name is that of its function; `truth.json` and `allowed.json` have the same ones, with hyphens.
+A damage changes the files of a `Target`. It raises LookupError, ValueError or OSError if it does not apply to them. Its name is
+that of its function; `truth.json` and `allowed.json` have the same names, with hyphens.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def damage(change: Callable[[Target], object]) -> Callable[[Target], object]:
 
 
 def damage_of(choose: Callable[[Target], Log]) -> Callable[[Callable[[Log], object]], Callable[[Log], object]]:
-    """A damage of one .log."""
+    """Make a damage from a function on one .log."""
 
     def note(change: Callable[[Log], object]) -> Callable[[Log], object]:
         DAMAGES[change.__name__.replace("_", "-")] = lambda target: change(choose(target))
@@ -275,7 +275,7 @@ def marker_cut_out(target):
     cut_out(log, [place])
 
 
-# ---- files of other places and other times
+# ---- files of other partitions and earlier times
 
 
 @damage

@@ -1,4 +1,4 @@
-"""What is in partition directories, read without the engine under test: batches, checkpoints, snapshots, fingerprints."""
+"""Read partition directories without the tested engine: batches, checkpoints, snapshots, fingerprints."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PartitionPath(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def places_in(data: bytes) -> tuple[PartitionPath, ...]:
-    """Every batch of format 2 with a right checksum, wherever it begins."""
+    """Return every batch of format 2 with a right checksum, at any position."""
     found: list[PartitionPath] = []
     at = 0
     while at + _HEADER <= len(data):
@@ -56,12 +56,12 @@ def places_in(data: bytes) -> tuple[PartitionPath, ...]:
 
 
 def batches_in(data: bytes) -> tuple[Batch, ...]:
-    """The same, without where they are."""
+    """Return the batches without their positions."""
     return tuple(place[2:] for place in places_in(data))
 
 
 def sound_batches(partition: Path) -> dict[tuple[int, int], int]:
-    """{(base offset, CRC): last offset} of the sound batches in the logs of a partition."""
+    """Return {(base offset, CRC): last offset} of the valid batches in the logs of a partition."""
     return {
         (base, crc): last
         for file in sorted(partition.glob("*.log"))
@@ -71,13 +71,13 @@ def sound_batches(partition: Path) -> dict[tuple[int, int], int]:
 
 
 def bases_left(partition: Path | None, original: list[Batch]) -> set[int]:
-    """Base offsets of the original batches that are in the logs of a partition."""
+    """Return the base offsets of the original batches that are still in the logs of a partition."""
     have = sound_batches(partition) if partition else {}
     return {base for base, _, crc in original if (base, crc) in have}
 
 
 def first_backwards(partition: Path) -> str | None:
-    """The first place where the batches of a log run backwards."""
+    """Return the first position at which the offsets of a log decrease."""
     end = 0
     for file in sorted(partition.glob("*.log")):
         for base, last, _ in batches_in(file.read_bytes()):
@@ -88,7 +88,7 @@ def first_backwards(partition: Path) -> str | None:
 
 
 def checkpoints_of(partition: Path) -> dict[str, int]:
-    """What the checkpoints beside a partition say of it; a checkpoint that cannot be read says nothing."""
+    """Return a partition's entries in the checkpoints of its log dir; unreadable checkpoints are ignored."""
     said: dict[str, int] = {}
     for kind, name in CHECKPOINTS.items():
         try:
@@ -102,7 +102,7 @@ def checkpoints_of(partition: Path) -> dict[str, int]:
 
 
 def snapshot_rows(data: bytes) -> list[bytes]:
-    """The entries of a producer snapshot; none where it is not whole."""
+    """Return the entries of a producer snapshot; none if it is not valid."""
     if len(data) < _SNAPSHOT.size:
         return []
     version, _, count = _SNAPSHOT.unpack_from(data)
@@ -113,14 +113,14 @@ def snapshot_rows(data: bytes) -> list[bytes]:
 
 
 def last_offsets(data: bytes) -> set[int]:
-    """The last offsets that a producer snapshot knows."""
+    """Return the last offsets in a producer snapshot."""
     return {struct.unpack_from(">q", row, 14)[0] for row in snapshot_rows(data) if len(row) >= 22}
 
 
 def without_expired(before: Tree, after: Tree) -> Tree:
-    """`after`, with those snapshots as they were before that lost expired producers and nothing else.
+    """Return `after`, with the previous content of snapshots that lost only expired producers.
 
-    As in Kafka: these are left out when a snapshot is read, not when the state is built from batches.
+    As in Kafka, expired producers are dropped when a snapshot is read, but not when the state is built from batches.
     """
     return after | {name: before[name] for name in before.keys() & after.keys() if _lost_expired(before[name], after[name])}
 
@@ -132,7 +132,7 @@ def _lost_expired(old: bytes | None, new: bytes | None) -> bool:
 
 
 def fingerprint(path: Path) -> list[Any]:
-    """[size, SHA-256] of a file. The entries of a producer snapshot are sorted first: their order means nothing."""
+    """Return [size, SHA-256] of a file. The entries of a producer snapshot are sorted first, since their order is irrelevant."""
     data = path.read_bytes()
     rows = snapshot_rows(data) if path.suffix == ".snapshot" else []
     told = data[:2] + data[6:10] + b"".join(sorted(rows)) if rows else data
@@ -140,7 +140,7 @@ def fingerprint(path: Path) -> list[Any]:
 
 
 def tree(top: Path) -> Tree:
-    """{relative path: bytes} of all files below a directory but locks; directories end in / and have None."""
+    """Return {relative path: bytes} of all files below a directory except locks; directories end in / and have None."""
     return {
         str(path.relative_to(top)) + ("/" if path.is_dir() else ""): None if path.is_dir() else path.read_bytes()
         for path in top.rglob("*")
@@ -149,7 +149,7 @@ def tree(top: Path) -> Tree:
 
 
 def compare(want: Tree, got: Tree) -> dict[str, list[str]]:
-    """{partition, or file of a log dir: how it differs}."""
+    """Return {partition, or file of a log dir: how it differs}."""
     found: dict[str, list[str]] = {}
     for name in sorted(want.keys() | got.keys()):
         if name in want and name in got and want[name] == got[name]:
@@ -167,7 +167,7 @@ def compare(want: Tree, got: Tree) -> dict[str, list[str]]:
 
 
 def copy_log_dirs(source: Path, target: Path) -> Path:
-    """Copy the log dirs d0, d1 of `source` into `target`, which is made anew."""
+    """Copy the log dirs d0, d1 of `source` into `target`, which is replaced."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for log_dir in sorted(source.glob("d?")):
@@ -176,7 +176,7 @@ def copy_log_dirs(source: Path, target: Path) -> Path:
 
 
 def prepare(mode: str, top: Path) -> None:
-    """Make the log dirs below `top` those of an unclean, full or clean start."""
+    """Prepare the log dirs below `top` for an unclean, full or clean start."""
     for log_dir in sorted(top.glob("d?")):
         if mode != "clean":
             (log_dir / CLEAN_MARKER).unlink(missing_ok=True)
@@ -185,15 +185,15 @@ def prepare(mode: str, top: Path) -> None:
 
 
 def partition_in(top: Path, name: str) -> Path | None:
-    """The directory of a partition in one of the log dirs, under a -stray name if it was set aside."""
+    """Return the directory of a partition in one of the log dirs, under a -stray name if it was renamed."""
     return next((path for pattern in (f"d?/{name}.*-stray", f"d?/{name}") for path in sorted(top.glob(pattern))), None)
 
 
 def broker_differs(left: dict[str, Any], partition: Path) -> list[str]:
-    """How a directory differs from what the broker left of it.
+    """Return how a directory differs from what the broker left.
 
-    Files that end in .deleted do not count: the broker removes them later, recover at once. Of a partition that the broker
-    set aside, or never closed, only the logs count.
+    Files that end in .deleted are ignored: the broker removes them later, recover at once. In a partition that the broker
+    renamed to -stray, or never closed, only the logs are compared.
     """
     only_logs = left.get("stray")
 
@@ -219,7 +219,7 @@ def broker_differs(left: dict[str, Any], partition: Path) -> list[str]:
 
 
 def _same_epochs(mine: list[str], broker: list[str]) -> bool:
-    """Do our lines become the broker's when its new epoch, its last line, is assigned? Lines of later epochs and offsets go then."""
+    """Do our lines become the broker's when its new epoch (its last line) is assigned, which removes later epochs and offsets?"""
     try:
         (new_epoch, new_offset), parsed = map(int, broker[-1].split()), [tuple(map(int, line.split())) for line in mine]
     except ValueError:
@@ -228,7 +228,7 @@ def _same_epochs(mine: list[str], broker: list[str]) -> bool:
 
 
 def ranges(offsets: Iterable[int]) -> str:
-    """Offsets as text: 1-3, 7."""
+    """Format offsets as text: 1-3, 7."""
     found: list[list[int]] = []
     for offset in sorted(set(offsets)):
         if found and offset == found[-1][1] + 1:

@@ -56,7 +56,7 @@ REST = 1 << 62  # the end of an event that has none
 
 
 class Case(NamedTuple):
-    """One damage at one kind of start."""
+    """One damage with one kind of start."""
 
     id: str
     mode: str
@@ -65,7 +65,7 @@ class Case(NamedTuple):
 
     @property
     def broker(self) -> dict[str, Any]:
-        """What the broker did; empty where none was asked."""
+        """What the broker did; empty if it was not run."""
         return self.damage.get(self.mode, {})
 
     @property
@@ -82,7 +82,7 @@ class Case(NamedTuple):
         return [(base, last, crc) for base, last, crc in self.damage["original"]]
 
     def batches(self, bases: set[int] | list[int]) -> str:
-        """Batches as text."""
+        """Format batches as text."""
         ends = {base: last for base, last, _ in self.original}
         return f"{len(bases)} batches, offsets {ranges(offset for base in bases for offset in range(base, ends[base] + 1))}"
 
@@ -100,7 +100,7 @@ class Case(NamedTuple):
 
 
 def violations(case: Case) -> list[Violation]:
-    """What breaks a law."""
+    """Return the violations of the laws."""
     wanted = (case.recover.dry, case.recover.real, case.salvage.real)
     if any(case.name not in reports for reports in wanted) or partition_after(case.recover, case.name) is None:
         return [Violation("b", "recover says nothing of this partition, or it is gone")]
@@ -220,7 +220,7 @@ def _is_stable(case: Case) -> Iterator[str]:
 
 
 def unsettled(changes: list[str], partition: Path | None, mode: str) -> list[str]:
-    """Changes of a second run apart from those that Kafka's second start makes as well; `partition` as the first run left it."""
+    """Return the changes of a second run that Kafka's second start does not make; `partition`: after the first run."""
     settles = (".snapshot", "leader-epoch-checkpoint") if mode == "clean" else (".snapshot",)
     if mode != "clean" and (partition is None or first_backwards(partition) is None):
         return changes
@@ -245,7 +245,7 @@ def _verdicts_agree(case: Case) -> Iterator[str]:
 
 
 def _was_read(found: dict[str, Any], unread: int) -> bool:
-    """Is a finding about what was read? Segments below the offset `unread` were not."""
+    """Is a finding about data that was read? Segments below the offset `unread` were not."""
     base = _base_of(found)
     if found["code"] == "offset-order" and found["position"] == 0:
         return base > unread  # the batch before this one is in the segment before
@@ -255,19 +255,19 @@ def _was_read(found: dict[str, Any], unread: int) -> bool:
 
 
 def _offset_of(found: dict[str, Any]) -> int:
-    """The offset of a finding, or that of its segment; -1: it has none."""
+    """Return the offset of a finding, or of its segment; -1: none."""
     offset = found.get("offset")
     return offset if offset is not None else _base_of(found)
 
 
 def _base_of(found: dict[str, Any]) -> int:
-    """The offset that names the file of a finding; -1: none does."""
+    """Return the offset in the file name of a finding; -1: none."""
     name = found["file"].rpartition("/")[2]
     return int(name[:20]) if name[:20].isdigit() else -1
 
 
 def new_events(first: dict[str, Any], second: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Events of a second run that the first had not, neither itself nor its offsets."""
+    """Return the events of a second run that the first run did not have, with these offsets or at all."""
     old = {(event["action"], event.get("file"), event.get("first_offset")) for event in first["events"]}
     return [
         event for event in (second or {"events": []})["events"]
@@ -291,7 +291,7 @@ def _no_false_alarm(case: Case) -> Iterator[str]:
 
 
 def reasons(report: dict[str, Any], first: int, last: int) -> list[str] | None:
-    """The reasons of events that together name every offset of first … last as gone; None if one of them is left out."""
+    """Return the reasons of events that together report every offset of first … last as lost; None if an offset is missing."""
     named: list[tuple[int, int, str]] = []
     for event in report["events"]:
         if event["action"] in KEEPS or (begins := event.get("first_offset")) is None:
@@ -311,7 +311,7 @@ def reasons(report: dict[str, Any], first: int, last: int) -> list[str] | None:
 
 
 def proofs(partition: Path, original: list[Batch], said: dict[str, int]) -> dict[int, str]:
-    """{base offset of a missing original batch: what on the disk proves that it was there}. `said`: by the checkpoints."""
+    """Return {base offset of a missing original batch: the proof on the disk that it existed}. `said`: from the checkpoints."""
     have = sound_batches(partition)
     present = sorted({(base, last) for (base, _), last in have.items()})
     end = max((last + 1 for _, last in present), default=0)
@@ -341,7 +341,7 @@ def proofs(partition: Path, original: list[Batch], said: dict[str, int]) -> dict
 
 
 def _indexed(path: Path) -> Iterator[int]:
-    """Offsets of the entries of an offset index."""
+    """Return the offsets of the entries of an offset index."""
     data = path.read_bytes()
     for at in range(0, len(data) - 7, 8):
         if data[at : at + 8] != bytes(8):
@@ -349,7 +349,7 @@ def _indexed(path: Path) -> Iterator[int]:
 
 
 def _first_epoch(partition: Path) -> int | None:
-    """The offset at which the first leader epoch begins."""
+    """Return the start offset of the first leader epoch."""
     try:
         return int((partition / "leader-epoch-checkpoint").read_text().splitlines()[2].split()[1])
     except (OSError, IndexError, ValueError):
@@ -357,7 +357,7 @@ def _first_epoch(partition: Path) -> int | None:
 
 
 def short(differ: list[str]) -> str:
-    """The first differences."""
+    """Return the first differences."""
     return "; ".join(differ[:4]) + (f"; and {len(differ) - 4} more" if len(differ) > 4 else "")
 
 
@@ -368,7 +368,7 @@ TIERED = "tiered-checkpoint-lines"
 
 
 def log_dir_violations(case_id: str, mode: str, broker: dict[str, Any], start: Start) -> list[Violation]:
-    """What breaks a law when a whole log dir is damaged; `broker`: what it did."""
+    """Return the violations of the laws for damage to whole log dirs; `broker`: what it did."""
     return [Violation(law, text) for law, text in _log_dir_laws(case_id, mode, broker, start)]
 
 

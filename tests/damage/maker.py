@@ -1,9 +1,9 @@
-"""Makes damaged partitions from a seed, out of the sound ones of the damage corpus: two damages on each.
+"""Make partitions with two damages each, from a seed and the undamaged partitions of the damage corpus.
 
     python -m tests.damage.maker OUT --seed N [--count N]
 
-OUT/before/d0, d1    log dirs in which each pair of damages has a partition of its own
-OUT/truth.json       the same as that of the corpus, as far as it says nothing of a broker
+OUT/before/d0, d1    log dirs with a partition for each pair of damages
+OUT/truth.json       as in the corpus, without what a broker did
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NOT_APPLICABLE = (LookupError, ValueError, OSError, struct.error)
 
 
 def make_pairs(out: Path, seed: int, count: int = COUNT) -> list[dict[str, Any]]:
-    """Make log dirs d0, d1 below `out`/before. What was done to each partition, as truth.json has it, and its `id`."""
+    """Make log dirs d0, d1 below `out`/before → the damage of each partition as in truth.json, with its `id`."""
     random = Random(seed)
     corpus = damage_corpus() / "before"
     places = {one["partition"]: Path(one["partition"]) for one in truth()["damages"].values()}
@@ -49,7 +49,7 @@ def make_pairs(out: Path, seed: int, count: int = COUNT) -> list[dict[str, Any]]
 
 
 def _make_one(directory: Path, origin: Path, topic: bytes, others: list[Path], random: Random) -> dict[str, Any]:
-    """Make the partition from `origin`, with two damages that can be done to it."""
+    """Make the partition from `origin`, with two damages that apply to it."""
     beside = {path: path.read_bytes() for path in directory.parent.iterdir() if path.is_file()}
     for _ in range(_TRIES):
         names = random.sample(sorted(DAMAGES), 2)
@@ -78,12 +78,12 @@ def _make_one(directory: Path, origin: Path, topic: bytes, others: list[Path], r
 
 
 def _restart(origin: Path) -> int:
-    """Where the log ended when its broker was stopped for the first time: a new leader epoch begins there."""
+    """Return the log end at the first stop of the broker, where a new leader epoch begins."""
     return int((origin / "leader-epoch-checkpoint").read_text().splitlines()[-1].split()[1])
 
 
 def _note_as(origin: Path, directory: Path) -> None:
-    """Write into the checkpoints of a partition what those of `origin` say of that."""
+    """Write the checkpoint entries of `origin` for a partition."""
     for name in CHECKPOINTS.values():
         if (offset := read_checkpoint(origin.parent / name).get(_key(origin))) is not None:
             path = directory.parent / name
@@ -91,14 +91,14 @@ def _note_as(origin: Path, directory: Path) -> None:
 
 
 def _forget(directory: Path) -> None:
-    """Take the lines of a partition out of the checkpoints beside it."""
+    """Remove a partition from the checkpoints of its log dir."""
     for name in CHECKPOINTS.values():
         path = directory.parent / name
         write_checkpoint(path, {key: offset for key, offset in read_checkpoint(path).items() if key != _key(directory)})
 
 
 def _key(directory: Path) -> str:
-    """How checkpoints name a partition."""
+    """Return the key of a partition in checkpoints."""
     return " ".join(directory.name.rsplit("-", 1))
 
 

@@ -1,4 +1,4 @@
-"""Runs of kafkalog over copies of the damaged log dirs: dry run, run, a second run, verify-index after each, restore."""
+"""Run kafkalog on copies of the damaged log dirs: dry run, run, a second run, verify-index after each, restore."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPAIRS = {"recover": [], "recover --salvage": ["--salvage"]}
 
 
 class Verdict(NamedTuple):
-    """What verify-index says of one partition, or of the log dirs ("")."""
+    """The result of verify-index for one partition, or for the log dirs ("")."""
 
     verdict: str | None
     findings: Objects
@@ -31,12 +31,12 @@ class Verdict(NamedTuple):
 
     @property
     def loud(self) -> set[str]:
-        """Codes of findings that are more than information."""
+        """Codes of findings that are warnings or errors."""
         return self.codes("warning", "error")
 
     @property
     def is_silent(self) -> bool:
-        """Does it call the partition sound and find nothing?"""
+        """Is the partition reported as sound, without findings?"""
         return self.verdict == "sound" and not self.loud
 
 
@@ -48,10 +48,10 @@ class Repair(NamedTuple):
     dry, real       reports of the dry run and of the run; `second`: of one more run
     quarantined     (base offset, CRC) of every batch in the quarantine of the run, in whole files or pieces of them
     statuses        of the dry run and of the run
-    other_words     partitions and log dirs of which the dry run says other things than the run
+    other_words     partitions and log dirs for which dry run and run report different things
     verified        verify-index after the run
-    second_changes  what the second run changed, apart from expired producers
-    not_restored    how the log dirs differ from those before after `restore`; `restore_failed`: it said that it failed
+    second_changes  changes of the second run, except expired producers
+    not_restored    how the log dirs after `restore` differ from those before; `restore_failed`: it reported a failure
     """
 
     top: Path
@@ -78,7 +78,7 @@ class Start(NamedTuple):
 
 
 def start(origin: Path, mode: str, work: Path, repairs: dict[str, list[str]] = REPAIRS) -> Start:
-    """Do everything to copies of the log dirs below `origin`."""
+    """Run all commands on copies of the log dirs below `origin`."""
     source = copy_log_dirs(origin, work / "before")
     prepare(mode, source)
     options = [*settings_for(work), *(["--clean-start"] if mode == "clean" else [])]
@@ -90,7 +90,7 @@ def start(origin: Path, mode: str, work: Path, repairs: dict[str, list[str]] = R
 
 
 def settings_for(work: Path) -> list[str]:
-    """The options of every `recover`; writes the settings of the broker into the directory `work`."""
+    """Return the options of every `recover`, after writing the broker's settings into the directory `work`."""
     work.mkdir(parents=True, exist_ok=True)
     config = work / "server.properties"
     config.write_text("".join(f"{name}={value}\n" for name, value in truth()["settings"].items()))
@@ -98,7 +98,7 @@ def settings_for(work: Path) -> list[str]:
 
 
 def all_partitions(mode: str, work: Path) -> Start:
-    """The log dirs in which each damage has a partition of its own."""
+    """Start with the log dirs in which each damage has a separate partition."""
     return start(damage_corpus() / "before", mode, work)
 
 
@@ -116,7 +116,7 @@ def _repair(source: Path, top: Path, options: list[str]) -> Repair:
     again = copy_log_dirs(top, top.with_name(f"{top.name}-again"))
     second = _recover(again, [*options, "--quarantine", str(quarantine.with_name(f"{quarantine.name}-again"))])
     second_changes = compare(left, without_expired(left, tree(again)))
-    restored = copy_log_dirs(top, top.with_name(f"{top.name}-left"))  # restore works in the place that the quarantine names
+    restored = copy_log_dirs(top, top.with_name(f"{top.name}-left"))  # restore works on the path in the quarantine
     failed = [done.err.strip()[-300:] for path in _quarantines(quarantine) if (done := kafkalog("restore", str(path))).status]
     not_restored = compare(was, tree(top))
     shutil.rmtree(again)
@@ -149,12 +149,12 @@ def _objects(done: Done) -> Objects:
 
 
 def reports_of(done: Done) -> dict[str, dict[str, Any]]:
-    """The reports of a `recover`, by name of a partition."""
+    """Return the reports of a `recover` by name of a partition."""
     return {Path(one["partition"]).name: one for one in _objects(done) if one.get("partition")}
 
 
 def _other_words(dry: Done, real: Done) -> set[str]:
-    """Partitions and log dirs of which the dry run says other things than the run."""
+    """Return partitions and log dirs for which dry run and run report different things."""
     one, other = (
         {Path(str(found.get("partition") or found.get("path") or found.get("message"))).name:
             {name: value for name, value in found.items() if name not in ("dry_run", "undo")} for found in _objects(done)}
@@ -164,13 +164,13 @@ def _other_words(dry: Done, real: Done) -> set[str]:
 
 
 def _partition_of(path: Path, top: Path) -> str:
-    """Name of the partition that a file belongs to; "" for a log dir itself."""
+    """Return the name of the partition of a file; "" for a log dir itself."""
     parts = path.relative_to(top).parts if path.is_relative_to(top) else ()
     return parts[1] if len(parts) > 1 and (top / parts[0] / parts[1]).is_dir() else ""
 
 
 def _quarantines(first: Path) -> list[Path]:
-    """Those of a run: one for each log dir, of which `first` begins the names."""
+    """Return the quarantines of a run, one for each log dir; their names begin with that of `first`."""
     found = sorted(first.parent.glob(f"{first.name}*"))
     return [path for path in found if (path / "manifest.jsonl").exists() and "-again" not in path.name.removeprefix(first.name)]
 
@@ -183,5 +183,5 @@ def _batches_below(quarantine: Path) -> Iterator[tuple[int, int]]:
 
 
 def partition_after(repair: Repair, name: str) -> Path | None:
-    """A partition as the repair left it."""
+    """Return the directory of a partition after the repair."""
     return partition_in(repair.top, name)

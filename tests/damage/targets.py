@@ -1,4 +1,4 @@
-"""A partition that is going to be damaged: its logs and their indexes, the checkpoints beside it, what it was at an earlier time."""
+"""A partition to be damaged: its logs and indexes, the checkpoints of its log dir, an earlier state of it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Log:
         return self.random.choice(self.batches)
 
     def inner(self) -> PartitionPath:
-        """A batch that is neither the first nor the last, if there is one."""
+        """Return a batch that is neither the first nor the last, if there is one."""
         return self.random.choice(self.batches[1:-1] or self.batches)
 
     def bytes_of(self, place: PartitionPath) -> bytes:
@@ -49,12 +49,12 @@ class Log:
         self.path.write_bytes(b"".join(parts))
 
     def put(self, at: int, new: bytes) -> None:
-        """Write `new` over what stands at byte `at`."""
+        """Overwrite the bytes from `at` on with `new`."""
         data = self.data
         self.write(data[:at], new, data[at + len(new) :])
 
     def replace(self, start: int, end: int, new: bytes = b"") -> None:
-        """Put `new` in the place of bytes [start, end)."""
+        """Replace bytes [start, end) by `new`."""
         self.write(self.data[:start], new, self.data[end:])
 
     def flip(self, at: int, bits: int) -> None:
@@ -64,11 +64,11 @@ class Log:
         self.write(self.data, *parts)
 
     def index(self, suffix: str) -> Path:
-        """One of its indexes, or of the other files of its name."""
+        """Return the path of one of its indexes, or of another file of its segment."""
         return self.path.with_suffix(suffix)
 
     def files(self, *suffixes: str) -> list[Path]:
-        """It and its indexes, as far as they are there."""
+        """Return the .log and its existing indexes."""
         return [path for suffix in (suffixes or (".log", *INDEXES)) if (path := self.index(suffix)).exists()]
 
     def remove(self, *suffixes: str) -> None:
@@ -76,7 +76,7 @@ class Log:
             path.unlink()
 
     def copy_to(self, path: Path) -> None:
-        """Copy it and its indexes to those of the .log `path`."""
+        """Copy the .log and its indexes to `path` and its indexes."""
         for file in self.files():
             shutil.copyfile(file, path.with_suffix(file.suffix))
 
@@ -86,7 +86,7 @@ class Log:
 
 
 class Target:
-    """The directory of a partition. `others`: partitions of another topic, sound; `backup`: the partition of an earlier time."""
+    """The directory of a partition. `others`: undamaged partitions of another topic; `backup`: an earlier state."""
 
     def __init__(self, directory: Path, random: Random, others: list[Path], backup: Callable[[Path], object]) -> None:
         self.directory, self.random, self._others, self.go_back = directory, random, others, backup
@@ -104,7 +104,7 @@ class Target:
 
     @property
     def middle(self) -> Log:
-        """One that is neither first nor last and holds several batches; of two the larger."""
+        """The largest inner segment with several batches."""
         inner = [log for log in self.logs[1:-1] if len(log.batches) > 3]
         return max(self.random.sample(inner, min(2, len(inner))), key=lambda log: len(log.data))
 
@@ -130,7 +130,7 @@ class Target:
 
 
 def cut_out(log: Log, gone: Iterable[PartitionPath]) -> None:
-    """Take batches out of a log, and shift its indexes, so that only offsets are missing."""
+    """Remove batches from a log, and adjust its indexes, so that only offsets are missing."""
     gone, places, base = set(gone), log.batches, int(log.path.stem)
     moved, at = {}, 0
     for place in places:
@@ -149,13 +149,13 @@ def cut_out(log: Log, gone: Iterable[PartitionPath]) -> None:
 
 
 def entries_of(path: Path) -> list[tuple[int, ...]]:
-    """The entries of an index."""
+    """Return the entries of an index."""
     data, (entry, _) = path.read_bytes(), _ENTRIES[path.suffix]
     return [entry.unpack_from(data, at) for at in range(0, len(data) - entry.size + 1, entry.size)]
 
 
 def read_checkpoint(path: Path) -> dict[str, str]:
-    """The lines of a checkpoint of a log dir: by topic and partition, what is said of them."""
+    """Return the entries of a checkpoint of a log dir by topic and partition."""
     lines = path.read_text().splitlines()[2:] if path.exists() else []
     return dict(line.rsplit(" ", 1) for line in lines)
 
@@ -165,7 +165,7 @@ def write_checkpoint(path: Path, said: dict[str, str]) -> None:
 
 
 def go_back_to(directory: Path, end: int) -> None:
-    """Make the partition that of a backup, taken when the log ended at offset `end`, after a clean stop."""
+    """Set the partition back to a backup that was made after a clean stop, when the log ended at offset `end`."""
     for path in sorted(directory.glob("*.snapshot")):
         if int(path.stem) > end:
             path.unlink()

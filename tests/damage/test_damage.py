@@ -1,6 +1,6 @@
-"""Every damage by the laws. `make damage` takes all kinds of starts and whole log dirs; the suite takes the unclean start.
+"""Check the laws for every damage. `make damage` takes all kinds of starts and whole log dirs, the suite the unclean start.
 
-Copies of all partitions go through each command together, as the partitions of a broker do; each damage is then a test.
+Each command runs once on copies of all partitions, as on the partitions of a broker; each damage is a test.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOG_DIRS = [(damage, mode) for damage, one in truth()["dirs"].items() for mode i
 
 @pytest.fixture(scope="session")
 def started(tmp_path_factory) -> Callable[[str], Start]:
-    """started(mode): every partition before and after each repair, for that kind of start."""
+    """Return started(mode): every partition before and after each repair, for that kind of start."""
     known: dict[str, Start] = {}
 
     def find(mode: str) -> Start:
@@ -51,7 +51,7 @@ def test_a_damaged_partition(damage, mode, started):
 
 @pytest.mark.parametrize("mode", [pytest.param(mode, marks=pytest.mark.xdist_group(f"damage-{mode}")) for mode in STARTS])
 def test_what_is_beside_damaged_partitions(mode, started):
-    """Internal topics are sound, files of the log dirs are the same after a dry run and after `restore`."""
+    """Internal topics are sound; files of the log dirs are unchanged after a dry run and after `restore`."""
     every = started(mode)
     damaged = {one["partition"].partition("/")[2] for one in truth()["damages"].values()}
     wrong = [f"z: {name}: {verdict.verdict} {verdict.loud}" for name, verdict in every.verified.items()

@@ -1,4 +1,4 @@
-"""Pairs of damages that nobody chose, by the laws that need no broker. `make damage SEED=N` takes those of another seed."""
+"""Check the laws that need no broker for random pairs of damages. `make damage SEED=N` takes another seed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_laws_hold_of_pairs_of_damages(mode, tmp_path):
 @pytest.mark.parametrize("options", OPTIONS if FULL else OPTIONS[1:6:2], ids=" ".join)
 @pytest.mark.parametrize("mode", by_mode(("unclean", "clean") if FULL else ("unclean",)))
 def test_a_second_run_changes_nothing(mode, options, tmp_path):
-    """And has status 0, or 4 for what the first one left and named."""
+    """Its status is 0, or 4 for problems that the first run left and reported."""
     ids = {one["partition"].partition("/")[2]: one["id"] for one in make_pairs(tmp_path / "made", SEED)}
     top = copy_log_dirs(tmp_path / "made/before", tmp_path / "work")
     prepare(mode, top)

@@ -1,4 +1,4 @@
-"""The damages and what a broker did with them, as truth.json has it, and what we decided to do in another way.
+"""The damages and what a broker did with them (truth.json), and our decisions that differ from the broker's (allowed.json).
 
 `KAFKALOG_DAMAGE_CORPUS` names another directory of the same layout: before/, dirs/, truth.json.
 """
@@ -24,7 +24,7 @@ Batch = tuple[int, int, int]  # base offset, last offset, CRC
 
 
 class Violation(NamedTuple):
-    """What a law forbids and a command did."""
+    """A result of a command that a law forbids."""
 
     law: str
     text: str
@@ -65,7 +65,7 @@ def truth() -> dict[str, Any]:
 
 
 def not_allowed(damage: str, mode: str, violations: list[Violation]) -> list[str]:
-    """Those that allowed.json does not give a reason for, as text.
+    """Return the violations without a reason in allowed.json, as text.
 
     An entry has `law`, `damage` and `mode` (patterns), `match` (a part of the text), and `reason`: why we decided otherwise.
     """

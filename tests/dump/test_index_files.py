@@ -157,7 +157,7 @@ def test_many_wrong_entries_are_counted(monkeypatch):
     done = offsets(index(*[(number, AT[3]) for number in (1, 2, 3, 4, 5)]))
     named = [finding for finding in done.findings if finding.code == "index-offset-mismatch"]
     assert [finding.where.position for finding in named] == [0, 8, None]
-    assert (named[-1].what, named[-1].stands_for) == ("3 more entries", 3)
+    assert (named[-1].what, named[-1].occurrences) == ("3 more entries", 3)
 
 
 # ---- time indexes
@@ -306,7 +306,7 @@ def test_runs_of_sound_entries_hide_nothing(monkeypatch):
             at_a_glance = Dumped(contents, path)
             with monkeypatch.context() as patch:
                 patch.setattr(BatchHeads, "sound_entries", lambda *_: (0, False))
-                patch.setattr("engine.dump.index_files._TimeJudge.sound_entries", lambda _self, _index, _number, _count, previous: (0, previous))
+                patch.setattr("engine.dump.index_files._TimeEntryCheck.sound_entries", lambda _self, _index, _number, _count, previous: (0, previous))
                 one_by_one = Dumped(contents, path)
             for name in ("entries", "words", "findings", "lines"):
                 assert getattr(at_a_glance, name) == getattr(one_by_one, name)

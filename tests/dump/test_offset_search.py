@@ -45,7 +45,7 @@ def test_every_question_has_the_answer_of_a_walk(offsets, questions, near, bits,
     """Offsets in any order, positions in the middle of batches and behind the end, zeros and rubbish behind the last batch."""
     heads = BatchHeads(opened(log_of(offsets) + rest))
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("_NEAR", near), ("_SMALLEST_BLOCK", bits), ("_FANOUT", 1), ("_PASSAGES_KEPT", kept)):
+        for name, value in (("_NEAR", near), ("_SMALLEST_BLOCK", bits), ("_FANOUT", 1), ("_SUMMARIES_KEPT", kept)):
             patch.setattr(index_files, name, value)
         search = OffsetSearch(heads)
         size = len(log_of([0]))

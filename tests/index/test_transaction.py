@@ -62,7 +62,7 @@ def test_findings_are_bounded():
     it = index(*[(0, 0, 0, 0, 0)] * 500)
     found = it.sanity()
     assert len(found) == transaction.MAX_FINDINGS + 1
-    assert (found[-1].what, found[-1].stands_for) == ("399 more invalid entries", 399)
+    assert (found[-1].what, found[-1].occurrences) == ("399 more invalid entries", 399)
 
 
 @given(st.binary(max_size=300), longs, longs)

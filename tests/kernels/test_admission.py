@@ -70,17 +70,17 @@ def stamp(kernel, parts, *, refused=0, largest=ANY_SIZE, next_offset=100, epoch=
         stored = frame.batches.table[BatchField.MAX_TIMESTAMP, row]
         traits.table[Trait.LARGEST, row] = stored if found is None else found
         traits.table[Trait.COUNT, row] = frame.batches.table[BatchField.COUNT, row] if count is None else count
-    row, behind = kernel.stamp_batches(
+    row, after = kernel.stamp_batches(
         memoryview(data), frame.batches.table, 0, frame.rows, traits.table, next_offset,
         kernel.Leader(epoch, append_time, refused, largest),
     )
-    return row, behind, data, frame, traits
+    return row, after, data, frame, traits
 
 
 def test_offsets_and_epochs_are_given_in_order():
     parts = [sent(2), sent(5), sent(1)]
-    row, behind, data, frame, traits = stamp(kernel, parts)
-    assert (row, behind) == (3, 108)
+    row, after, data, frame, traits = stamp(kernel, parts)
+    assert (row, after) == (3, 108)
     at = 0
     for part, base, number in zip(parts, (100, 102, 107), range(3), strict=True):
         wanted = BATCH_HEADER.read(part)._replace(base_offset=base, partition_leader_epoch=7)
@@ -116,8 +116,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_it_stops_at_what_must_be_looked_at(name):
-    row, behind, data, *_ = stamp(kernel, [sent(), REFUSED[name], sent()])
-    assert (row, behind) == (1, 102)
+    row, after, data, *_ = stamp(kernel, [sent(), REFUSED[name], sent()])
+    assert (row, after) == (1, 102)
     assert data[len(sent()) :] == REFUSED[name] + sent()
 
 

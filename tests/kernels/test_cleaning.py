@@ -30,7 +30,7 @@ def test_kept_records_are_taken(keep, first):
     for index in range(40):
         for field in range(RECORD_FIELDS):
             records[field, index] = 100 * index + field
-    count, largest = kernel.take_kept(records, first, first + len(keep), memoryview(bytes(keep)), out.table)
+    count, largest = kernel.copy_kept(records, first, first + len(keep), memoryview(bytes(keep)), out.table)
     chosen = [first + index for index, one in enumerate(keep) if one]
     assert count == len(chosen)
     assert largest == max((100 * index + RecordField.TIMESTAMP for index in chosen), default=-1)
@@ -40,9 +40,9 @@ def test_kept_records_are_taken(keep, first):
 
 
 def test_kept_records_that_do_not_fit():
-    assert kernel.take_kept(RecordColumns(9).table, 0, 9, memoryview(b"\1" * 9), RecordColumns(8).table) == (-1, 0)
-    assert kernel.take_kept(RecordColumns(9).table, 0, 9, memoryview(b"\1" * 8), RecordColumns(9).table) == (-1, 0)
-    assert kernel.take_kept(RecordColumns(9).table, -1, 9, memoryview(b"\1" * 20), RecordColumns(20).table) == (-1, 0)
+    assert kernel.copy_kept(RecordColumns(9).table, 0, 9, memoryview(b"\1" * 9), RecordColumns(8).table) == (-1, 0)
+    assert kernel.copy_kept(RecordColumns(9).table, 0, 9, memoryview(b"\1" * 8), RecordColumns(9).table) == (-1, 0)
+    assert kernel.copy_kept(RecordColumns(9).table, -1, 9, memoryview(b"\1" * 20), RecordColumns(20).table) == (-1, 0)
 
 
 def records_of(offsets, rows=None, keys=None):
@@ -63,7 +63,7 @@ def test_order_of_records():
     assert check([], last=4) == 4
     assert check([5], last=5) == -1, "offsets grow from chunk to chunk"
     assert check([6, 6]) == -1
-    assert check([5, 8]) == -1, "behind the last offset of its batch"
+    assert check([5, 8]) == -1, "after the last offset of its batch"
     assert check([7], rows=[1]) == -1, "before the first one"
     assert check([5, 6], keys=[0, -1]) == -1, "a record without a key"
     assert check([5], rows=[99]) == -1

@@ -52,7 +52,7 @@ def column(size: int) -> memoryview:
 
 
 def room(size: int) -> tuple[bytearray, memoryview]:
-    """A buffer of `size` bytes in front of sentinels, which nothing may touch."""
+    """A buffer of `size` bytes before sentinels, which must not change."""
     store = bytearray([SENTINEL]) * (size + 64)
     return store, memoryview(store)[:size]
 

@@ -44,7 +44,7 @@ def inflated(kernel, frames, room, codec=Codec.LZ4, at=0, library=NO_LIBRARY):
     spans = [(batches[BatchField.BODY, row], batches[BatchField.BODY_END, row]) for row in range(stop)]
     assert [span[0] for span in spans] == [at, *(span[1] for span in spans)][: len(spans)]
     assert end == (spans[-1][1] if spans else at)
-    return stop, [bytes(out[first:behind]) for first, behind in spans]
+    return stop, [bytes(out[first:after]) for first, after in spans]
 
 
 @given(st.lists(contents, max_size=5), st.integers(0, 40))
@@ -101,7 +101,7 @@ def test_other_codecs_and_empty_batches():
     checksums = written_checksums()
     assert kernel.inflate_frames(memoryview(b"abc"), batches, 0, 1, checksums, NO_LIBRARY, out, 3) == (1, 3)
     batches[BatchField.BODY, 0], batches[BatchField.BODY_END, 0] = 2, 9
-    assert kernel.inflate_frames(memoryview(b"abc"), batches, 0, 1, checksums, NO_LIBRARY, out, 3) == (0, 3), "it ends behind the data"
+    assert kernel.inflate_frames(memoryview(b"abc"), batches, 0, 1, checksums, NO_LIBRARY, out, 3) == (0, 3), "it ends after the data"
     assert kernel.inflate_frames(memoryview(b"abc"), batches, 0, 99, checksums, NO_LIBRARY, out, 3) == (0, 3)
 
 

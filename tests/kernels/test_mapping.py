@@ -1,4 +1,4 @@
-"""`map_batches` leaves in the map what the calls it stands for leave, one after the other."""
+"""`map_batches` leaves the same map as the separate calls that it replaces."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ batches = st.lists(
 
 
 def window_of(described, damaged=-1):
-    """The batches, one behind the other, as a window: (kind, records, left out?). A flipped byte in the body of one."""
+    """The batches as a window: (kind, records, left out?). A flipped byte in the body of one."""
     log, offset, ends = b"", 0, []
     for number, (kind, records, _) in enumerate(described):
         what = dict(KINDS[kind])
@@ -127,8 +127,8 @@ def test_damage_is_left_to_those_who_name_it(described, data):
     window, before = window_of(described, damaged), window_of(described, damaged)
     stop, _, _ = mapped(kernel, window, Map(200))
     for field in (BatchField.BODY, BatchField.BODY_END):
-        behind = [window.batches.table[field, row] for row in range(stop, window.rows)]
-        assert behind == [before.batches.table[field, row] for row in range(stop, window.rows)]
+        after = [window.batches.table[field, row] for row in range(stop, window.rows)]
+        assert after == [before.batches.table[field, row] for row in range(stop, window.rows)]
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def field(name: str, data: bytes | None) -> dict[str, object]:
 
 
 def sequence(batches: memoryview, row: int, offset: int) -> int:
-    """Sequence numbers of a batch, for offsets at or behind its first."""
+    """Sequence numbers of a batch, for offsets at or after its first."""
     first = batches[BatchField.BASE_SEQUENCE, row]
     return -1 if first < 0 else (first + offset - batches[BatchField.BASE_OFFSET, row]) % 2**31
 

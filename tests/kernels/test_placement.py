@@ -56,7 +56,7 @@ def test_the_first_batch_never_gets_an_entry_and_the_interval_is_strict():
     rows = [(60, 10, 5), (40, 11, 7), (1, 12, 7), (100, 13, 6), (101, 14, 9), (1, 15, 8)]
     row, status, offsets, times = place(kernel, rows, state)
     assert (row, status) == (6, Placed.END)
-    assert offsets == [(3, 101), (5, 302)]  # a batch of 100 bytes and the one in front of it: 101 went by
+    assert offsets == [(3, 101), (5, 302)]  # a batch of 100 bytes and the one before it: 101 bytes since the last entry
     assert times == [(7, 1), (9, 4)]
     assert (state[Placing.POSITION], state[Placing.SINCE_ENTRY]) == (303, 1)
     assert (state[Placing.MAX_TIMESTAMP], state[Placing.MAX_TIMESTAMP_OFFSET]) == (9, 14)
@@ -120,15 +120,15 @@ def test_searching_columns():
 
 
 def tell(kernel, rows, room, capacity=64):
-    """All rows as `report_producers` tells them, `room` a call → those told, without markers, and which are control batches."""
-    batches, told = BatchColumns(capacity), Table(PRODUCER_FIELDS, room)
+    """Report all rows, `room` in a call → (reported rows without markers, which of them are control batches)."""
+    batches, reported = BatchColumns(capacity), Table(PRODUCER_FIELDS, room)
     for at, row in enumerate(rows):
         for field, value in row.items():
             batches.table[field, at] = value
     found, controls, row = [], [], 0
     while row < len(rows):
-        row, count, is_control = kernel.report_producers(batches.table, row, len(rows), told.table, 0)
-        found += [tuple(told.table[field, one] for field in range(PRODUCER_FIELDS)) for one in range(count)]
+        row, count, is_control = kernel.report_producers(batches.table, row, len(rows), reported.table, 0)
+        found += [tuple(reported.table[field, one] for field in range(PRODUCER_FIELDS)) for one in range(count)]
         if is_control:
             controls.append(len(found) - 1)
     return found, controls
@@ -155,8 +155,8 @@ def test_every_batch_with_a_producer_is_told_and_no_other(rows, room):
 
 
 def test_arguments_that_do_not_fit_tell_nothing():
-    batches, told = BatchColumns(2), Table(PRODUCER_FIELDS, 2)
-    assert kernel.report_producers(batches.table, -1, 1, told.table, 0) == (1, 0, False)
-    assert kernel.report_producers(batches.table, 0, 3, told.table, 0) == (3, 0, False)
-    assert kernel.report_producers(batches.table, 0, 1, told.table, -1) == (1, -1, False)
+    batches, reported = BatchColumns(2), Table(PRODUCER_FIELDS, 2)
+    assert kernel.report_producers(batches.table, -1, 1, reported.table, 0) == (1, 0, False)
+    assert kernel.report_producers(batches.table, 0, 3, reported.table, 0) == (3, 0, False)
+    assert kernel.report_producers(batches.table, 0, 1, reported.table, -1) == (1, -1, False)
     assert kernel.report_producers(batches.table, 0, 1, Table(3, 2).table, 0) == (1, 0, False)

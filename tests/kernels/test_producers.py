@@ -20,14 +20,13 @@ from engine.formats import (
     to_int,
 )
 from engine.kernels import producers as kernel
-from engine.kernels.tables import Taken
+from engine.kernels.tables import Applied
 from engine.log.append_errors import AppendRefused
 from engine.log.producers import state_manager, table
 from engine.log.producers.check import SeenProducers
 from engine.log.producers.entry import AppendOrigin, ProducerAppendInfo, ProducerStateEntry, TxnMetadata
-from engine.log.producers.snapshot_files import Recall
-from engine.log.producers.state_manager import ProducerStateManager
-from engine.log.producers.transactions import Transactions
+from engine.log.producers.state_manager import BatchSources, ProducerStateManager
+from engine.log.producers.table import Transactions
 from engine.log.segment.producer_rows import ProducerRow, RowChunk, TxnMarker
 from engine.overlay import OverlayFiles
 from tests.support.memory_files import MemoryFiles
@@ -99,7 +98,7 @@ def test_as_one_by_one(taken, size, aborted_at_once):
 @given(st.lists(rows, max_size=60), st.integers(1, 20), st.integers(0, 60), st.booleans())
 @settings(max_examples=150)
 def test_the_last_batches_are_found_again(taken, size, behind, has_snapshot):
-    """What the plain way remembers, from a snapshot and the batches behind it, or from all batches."""
+    """The same as a simple model keeps, from a snapshot and the batches after it, or from all batches."""
     plain, sound, files = Plain(), [], OverlayFiles(MemoryFiles({}), 0)
     for row in taken:
         try:
@@ -117,7 +116,7 @@ def test_the_last_batches_are_found_again(taken, size, behind, has_snapshot):
     is_there = has_snapshot and 0 < behind <= len(sound)
     rest = sound[behind:] if is_there else sound
     chunks = [RowChunk.of(rest[at : at + size]) for at in range(0, len(rest), size)]
-    where = Recall(files, "/s" if is_there else None, 0, LONG_MAX, lambda: iter(chunks))
+    where = BatchSources(files, "/s" if is_there else None, 0, LONG_MAX, lambda: iter(chunks))
     found = dict(where.find(list(plain.producers)))
     assert found == ({} if not rest else {
         producer: tuple((one.last_seq, one.last_offset, to_int(one.offset_delta), one.timestamp) for one in entry.batches)
@@ -179,18 +178,18 @@ def test_columns_that_do_not_fit_are_refused():
     rows = RowChunk.of([ProducerRow(7, 0, 0, 0, 2, 5, True, False, None)]).table
     size = PRODUCER_SNAPSHOT_ENTRY.size
     aborted, whole = memoryview(bytearray(99)), views(2 * size, 4, 2, 3, 3)
-    assert kernel.take_batches(rows, 0, *whole, aborted, False)[:2] == (1, Taken.DONE)
+    assert kernel.apply_batches(rows, 0, *whole, aborted, False)[:2] == (1, Applied.DONE)
     for misfit in (
         views(2 * size - 1, 4, 2, 3, 3), views(2 * size, 3, 2, 3, 3), views(2 * size, 0, 2, 3, 3), views(2 * size, 4, 2, 3, 2),
         views(2 * size, 4, 2, 3, 3, state=(3, 16)), views(2 * size, 4, 2, 3, 3, state=(-1, 16)),
         views(2 * size, 4, 2, 3, 3, state=(0,)), views(2 * size, 4, 2, 3, 3, bounds=(0, 4)),
         views(2 * size, 4, 2, 3, 3, bounds=(2, 1)), views(2 * size, 4, 2, 3, 3, bounds=(-1, 1)),
     ):  # fmt: skip
-        assert kernel.take_batches(rows, 0, *misfit, aborted, False)[:2] == (0, Taken.BAD_START)
-        assert kernel.load_entries(memoryview(bytes(size)), 0, 0, 0, *misfit) == (0, Taken.BAD_START)
-    assert kernel.take_batches(rows, -1, *whole, aborted, False)[1] == Taken.BAD_START
-    assert kernel.take_batches(memoryview(bytes(8)).cast("q", (1, 1)), 0, *whole, aborted, False)[1] == Taken.BAD_START
-    assert kernel.load_entries(memoryview(bytes(size)), -1, 0, 0, *whole)[1] == Taken.BAD_START
+        assert kernel.apply_batches(rows, 0, *misfit, aborted, False)[:2] == (0, Applied.BAD_START)
+        assert kernel.load_entries(memoryview(bytes(size)), 0, 0, 0, *misfit) == (0, Applied.BAD_START)
+    assert kernel.apply_batches(rows, -1, *whole, aborted, False)[1] == Applied.BAD_START
+    assert kernel.apply_batches(memoryview(bytes(8)).cast("q", (1, 1)), 0, *whole, aborted, False)[1] == Applied.BAD_START
+    assert kernel.load_entries(memoryview(bytes(size)), -1, 0, 0, *whole)[1] == Applied.BAD_START
 
 
 def test_the_first_entry_that_is_not_the_same_is_found():

@@ -115,12 +115,12 @@ def test_it_writes_what_the_other_way_writes(described, codec):
 def test_plain_messages_of_old_formats_become_batches(described, magic):
     prepared = Prepared(described, Codec.NONE, magic=magic)
     out, wanted, kept = memoryview(bytearray(1 << 16)), b"", []
-    row, behind, last = prepared.write(0, out, 0)
+    row, after, last = prepared.write(0, out, 0)
     for one in range(row):
         wanted += prepared.expected(one)
         if prepared.counts[Count.KEPT, one]:
             kept.append(one)
-    assert bytes(out[:behind]) == wanted
+    assert bytes(out[:after]) == wanted
     assert last == (kept[-1] if kept else -1)
     assert row == prepared.window.rows
 
@@ -130,9 +130,9 @@ def test_plain_messages_of_old_formats_become_batches(described, magic):
 def test_a_set_of_an_old_format_becomes_a_batch(described, magic):
     prepared = Prepared(described, Codec.LZ4, magic=magic)
     out = memoryview(bytearray(1 << 16))
-    row, behind, _ = prepared.write(0, out, 0)
+    row, after, _ = prepared.write(0, out, 0)
     assert row == 1
-    assert bytes(out[:behind]) == prepared.expected(0)
+    assert bytes(out[:after]) == prepared.expected(0)
 
 
 def test_markers_get_a_horizon_or_are_copied():
@@ -140,9 +140,9 @@ def test_markers_get_a_horizon_or_are_copied():
     prepared = Prepared([marker, marker], Codec.NONE, attributes=32)
     prepared.counts[Count.TOMBSTONES, 1] = 1
     out = memoryview(bytearray(999))
-    row, behind, _ = prepared.write(0, out, 0)
+    row, after, _ = prepared.write(0, out, 0)
     assert row == 2
-    assert bytes(out[:behind]) == b"".join(prepared.expected(one) for one in range(row))
+    assert bytes(out[:after]) == b"".join(prepared.expected(one) for one in range(row))
 
 
 @given(batches, st.sampled_from([Codec.NONE, Codec.LZ4, Codec.ZSTD]), st.integers(0, 900))

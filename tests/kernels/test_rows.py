@@ -156,4 +156,4 @@ def test_keys_choose_partitions_as_in_kafka():
     assert list(out) == list(KAFKAS.values())
     out = ints([-1, 4, -1])
     assert kernel.choose_partitions(memoryview(b"ab"), ints([0, 1, 2, 2]), memoryview(b"\3"), 0, 3, 1000003, 9, out)
-    assert list(out) == [100772, 4, 9]  # one that was given stays, one without a key goes where those go
+    assert list(out) == [100772, 4, 9]  # a given partition stays; a row without a key gets `keyless`

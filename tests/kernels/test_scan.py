@@ -103,8 +103,8 @@ def test_nothing_is_written_behind_the_columns():
 def heads(kernel, data, stride, position, end, capacity=64):
     """One call of scan_heads → (rows, position, status)."""
     columns = BatchColumns(capacity)
-    count, behind, status = kernel.scan_heads(memoryview(data), stride, position, end, columns.table)
-    return [tuple(columns.table[field, row] for field in BatchField) for row in range(count)], behind, int(status)
+    count, after, status = kernel.scan_heads(memoryview(data), stride, position, end, columns.table)
+    return [tuple(columns.table[field, row] for field in BatchField) for row in range(count)], after, int(status)
 
 
 def without_validity(rows):
@@ -128,9 +128,9 @@ def test_headers_alone_say_what_whole_batches_say(built, draw):
 @given(st.binary(max_size=200), st.integers(-2, 70), st.integers(-300, 300), st.integers(-300, 2**62), st.integers(1, 3))
 @settings(deadline=None, max_examples=100)
 def test_any_arguments_of_headers_are_a_status(data, stride, position, end, capacity):
-    rows, behind, status = heads(kernel, data, stride, position, end, capacity)
+    rows, after, status = heads(kernel, data, stride, position, end, capacity)
     if stride < 0 or position < 0 or end < position:
-        assert (rows, behind, status) == ([], position, Status.BAD_START)
+        assert (rows, after, status) == ([], position, Status.BAD_START)
     else:
-        assert position <= behind <= end
-        assert sum(field_of(rows, BatchField.SIZE)) == behind - position
+        assert position <= after <= end
+        assert sum(field_of(rows, BatchField.SIZE)) == after - position

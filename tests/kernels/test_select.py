@@ -81,9 +81,9 @@ def test_breaks_and_traces_of_the_cleaner(rows, row, last_row, claimed, known, c
        st.integers(0, 11))  # fmt: skip
 def test_largest_timestamps_by_batch(records, first, end):
     columns = RecordColumns(len(records))
-    for place, (row, timestamp) in enumerate(records):
-        columns.table[RecordField.BATCH, place] = row
-        columns.table[RecordField.TIMESTAMP, place] = timestamp
+    for row_number, (row, timestamp) in enumerate(records):
+        columns.table[RecordField.BATCH, row_number] = row
+        columns.table[RecordField.TIMESTAMP, row_number] = timestamp
     allowed = first >= 0 and end <= columns.table.shape[1]
     wanted = [
         max([-1, *(timestamp for at, timestamp in records[first:end] if at == row and allowed)]) for row in range(4)
@@ -175,7 +175,7 @@ def test_the_mask_is_what_a_selection_asks_for(records, batches, bounds, produce
 @given(RECORDS, st.lists(st.sampled_from([0, 1, 255]), min_size=9, max_size=9))
 def test_what_is_kept_moves_to_the_front_in_order(records, keep):
     columns = RecordColumns(len(records))
-    for field in RecordField:  # a field that stays behind would be seen
+    for field in RecordField:  # a field that is not moved would be noticed
         for at in range(len(records)):
             columns.table[field, at] = 100 * at + field
     columns_of(columns, records)

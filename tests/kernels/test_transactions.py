@@ -71,9 +71,9 @@ def test_what_may_go_is_what_the_model_says(log, first, more, middle):
             continue
         start = middle if number else 0
         window = window_of(*(batch_of(kind, start + n, producer) for n, (kind, producer) in enumerate(part)))
-        goes = met.on_window_read(window, lambda *_: pytest.fail("plain markers"))
+        removable = met.on_window_read(window, lambda *_: pytest.fail("plain markers"))
         expected = [model.met(producer, start + n, kind) for n, (kind, producer) in enumerate(part)]
-        assert list(goes) == expected
+        assert list(removable) == expected
         assert met.unlisted_abort == model.unlisted_abort
         for n, (kind, producer) in enumerate(part):
             control = {TxnBatch.COMMIT: ControlType.COMMIT, TxnBatch.ABORT: ControlType.ABORT}.get(kind)
@@ -147,12 +147,12 @@ def test_it_says_where_there_is_no_room():
 
 def test_arguments_that_do_not_fit_each_other():
     window = window_of(batch_of(TxnBatch.DATA, 0, 1))
-    memory, goes = empty(), memoryview(bytearray(1))
+    memory, removable = empty(), memoryview(bytearray(1))
     table = window.batches.table
-    assert kernel.decide_rows(window.data, table, -1, 1, known(memory), goes)[1] == Status.BAD_START
-    assert kernel.decide_rows(window.data, table, 0, 2, known(memory), goes)[1] == Status.BAD_START
-    assert kernel.decide_rows(window.data, table, 0, 1, known([memory[0][:3], *memory[1:]]), goes)[1] == Status.BAD_START
-    assert kernel.decide_rows(window.data, table, 0, 1, known([memory[0], memory[1][:1], *memory[2:]]), goes)[1] == Status.BAD_START
+    assert kernel.decide_rows(window.data, table, -1, 1, known(memory), removable)[1] == Status.BAD_START
+    assert kernel.decide_rows(window.data, table, 0, 2, known(memory), removable)[1] == Status.BAD_START
+    assert kernel.decide_rows(window.data, table, 0, 1, known([memory[0][:3], *memory[1:]]), removable)[1] == Status.BAD_START
+    assert kernel.decide_rows(window.data, table, 0, 1, known([memory[0], memory[1][:1], *memory[2:]]), removable)[1] == Status.BAD_START
 
 
 @pytest.mark.parametrize("at", range(61, 78))
@@ -162,8 +162,8 @@ def test_only_sound_markers_are_known_by_their_bytes(at):
         data = bytearray(sound)
         data[at] = byte
         window = window_of(bytes(data))
-        memory, goes = empty(), memoryview(bytearray(1))
-        row, status = kernel.decide_rows(window.data, window.batches.table, 0, 1, known(memory), goes)
+        memory, removable = empty(), memoryview(bytearray(1))
+        row, status = kernel.decide_rows(window.data, window.batches.table, 0, 1, known(memory), removable)
         assert (row, status) in ((1, Status.END), (0, Status.BAD_RECORD))
         if status == Status.END:
             found = []

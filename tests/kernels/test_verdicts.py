@@ -51,7 +51,7 @@ def test_which_batches_stay_empty(known, described, round_end):
     assert kernel.stays_empty(batches, 0, last_records) == expected
     for verdict in Verdict:
         gone = 7 if verdict == Verdict.KEEP_NONE and not expected else 0
-        assert kernel.count_gone(batches, 1, memoryview(bytes([verdict])), last_records) == gone
+        assert kernel.count_deleted(batches, 1, memoryview(bytes([verdict])), last_records) == gone
 
 
 def test_rows_that_are_not_there_are_not_judged():
@@ -61,15 +61,15 @@ def test_rows_that_are_not_there_are_not_judged():
     assert not kernel.stays_empty(batches, -1, nobody)
     assert not kernel.stays_empty(batches, capacity, nobody)
     for rows, verdicts in ((-1, 9), (capacity + 1, capacity + 1), (2, 1)):
-        assert kernel.count_gone(batches, rows, memoryview(bytes(verdicts)), nobody) == -1
+        assert kernel.count_deleted(batches, rows, memoryview(bytes(verdicts)), nobody) == -1
 
 
 def test_arguments_of_verdicts_that_do_not_fit_each_other():
     window = window_of(batch_of(TxnBatch.DATA, 0, 1))
-    goes, table, counts = memoryview(bytearray(1)), window.batches.table, Table(COUNTS, 1).table
-    assert not kernel.pass_over(table, 1, goes, memoryview(array("q", [0])))
-    assert not kernel.judge_transactions(table, 2, goes, NOW, goes, counts)
-    assert kernel.leave_out(table, 2, goes, counts) == -1
+    removable, table, counts = memoryview(bytearray(1)), window.batches.table, Table(COUNTS, 1).table
+    assert not kernel.skip_removable(table, 1, removable, memoryview(array("q", [0])))
+    assert not kernel.judge_transactions(table, 2, removable, NOW, removable, counts)
+    assert kernel.skip_decided(table, 2, removable, counts) == -1
 
 
 def test_what_is_left_out_of_each_pass():
@@ -78,8 +78,8 @@ def test_what_is_left_out_of_each_pass():
         build_batch([NewRecord(6, NOW, b"k", b"v")]), build_batch([NewRecord(7, NOW, b"k", b"v")], magic=1),
     )  # fmt: skip
     table, bodies = window.batches.table, list(window.batches.field(BatchField.BODY)[:5])
-    goes, by_row = memoryview(b"\0\1\0\0\0"), memoryview(array("q", bytes(48)))
-    assert kernel.pass_over(table, 5, goes, by_row)
+    removable, by_row = memoryview(b"\0\1\0\0\0"), memoryview(array("q", bytes(48)))
+    assert kernel.skip_removable(table, 5, removable, by_row)
     assert list(by_row) == [0, 0, 2, 3, 3, 3]
     assert list(window.batches.field(BatchField.BODY)[:5]) == [bodies[0], LEFT_OUT, LEFT_OUT, bodies[3], bodies[4]]
     window.batches.field(BatchField.BODY)[:5] = array("q", bodies)
@@ -91,7 +91,7 @@ def test_what_is_left_out_of_each_pass():
         assert kernel.judge_transactions(table, 5, memoryview(bytes((0, 1, idle, 0, 0))), NOW, verdicts, counts.table)
         wanted = Verdict.KEEP_ALL if stays else Verdict.KEEP_NONE
         assert list(verdicts) == [Verdict.ASK, Verdict.KEEP_NONE, wanted, Verdict.SUPERSEDED, Verdict.ASK]
-        assert kernel.leave_out(table, 5, verdicts, counts.table) == 2 + is_read
+        assert kernel.skip_decided(table, 5, verdicts, counts.table) == 2 + is_read
         assert list(counts.field(Count.READ)) == [0, 2, 0 if is_read else 1, 1, 0]
         assert list(counts.field(Count.KEPT)) == [0, 0, int(stays and not is_read), 0, 0]
         assert counts.table[Count.TOMBSTONES, 2] == is_read

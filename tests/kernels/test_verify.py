@@ -30,7 +30,7 @@ class Batch(NamedTuple):
 
 @st.composite
 def logs(draw):
-    """Batches one behind the other, as a log has them: growing offsets, some missing."""
+    """Consecutive batches of a log: increasing offsets, some missing."""
     offset, batches = draw(st.integers(0, 20)), []
     for _ in range(draw(st.integers(0, 12))):
         offset += draw(st.integers(0, 2))
@@ -107,11 +107,11 @@ def test_offset_entries(batches, data, cuts, capacity):
         if is_batch and following:
             until = next((at for at, place in enumerate(positions) if place >= following[0] and at > row), until)
             until = row + 1 if following[0] <= position else until
-        behind = batches[row:until] if is_batch else [batch]
+        after = batches[row:until] if is_batch else [batch]
         previous = batches[row - 1].last if row else LONG_MIN
-        meets = any(one.last == offset for one in behind[1:])
+        meets = any(one.last == offset for one in after[1:])
         expected.append([
-            number, is_batch, previous, batch.first, batch.last, batch.magic < 2 and batch.codec != 0, behind[-1].last, meets,
+            number, is_batch, previous, batch.first, batch.last, batch.magic < 2 and batch.codec != 0, after[-1].last, meets,
         ])  # fmt: skip
     assert found == expected
     assert state[Check.NEXT] == len(reached)
@@ -182,7 +182,7 @@ def test_a_turn_is_another_epoch_or_an_offset_that_does_not_grow(rows, span, bef
         ends_badly = last_offset < first_offset or last_offset == LONG_MAX
         return rows[at][BatchField.LEADER_EPOCH] != 0 or first_offset <= end or ends_badly
 
-    assert kernel.next_turn(columns_of(BatchColumns(len(rows)), rows), *span, 0, before) == first(span, len(rows), turns)
+    assert kernel.next_epoch_break(columns_of(BatchColumns(len(rows)), rows), *span, 0, before) == first(span, len(rows), turns)
 
 
 @given(HEADS, SPAN)
@@ -210,5 +210,5 @@ def test_arguments_outside_their_buffers_are_refused():
     for row, last, short in ((-1, 1, state), (0, 2, state), (0, 1, memoryview(array("q", [0])))):
         assert kernel.check_offset_entries(kernel.Entries(empty, 0), table, row, last, 0, short, doubtful, 0)[2] == Status.BAD_START
         assert kernel.check_time_entries(kernel.Entries(empty, 0), table, row, last, short, doubtful, 0)[2] == Status.BAD_START
-    assert kernel.next_turn(table, -1, 1, 0, 0) == 1
+    assert kernel.next_epoch_break(table, -1, 1, 0, 0) == 1
     assert kernel.next_hole(table, 0, 2, 0) == 2

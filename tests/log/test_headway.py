@@ -134,8 +134,8 @@ def test_what_is_looked_through_for_damage_counts():
     headway.mapped(100, 10, 100)
     headway.begin_filtering(200, 0)
     before = told[-1]
-    headway.looked_through(50, 50)
-    headway.looked_through(50, 0)
+    headway.checked_ahead(50, 50)
+    headway.checked_ahead(50, 0)
     headway.filtered(200)
     assert told[-3:] == pytest.approx([before + (1 - before) / 6, before + (1 - before) / 3, 1])
 

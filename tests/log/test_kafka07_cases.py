@@ -255,7 +255,7 @@ def test_recovery_cuts_every_variant_where_kafka_did(case):
         if error:
             assert error.exception.endswith(f".{left}")
             assert files.disk().contents == {f"d/{path}": bytes(data)}
-            log = open_log_07(files, f"/d/{directory}", config_of(case), now=0, cut_nonsense=True)
+            log = open_log_07(files, f"/d/{directory}", config_of(case), now=0, truncate_invalid=True)
             assert log.recovered.cut > 0
             assert log.recovered.problem.exception == error.exception
         else:

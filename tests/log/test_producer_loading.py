@@ -114,7 +114,7 @@ def test_a_log_behind_an_old_snapshot_knows_what_one_knows_that_took_batch_by_ba
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loading, "_ROWS", room)
         found = open_log(files, "/log/t-0", LogConfig(), now=2000, clean_shutdown=True).producer_state
-        found.recall(wanted.producers)
+        found.load_last_batches(wanted.producers)
     assert entries(found) == entries(wanted)
     assert (found.first_undecided_offset, found.first_unstable_offset) == (
         wanted.first_undecided_offset, wanted.first_unstable_offset
@@ -125,7 +125,7 @@ def test_a_log_behind_an_old_snapshot_knows_what_one_knows_that_took_batch_by_ba
 
 def test_very_many_producers_are_not_remembered_at_once(tmp_path, monkeypatch):
     """What is forgotten is found again, also what was appended since."""
-    monkeypatch.setattr(state_manager, "_MOST_RECALLED", 3)
+    monkeypatch.setattr(state_manager, "_MOST_WITH_BATCHES", 3)
     log = open_log(Files(), str(tmp_path / "t-0"), LogConfig(), now=2000, clean_shutdown=True)
     requests = [
         build_batch([NewRecord(0, 1000, None, b"v")], producer_id=producer, producer_epoch=0, base_sequence=sequence)

@@ -13,8 +13,7 @@ from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.files import ReadOnlyFiles
 from engine.formats import LONG_MAX, PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER, ProducerSnapshotEntry
 from engine.log.producers.entry import BatchMetadata, ProducerStateEntry
-from engine.log.producers.table import ProducerTable
-from engine.log.producers.transactions import Transactions
+from engine.log.producers.table import ProducerTable, Transactions
 from tests.support.floors import saw_enough
 
 NOW = 1_700_000_000_000

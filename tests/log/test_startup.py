@@ -41,7 +41,7 @@ def test_each_damage_is_foreseen_and_mended(name, own_corpus, tmp_path):
     top = clean_pair(own_corpus, tmp_path, name)
     found = problems(top)
     assert [problem.effect.name for problem in found] == ([] if damage.effect is None else [damage.effect])
-    assert all(damage.said in (problem.said or "") for problem in found)
+    assert all(damage.said in (problem.message or "") for problem in found)
     assert all(problem.do or damage.mended for problem in found), "what is left to people comes with advice"
     before = tree(ReadOnlyFiles(), str(top))
     foretold = recover_all(OverlayFiles(ReadOnlyFiles(), NOW), top, mark_clean=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.log.producers.transactions import EndedTransactions
+from engine.log.producers.table import EndedTransactions
 
 offsets = st.integers(0, 30)
 steps = st.lists(st.one_of(st.tuples(offsets, st.integers(0, 5)), offsets), max_size=40)

@@ -36,7 +36,7 @@ def test_the_first_of_each_file_beyond_what_a_partition_may_have(monkeypatch):
     monkeypatch.setattr(finding_limits, "MAX_OF_A_CODE", 7)
     passed = through([*numbered("a", 9), *numbered("b", 9), *numbered("c", 9), *numbered("d", 1)])
     assert [finding.where.file for finding in passed if finding.where.position is not None] == [*"aaaaabbcd"]
-    assert [(finding.where.file, finding.stands_for) for finding in passed[9:]] == [("a", 4), ("b", 7), ("c", 8)]
+    assert [(finding.where.file, finding.occurrences) for finding in passed[9:]] == [("a", 4), ("b", 7), ("c", 8)]
 
 
 def test_what_is_said_of_a_file_as_a_whole_comes_through(monkeypatch):
@@ -56,4 +56,4 @@ def test_every_batch_of_a_log_may_be_wrong(tmp_path, monkeypatch):
     for code, number, count in (("offset-order", 4, 39), ("epoch-order", 4, 20)):
         of_code = [finding for finding in found if finding.code == code and finding.where.file.endswith(".log")]
         assert len(of_code) == number, code
-        assert sum(finding.stands_for for finding in of_code) == count, code
+        assert sum(finding.occurrences for finding in of_code) == count, code

@@ -51,10 +51,10 @@ def test_a_broker_says_what_was_foreseen(name, kafka, own_corpus, tmp_path):
     (problem,) = find_start_problems(files, survey(files, find_log_dirs(files, [str(top)])))
     with Broker(top) as broker:
         if problem.effect.name in LOSES:
-            broker.wait_for(problem.said.split("…")[0])
+            broker.wait_for(problem.message.split("…")[0])
         started = broker.has_started
         assert started == (problem.effect.name != "STOPS")
-        assert all(part in broker.said for part in problem.said.split("…"))
+        assert all(part in broker.said for part in problem.message.split("…"))
         strays = len(list(top.glob("d*/*-stray")))
         assert (strays > 0) == (problem.effect.name in ("STRAYS", "LOSES_TOPICS"))
 

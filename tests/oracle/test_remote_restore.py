@@ -11,6 +11,7 @@ import pytest
 
 from tests.oracle.broker import Broker
 from tests.remote.corpus import TOP, consumed, damaged
+from tests.remote.test_orphans import writable
 from tests.remote.test_restore import NOT_LIMITED, lost
 from tests.remote.test_upload import never_copied
 from tests.support.run import kafkalog
@@ -103,6 +104,24 @@ def test_a_broker_reads_again_what_repair_metadata_made_known(kafka, tmp_path):
     done = kafkalog("remote", "repair-metadata", "--no-quarantine", "--store", str(top / "remote"), *dirs)
     assert done.status == 0, done.err
     ends = {path.name: 2**62 for log_dir in dirs for path in Path(log_dir).iterdir() if path.is_dir() and not path.name.startswith("__")}
+    with Broker(top, store=top / "remote") as broker:
+        assert broker.has_started, broker.said[-2000:]
+        serves_what_was_copied(broker, "clean", ends)
+        goes_on(broker, "plain")
+
+
+@pytest.mark.skipif(not ALL, reason="one start suffices outside of make oracle")
+def test_a_broker_reads_past_records_that_were_replaced(kafka, tmp_path):
+    """Its consumer of the topic ends at them, and waits for the record before the log end."""
+    top = writable("clean", tmp_path)
+    dirs = [str(top / "d0"), str(top / "d1")]
+    (tmp_path / "input").write_text('{"value": "a line"}\n' * 6)
+    for log in sorted(path for log_dir in dirs for path in Path(log_dir).glob("__remote_log_metadata-*")):
+        assert kafkalog("append", "--input", str(tmp_path / "input"), str(log)).status == 0
+    done = kafkalog("remote", "repair-metadata", "--replace-undecodable", "--no-quarantine", *dirs)
+    assert done.status == 1, done.err
+    ends = {path.name: 2**62 for log_dir in dirs for path in Path(log_dir).iterdir()
+            if path.is_dir() and not path.name.startswith(("__", "open-tx"))}  # whose transaction the coordinator ends
     with Broker(top, store=top / "remote") as broker:
         assert broker.has_started, broker.said[-2000:]
         serves_what_was_copied(broker, "clean", ends)

@@ -19,13 +19,13 @@ SETS = [name for name in ("clean", "killed", "resumed", "pair", "aiven") if (TOP
 
 
 def log_dirs(name: str) -> list[str]:
-    """The log dirs of a set; of `pair` those of its three brokers."""
+    """Return the log dirs of a set; for `pair` those of its three brokers."""
     top = TOP / name
     return sorted(map(str, [*top.glob("d?"), *top.glob("n?/d?")]))
 
 
 def truth(name: str, file: str) -> list[dict]:
-    """The rows of a file of truth."""
+    """Return the rows of a file of truth."""
     path = TOP / name / "truth" / file
     if not path.exists():
         packed = path.with_name(f"{path.name}.gz")
@@ -34,7 +34,7 @@ def truth(name: str, file: str) -> list[dict]:
 
 
 def damaged(variant: str, target: Path) -> Path:
-    """A copy of `clean` with the changes of a damaged variant."""
+    """Make a copy of `clean` with the changes of a damaged variant."""
     shutil.copytree(TOP / "clean", target)
     for path in [target, *target.rglob("*")]:
         path.chmod(path.stat().st_mode | 0o200)
@@ -72,7 +72,7 @@ def stores(name: str) -> str:
 
 
 def private_keys(folder: Path) -> dict[str, str]:
-    """Files with the private keys of the set `aiven`, by the ids of their pairs."""
+    """Write files with the private keys of the set `aiven` → their paths by key id."""
     found = {}
     for name, pair in json.loads((TOP / "aiven/keys/keys.json").read_text()).items():
         path = folder / f"{name}.pem"
@@ -83,12 +83,12 @@ def private_keys(folder: Path) -> dict[str, str]:
 
 
 def brokers_log_dirs(name: str) -> list[str]:
-    """The log dirs that were served when the truth was asked: of `pair` without those of its third broker."""
+    """Return the log dirs of the brokers that the truth comes from: for `pair` without the third broker."""
     return [path for path in log_dirs(name) if not path.endswith("n2/d0")]
 
 
 def consumed(name, isolation):
-    """(topic-partition, rows) of what a consumer read; None: there is a range that it could not read."""
+    """Yield (topic-partition, rows) that a consumer read; None: it could not read all offsets."""
     for path in sorted((TOP / name / "truth/consumed" / isolation).iterdir()):
         data = path.read_bytes()
         rows = [json.loads(line) for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines()]

@@ -83,7 +83,7 @@ class _NoLogs:
 
 
 def test_a_copy_of_the_same_offsets_replaces_the_former():
-    """As RemoteLogLeaderEpochState does, where a later leader copied them again."""
+    """A later leader copied them again, as in RemoteLogLeaderEpochState."""
     topic_id, metadata, stored = uuid_text(random_id()), RemoteLogMetadata(), []
     key = key_of(topic_id, 0)
     for start, end in ((0, 9), (10, 19), (10, 29)):

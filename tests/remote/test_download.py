@@ -1,4 +1,4 @@
-"""`kafkalog remote download`: whole logs, whose remote segments are byte for byte those that the broker had."""
+"""`kafkalog remote download`: complete logs, whose remote segments have the same bytes as the broker's."""
 
 from __future__ import annotations
 

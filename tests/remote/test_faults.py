@@ -1,6 +1,6 @@
-"""restore, upload and orphans when a call of the store fails, is torn, or is the last thing that happens.
+"""restore, upload and orphans when a call of the store fails, is incomplete, or is the last one before a stop.
 
-Nothing that a broker takes for whole is half made, nothing is lost, and a second run completes it. KAFKALOG_CRASH=all takes
+Nothing that a broker would use is incomplete, nothing is lost, and a second run completes the work. KAFKALOG_CRASH=all takes
 every call, the suite a slice.
 """
 
@@ -26,7 +26,7 @@ KINDS = ("fail", "stop", "tear")
 
 
 def disturbed(kind, at, *words):
-    """Run it with a fault → was there such a call, and what it printed; None: it was stopped."""
+    """Run a command with a fault → (was there such a call, output); output None: it was stopped."""
     with faulty_stores(kind, at) as faults:
         try:
             done = kafkalog(*words)

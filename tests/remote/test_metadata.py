@@ -1,4 +1,4 @@
-"""What `__remote_log_metadata` says: as Kafka's own RemoteLogMetadataCache, which was fed with the same logs."""
+"""The state from `__remote_log_metadata`, compared with Kafka's own RemoteLogMetadataCache for the same logs."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def update(number, state):
 
 
 class Model:
-    """RemoteLogMetadataCache word by word."""
+    """A literal translation of RemoteLogMetadataCache."""
 
     def __init__(self):
         self.known, self.epochs = {}, {}

@@ -1,4 +1,4 @@
-"""`kafkalog remote orphans`: what nobody deletes is found and deleted, what may be of use to somebody never is."""
+"""`kafkalog remote orphans`: objects that no broker deletes are found and deleted; objects that may be needed never are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.files import Files
+from engine.log.quarantine.kept import in_use
 from tests.remote.corpus import SETS, TOP, damaged, log_dirs, stores
 from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
@@ -77,21 +79,73 @@ def test_what_is_deleted_can_be_put_back(tmp_path):
     assert "0 objects put back, 3 are there" in kafkalog("restore", str(tmp_path / "kept")).out.decode()
 
 
-def test_what_was_deleted_is_listed_and_never_pruned(tmp_path):
+@pytest.fixture
+def kept(tmp_path):
+    """A directory that keeps the objects of two orphans."""
     top = writable("resumed", tmp_path)
     dirs, store = [str(top / "d0"), str(top / "d1")], str(top / "remote")
     (tmp_path / "q").mkdir()
     orphans(store, dirs, "--delete", "--older-than", "0s", "--quarantine", str(tmp_path / "q/kept"))
-    before = objects(tmp_path / "q")
-    done = kafkalog("restore", "--list", "--format", "jsonl", str(tmp_path / "q"))
+    return tmp_path / "q/kept"
+
+
+def prune(path, *words):
+    return kafkalog("restore", "--prune", "--older-than", "0s", "--yes", *words, str(path))
+
+
+def test_what_was_deleted_is_listed_and_pruned(kept, tmp_path):
+    before, store = objects(kept), str(tmp_path / "top/remote")
+    done = kafkalog("restore", "--list", "--format", "jsonl", str(kept.parent))
     [listed] = [row for row in objects_of(done.out) if row["type"] == "quarantine"]
-    assert (listed["path"], listed["state"]) == (str(tmp_path / "q/kept"), "objects")
+    assert (listed["path"], listed["state"]) == (str(kept), "objects")
     assert (listed["command"], listed["log_dirs"]) == (f"remote orphans --delete --store {store}", [])
     assert listed["created_ms"] > 1_700_000_000_000
     assert listed["bytes"] >= sum(map(len, before.values()))
-    assert "objects of a store: restore puts them back" in kafkalog("restore", "--list", str(tmp_path / "q")).out.decode()
-    assert kafkalog("restore", "--prune", "--older-than", "0s", "--yes", str(tmp_path / "q")).status == 0
-    assert objects(tmp_path / "q") == before
+    assert "objects of a store: restore puts them back" in kafkalog("restore", "--list", str(kept.parent)).out.decode()
+    assert kafkalog("restore", "--prune", "--older-than", "1h", "--yes", str(kept.parent)).status == 0
+    assert prune(kept.parent, "-n").status == 0
+    assert objects(kept) == before
+    assert prune(kept.parent).status == 0
+    assert list(kept.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "000000", "000005", "00001", "0000001"])
+def test_what_is_not_ours_keeps_a_directory_of_objects(kept, name):
+    (kept / name).write_text("mine")  # three objects are kept: 000001 to 000003, and one more may be copied
+    before = objects(kept)
+    done = prune(kept.parent)
+    assert (done.status, "contains files that kafkalog did not write" in done.err) == (8, True)
+    assert objects(kept) | {"lock": b""} == before | {"lock": b""}
+
+
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/etc"), lambda path: path.mkdir()])
+def test_links_and_directories_keep_it(kept, make):
+    make(kept / "000004")
+    assert prune(kept.parent).status == 8
+    assert (kept / "objects.jsonl").exists()
+
+
+def test_another_version_is_listed_and_stays(kept):
+    path = kept / "objects.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2', 1))
+    assert prune(kept.parent).status == 0
+    assert path.exists()
+    assert str(kept) in kafkalog("restore", "--list", str(kept.parent)).out.decode()
+
+
+def test_a_directory_in_use_stays(kept):
+    with in_use(Files(), str(kept)):
+        before = objects(kept)
+        for done in (prune(kept.parent), kafkalog("restore", str(kept))):
+            assert (done.status, "another kafkalog process" in done.err) == (8, True)
+        assert objects(kept) == before
+
+
+def test_a_stopped_prune_goes_on(kept):
+    (kept / "000002").unlink()
+    assert kafkalog("restore", str(kept)).status == 8
+    assert prune(kept.parent).status == 0
+    assert list(kept.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", [b"", b"junk\n", b"{}\n", b"[" * 100_000, b'{"store": 5, "created_ms": "x"}\n'])

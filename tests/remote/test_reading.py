@@ -1,4 +1,4 @@
-"""Reading through: what a consumer of the broker was handed, and the bytes of its fetch requests."""
+"""Reading remote segments: the same records that a consumer got from the broker, and the bytes of its fetch requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkalog remote repair-metadata`: records that were lost come again from the store, those of deleted segments do not."""
+"""`kafkalog remote repair-metadata`: lost records are written again from the store, those of deleted segments are not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def repair(top, *words):
 
 
 def known(dirs):
-    """The copied segments of each partition."""
+    """Return the copied segments of each partition."""
     found = {}
     for one in objects_of(kafkalog("remote", "list", "--format", "jsonl", *dirs).out):
         if one["type"] == "remote-segment" and one["state"] == "COPY_SEGMENT_FINISHED":
@@ -72,7 +72,7 @@ def test_a_dry_run_changes_nothing(tmp_path):
 
 
 def test_a_copy_of_a_known_segment_is_not_made_known(tmp_path):
-    """It has the offsets of another one, and stays an orphan; what a broker reads does not change."""
+    """It has the offsets of another segment, and stays an orphan; a broker reads the same as before."""
     top = damaged("orphan-topic", tmp_path / "top")
     done = repair(top)
     assert (done.status, reports_of(done.out)) == (0, [])

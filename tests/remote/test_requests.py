@@ -1,15 +1,17 @@
-"""How many requests reading through takes, and how much memory: a partition of large segments in a store that counts."""
+"""The number of requests and the memory for reading remote segments: large segments in a store that counts."""
 
 from __future__ import annotations
 
 import random
 import shutil
+import struct
 import tracemalloc
 from contextlib import redirect_stdout
 
 import pytest
 
 from engine.errors import UnreadableFile
+from engine.record.builder import NewRecord, build_batch
 from engine.remote import access
 from engine.remote.ranged_file import RangedFile
 from engine.remote.storage import WritableFolderStore
@@ -18,9 +20,9 @@ from tests.support.corpus import tiered_directory
 from tests.support.run import kafkalog
 
 TOPIC_ID = "hYl3mU2kSAyXwS3rSSr8NA"
-SEGMENTS, SEGMENT = 3, 24 << 20  # remote segments, nearly so many bytes each
-PART = 4 << 20  # bytes that a request brings at least, of all that reading through makes
-LARGEST = 8 << 20  # bytes of a request
+SEGMENTS, SEGMENT = 3, 24 << 20  # number of remote segments, and nearly the bytes of each
+PART = 4 << 20  # smallest average size of a request, in bytes
+LARGEST = 8 << 20  # largest request in bytes
 
 
 class CountingStore(WritableFolderStore):
@@ -42,6 +44,11 @@ class CountingStore(WritableFolderStore):
         if found.key.endswith(".log"):
             self.ranges.append((found.key, start, end))
         return WritableFolderStore(self._changing, self.name).read(found, start, end)
+
+
+    def read_whole(self, key, limit):
+        CountingStore.requests += 1
+        return WritableFolderStore(self._changing, self.name).read_whole(key, limit)
 
 
 def value(number):
@@ -104,6 +111,51 @@ def test_a_whole_partition_comes_in_few_large_requests(remote, counted, tmp_path
     assert len(counted.ranges) <= len(logs) / PART
     assert counted.requests <= len(counted.ranges) + 4 * SEGMENTS
     assert max(end - start for _, start, end in counted.ranges) <= LARGEST
+
+
+@pytest.mark.parametrize("words", [("--offset", "4000"), ("--time", "2000-01-01"), ("--offset", "0")])
+def test_a_look_up_takes_four_requests(remote, counted, tmp_path, words):
+    store, directory, logs = remote
+    layout = ("--layout", "local", "--key-prefix", "kafka-tiered-storage/")
+    found = fetched(tmp_path, "--raw", *words, "--max-bytes", "1", "--store", str(store), *layout, str(directory)).read_bytes()
+    assert 0 < len(found) < 40_000
+    assert found in logs
+    assert counted.requests <= 4
+
+
+NO_PRODUCERS = tiered_directory() / "clean/d0/plain-0/00000000000000000127.snapshot"
+SMALL = 2000  # segments, of five objects each
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """(store, log dir) of a partition with many small segments."""
+    top = tmp_path_factory.mktemp("many")
+    folder = top / f"store/kafka-tiered-storage/small-0-{TOPIC_ID}"
+    folder.mkdir(parents=True)
+    for offset in range(SMALL):
+        stem = folder / f"{offset:020d}-{offset:021d}A"
+        stem.with_suffix(".log").write_bytes(build_batch([NewRecord(offset, 1000 + offset, None, b"v")]))
+        stem.with_suffix(".index").write_bytes(b"")
+        stem.with_suffix(".timeindex").write_bytes(struct.pack(">qi", 1000 + offset, 0))
+        shutil.copy(NO_PRODUCERS, stem.with_suffix(".snapshot"))
+        stem.with_suffix(".leader_epoch_checkpoint").write_text("0\n1\n0 0\n")
+    into = top / "new"
+    into.mkdir()
+    for name in ("meta.properties", "bootstrap.checkpoint"):
+        shutil.copy(tiered_directory() / "clean/d0" / name, into)
+    done = kafkalog("remote", "restore", "small", "--into", str(into), "--store", str(top / "store"))
+    assert done.status == 0, done.err
+    return top / "store", into
+
+
+def test_ten_thousand_objects_are_verified_by_listings(many, counted, capsysbinary):
+    store, log_dir = many
+    with pytest.raises(SystemExit) as ended:
+        main(["remote", "verify", "--store", str(store), str(log_dir)])
+    assert ended.value.code == 0
+    assert f"{SMALL} segments, {5 * SMALL} objects".encode() in capsysbinary.readouterr().out
+    assert counted.requests <= 2
 
 
 @pytest.mark.parametrize("words", [("--raw",), ("-f", "%s")])

@@ -1,4 +1,4 @@
-"""`kafkalog remote restore`: what it makes of a store alone is what a broker had, as far as it was copied."""
+"""`kafkalog remote restore`: from a store alone it restores everything that a broker had copied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METADATA = "__remote_log_metadata"
 
 
 def lost(name, top, *, metadata=False):
-    """The log dirs of a set without partitions of its topics; `metadata`: __remote_log_metadata is left."""
+    """Copy the log dirs of a set without the partitions of its topics; `metadata`: keep __remote_log_metadata."""
     left = []
     for origin in map(Path, log_dirs(name)):
         log_dir = top / origin.relative_to(TOP / name)
@@ -73,7 +73,7 @@ def test_all_that_was_copied_can_be_read_again(name, words, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in SETS if name != "pair"])  # whose replicas are on several brokers
 def test_the_metadata_says_again_what_it_said(name, tmp_path):
-    """Segment by segment, for all that were copied."""
+    """For every copied segment."""
     left = lost(name, tmp_path / "top")
     done, _ = restore(name, left, tmp_path)
     assert done.status in (0, 1), done.err
@@ -92,7 +92,7 @@ def test_the_metadata_says_again_what_it_said(name, tmp_path):
 
 
 def tree(top):
-    """Every file with its bytes."""
+    """Return every file with its bytes."""
     return {str(path.relative_to(top)): path.read_bytes() for path in sorted(Path(top).rglob("*")) if path.is_file()}
 
 
@@ -188,7 +188,7 @@ def test_a_topic_that_the_cluster_has_under_another_id_is_not_restored(tmp_path)
 
 
 def test_whole_logs_of_topics_with_a_limit_by_size_are_refused(tmp_path):
-    """Seen: a real broker deleted four of five remote segments when it started on one."""
+    """A real broker deleted four of five remote segments when it started on such a log."""
     left = lost("clean", tmp_path / "top")
     done, _ = restore("clean", left, tmp_path, "--full", topics=("expired-size",))
     assert (done.status, "counts them twice" in done.out.decode()) == (4, True)

@@ -1,4 +1,4 @@
-"""Every sync of stores and of what is restored from them: work that power cuts break where that one is missing."""
+"""Every sync of stores and of restored files: without any one of them, a power cut must break the work."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ META_PROPERTIES = b"node.id=1\ndirectory.id=GwU-VCmqfoM16VN-PhPllg\nversion=1\nc
 COPIED = ((0, 12), (12, 23))  # offsets of segments in the store
 OBJECTS = {"loose": b"f" * 700, "a/b/one": b"a" * 1300, "a/b/two": b"b" * 900, "a/c/three": b"c" * 40}
 
-# which work notices that a sync is missing
+# which case notices a missing sync
 NOTICES = {
     "engine/remote/download.py:_copy_file:0": "download",
     "engine/remote/download.py:run:0": "download",
@@ -61,12 +61,12 @@ NOTICES = {
 
 @pytest.fixture(autouse=True)
 def same_ids(monkeypatch):
-    """Of topics that are made; a disk is compared with another run's."""
+    """Give new topics the same ids in every run, since the disks of runs are compared."""
     monkeypatch.setattr("engine.remote.restore.random_id", lambda: b"k" * 16)
 
 
 def reported(finding):
-    """What a log of the records has wrong is cut off by who reads it."""
+    """Ignore damage in a log of the records: its reader truncates it."""
     del finding
 
 
@@ -84,7 +84,7 @@ def disk_of(objects, **more):
 
 
 def deleting():
-    """Two orphans are copied aside, then deleted."""
+    """Copy two orphans to a backup, then delete them."""
     disk = disk_of(OBJECTS)
     wanted = ("a/b/one", "a/b/two", "loose")
 
@@ -106,7 +106,7 @@ def deleting():
 
 
 def putting():
-    """Objects in folders that are there, in new ones, in none."""
+    """Put objects into existing folders, into new ones, and at the top."""
 
     def work(files, acknowledge):
         store = WritableFolderStore(files, STORE)
@@ -126,7 +126,7 @@ def putting():
 
 
 def stored():
-    """The objects of two segments."""
+    """Return the objects of two segments."""
     files = closed(segments()).contents
     epochs = parse_leader_epochs(files[name(0)[: -len(file_name(name(0)))] + "leader-epoch-checkpoint"], "")
     names = {None: ".log", IndexKind.OFFSET: ".index", IndexKind.TIMESTAMP: ".timeindex", IndexKind.TRANSACTION: ".txnindex"}
@@ -141,7 +141,7 @@ def stored():
 
 
 def formatted():
-    """A store, and the log dir of a cluster that has not started yet."""
+    """Return a store, and the log dir of a cluster that has not started yet."""
     level = b"\1\x0c\0" + encode_compact(b"metadata.version") + pack(">h", 27) + b"\0"
     more = {"d/meta.properties": META_PROPERTIES, "d/bootstrap.checkpoint": build_batch([NewRecord(0, NOW, None, level)])}
     return disk_of(stored(), **more)
@@ -154,7 +154,7 @@ EMPTY_METADATA = {
 
 
 def in_log_dir(files, work, **settings):
-    """Do it in a session, as a command does."""
+    """Do the work in a session, as a command does."""
     options = OpenOptions(now=NOW, settings=Settings(overrides=tuple(settings.items())))
     with session(files, find_log_dirs(files, ["/d"]), options) as opened:
         raised(list(opened.run(work)))
@@ -172,7 +172,7 @@ def after(disk, work):
 
 
 def of_a_lost_partition():
-    """The same, where nothing but lines of checkpoints is left of the partition, and its records have a log already."""
+    """The same, if only checkpoint entries are left of the partition, and its records already have a log."""
     disk, checkpoints = formatted(), {}
     for path, data in after(disk, restore_into).contents.items():
         line = next((line for line in data.splitlines() if line.startswith(b"t 0 ")), None)
@@ -183,18 +183,18 @@ def of_a_lost_partition():
 
 
 def known_in(files):
-    """The segments that the records name."""
+    """Return the segments in the records."""
     partition = MetadataLogs(files, ["/d"], reported, is_needed=False).read().find(TOPIC_ID, 0)
     return list(partition.segments()) if partition else []
 
 
 def finished(files):
-    """First offset and segment, of those that brokers take for copied."""
+    """Return (first offset, segment) of those that brokers consider as copied."""
     return [(one.start_offset, one) for one in known_in(files) if one.state is State.COPY_SEGMENT_FINISHED]
 
 
 def restoring(case_name, before, *, whole=False):
-    """A partition stands before its records do, and these before its topic; a second run completes it."""
+    """The partition must be on disk before its records, and these before its topic; a second run completes the work."""
     wanted = after(before, lambda files: restore_into(files, whole=whole))
 
     def work(files, _):
@@ -225,7 +225,7 @@ def restoring(case_name, before, *, whole=False):
 
 
 def making_a_metadata_log():
-    """A log for records stands, in whatever state it was left before."""
+    """Make a log for the records, whatever state an earlier run left."""
     topic_id = EMPTY_METADATA[f"{METADATA}/partition.metadata"]
 
     def work(files, acknowledge):
@@ -245,7 +245,7 @@ def making_a_metadata_log():
 
 
 def downloading():
-    """Remote segments and local ones. No log that is there is half of one."""
+    """Download remote segments and local ones. No incomplete log may exist."""
     disk = after(formatted(), restore_into)
     disk = disk._replace(contents=disk.contents | {name(23): plain(23, epoch=1)})
 
@@ -271,7 +271,7 @@ def downloading():
 
 
 def uploading():
-    """What the records call copied is in the store, and they name all that is there."""
+    """Segments that the records call copied are in the store, and the records have all segments of the store."""
     contents = log_dir(closed(segments())).contents | EMPTY_METADATA
     disk = disk_of({}, **contents)
     logs = {base: b"".join(batches) for base, batches in segments()[:-1]}
@@ -306,7 +306,7 @@ SITES = {str(site): site for site in sync_sites([ELSEWHERE])}
 
 
 def test_every_sync_is_known():
-    """A name that moved would otherwise go untested, and so would a new one."""
+    """A renamed or new function with a sync must be added to the table above, otherwise it is not tested."""
     assert sorted(NOTICES) == sorted(SITES)
 
 

@@ -1,4 +1,4 @@
-"""`kafkalog remote upload`: the objects and records that a broker would have made of the same segments."""
+"""`kafkalog remote upload`: the same objects and records as a broker writes for these segments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.remote.corpus import SETS, TOP, stores, truth
+from tests.remote.corpus import SETS, TOP, private_keys, stores, truth
 from tests.remote.test_download import download
 from tests.support.json_output import objects_of, reports_of
 from tests.support.run import kafkalog
@@ -17,7 +17,7 @@ METADATA = "__remote_log_metadata"
 
 
 def never_copied(name, tmp_path):
-    """The log dirs of a set as they would be if nothing had been copied or deleted by then; partitions with remote segments."""
+    """Make the log dirs of a set as if nothing had been copied or deleted → (log dirs, partitions with remote segments)."""
     whole = tmp_path / "whole"
     assert download(name, whole, tmp_path).status == 0
     top = tmp_path / "top"
@@ -50,7 +50,7 @@ def upload(top, store, *words):
 
 
 def local(store):
-    """The objects of LocalTieredStorage by partition folder, base offset and part, without ids."""
+    """Return the objects of LocalTieredStorage by partition folder, base offset and part, without ids."""
     found = {}
     for path in (one for one in Path(store).rglob("*.*") if one.is_file()):
         found.setdefault((path.parent.name, path.name[:20], path.suffix), []).append(path.read_bytes())
@@ -145,12 +145,43 @@ def test_a_broker_that_was_killed_comes_to_its_senses_first(tmp_path):
     assert (done.status, "recover --mark-clean" in done.out.decode()) == (2, True)
 
 
-def test_an_encrypted_store_gets_no_plain_segment(tmp_path):
+@pytest.fixture
+def encrypted(tmp_path):
+    """Log dirs of which nothing was copied, and a store whose newest segment is encrypted under k2."""
     top, _ = never_copied("aiven", tmp_path)
     store = tmp_path / "bucket"
-    shutil.copytree(stores("aiven"), store)
-    newest = max(store.rglob("*.rsm-manifest"), key=lambda path: b"dataKey" in path.read_bytes())
-    newest.chmod(0o644)
-    newest.touch()
+    store.mkdir()
+    newest = next(path for path in sorted(Path(stores("aiven")).rglob("*.rsm-manifest")) if b'"k2:' in path.read_bytes())
+    for path in newest.parent.glob(f"{newest.stem}.*"):
+        target = store / path.relative_to(stores("aiven"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    return top, store
+
+
+def test_an_encrypted_store_gets_no_plain_segment(encrypted):
+    top, store = encrypted
     done = upload(top, store)
-    assert (done.status, "are encrypted" in done.out.decode()) == (2, True)
+    assert (done.status, "--private-key k2=FILE" in done.out.decode()) == (2, True)
+    assert len([path for path in store.rglob("*") if path.is_file()]) == 3
+
+
+def test_an_encrypted_store_gets_encrypted_segments(encrypted, tmp_path):
+    top, store = encrypted
+    keys = [word for item in private_keys(tmp_path).items() for word in ("--private-key", "=".join(item))]
+    done = upload(top, store, *keys)
+    assert done.status == 0, done.err
+    dirs = sorted(str(path) for path in top.glob("d?"))
+    checked = kafkalog("remote", "verify", "--deep", "--format", "jsonl", "--store", str(store), *keys, *dirs)
+    rows = objects_of(checked.out)
+    [summary] = [row for row in rows if row["type"] == "remote-verification"]
+    assert summary["read"] == summary["segments"] > 10
+    unknown = {row["file"] for row in rows if row["type"] == "finding"}
+    assert len(unknown) == 3  # those that were there before
+    for path in store.rglob("*.rsm-manifest"):
+        assert b'"dataKey":"k2:' in path.read_bytes()
+    plain = [data for path in top.glob("d?/plain-0/*.log") if (data := path.read_bytes()[200:240])]
+    assert plain
+    assert not any(data in path.read_bytes() for path in store.rglob("*.log") for data in plain)
+    data_keys = [path.read_bytes().partition(b'"dataKey":"')[2][:60] for path in store.rglob("*.rsm-manifest")]
+    assert len(set(data_keys)) == len(data_keys)

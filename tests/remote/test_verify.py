@@ -1,4 +1,4 @@
-"""`kafkalog remote verify`: of every damaged store exactly the changed objects are named, of others nothing."""
+"""`kafkalog remote verify` reports exactly the changed objects of every damaged store, and nothing for other stores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.remote.corpus import SETS, TOP, damaged, log_dirs, private_keys, stores
 from tests.support.run import kafkalog
 
-ELSEWHERE = ("metadata-", "cache-", "epochs-cut", "start-offsets-lost", "other-cluster")  # what is wrong is not an object
+ELSEWHERE = ("metadata-", "cache-", "epochs-cut", "start-offsets-lost", "other-cluster")  # the problem is not in an object
 VARIANTS = [path.name for path in sorted((TOP / "damaged").iterdir()) if path.is_dir() and not path.name.startswith(ELSEWHERE)]
 
 
@@ -42,7 +42,7 @@ def test_a_folder_of_the_bucket_may_be_named(scheme, tmp_path):
 
 
 def changed_objects(variant, top):
-    """The objects that the variant changed, added or removed."""
+    """Return the objects that the variant changed, added or removed."""
     found = set()
     for line in (TOP / "damaged" / variant / "changes.txt").read_text().splitlines():
         what, path, *rest = line.split("\t")

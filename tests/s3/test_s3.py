@@ -12,10 +12,11 @@ from tests.remote.corpus import SETS, TOP, brokers_log_dirs, log_dirs, private_k
 from tests.remote.test_restore import lost
 from tests.remote.test_upload import never_copied
 from tests.s3.server import PROGRAM, Server
+from tests.support.needs import lacking
 from tests.support.run import kafkalog
 
 if not PROGRAM.exists():
-    pytest.skip("no S3 server: `make object-server` builds one (Go)", allow_module_level=True)
+    lacking("no S3 server: `make object-server` builds one (Go)", of_module=True)
 obstore = pytest.importorskip("obstore")
 pytestmark = pytest.mark.skipif(not {"clean", "resumed", "aiven"} <= set(SETS), reason="names topics of these sets")
 BUCKETS = ("clean", "resumed", "aiven", "empty", "copies")
@@ -58,6 +59,25 @@ def test_the_same_is_read_from_a_bucket_as_from_a_folder(name, server, tmp_path)
         dirs = [word for top in log_dirs(name) for word in ("--log-dir", top)]
         one, other = (kafkalog("fetch", "--raw", "--store", store, *dirs, *more, str(path)) for store in (f"s3://{name}", stores(name)))
         assert (one.status, one.out) == (other.status, other.out)
+
+
+def test_a_broker_names_its_bucket(server, tmp_path, monkeypatch):
+    """Endpoint, region and credentials of its settings override those of the environment."""
+    backend = "io.aiven.kafka.tieredstorage.storage.s3.S3Storage"
+    values = {
+        "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+        "rsm.config.storage.backend.class": backend, "rsm.config.storage.s3.bucket.name": "aiven",
+        "rsm.config.storage.s3.endpoint.url": server.environment["AWS_ENDPOINT_URL"],
+        "rsm.config.storage.s3.region": server.environment["AWS_REGION"], "rsm.config.key.prefix": "cold/",
+        "rsm.config.storage.aws.access.key.id": server.environment["AWS_ACCESS_KEY_ID"],
+        "rsm.config.storage.aws.secret.access.key": server.environment["AWS_SECRET_ACCESS_KEY"],
+    }  # fmt: skip
+    (tmp_path / "server.properties").write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    done = kafkalog("remote", "verify", "--deep", "--config-file", str(tmp_path / "server.properties"), *keys_of(tmp_path), *log_dirs("aiven"))
+    assert (done.status, "all segments were read" in done.out.decode()) == (0, True), done.err
 
 
 def test_partitions_are_restored_from_a_bucket(server, tmp_path):
@@ -113,9 +133,9 @@ def backup(server, tmp_path):
 def test_a_log_dir_in_a_bucket_is_read_as_on_a_disk(backup, words):
     (url, folder), (*options, path) = backup, words
     one, other = kafkalog(*options, f"{url}/{path}"), kafkalog(*options, f"{folder}/{path}")
-    said, expected = (re.sub(rb"in [0-9.]+ s\n", b"", done.out) for done in (one, other))
-    assert said.replace(b"s3://copies/of %2026", bytes(folder)) == expected
-    assert (one.status, one.err.replace("s3://copies/of %2026", str(folder))) == (other.status, other.err)
+    (out, err), expected = ([re.sub(r" in [0-9.]+ m?s\n", "", text) for text in (done.out.decode("latin-1"), done.err)] for done in (one, other))
+    assert [out.replace("s3://copies/of %2026", str(folder)), err.replace("s3://copies/of %2026", str(folder))] == expected
+    assert one.status == other.status
 
 
 @pytest.mark.parametrize("command", ["dump-log", "verify", "fetch"])

@@ -23,7 +23,7 @@ if find_spec("pyarrow") is None:
 from kafkalog_spark.errors import LogDirError  # noqa: E402
 from kafkalog_spark.jobs import upkeep  # noqa: E402
 from kafkalog_spark.jobs.compact import compact  # noqa: E402
-from kafkalog_spark.jobs.holds import JobLock  # noqa: E402
+from kafkalog_spark.jobs.job_locks import JobLock  # noqa: E402
 from kafkalog_spark.jobs.recover import recover  # noqa: E402
 
 NOW = 1764000000000

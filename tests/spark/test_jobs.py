@@ -23,7 +23,7 @@ from kafkalog_cli.app import Outcome
 from kafkalog_cli.commands.spark import _JOBS, _sentence, run_job
 from kafkalog_cli.main import cli
 from kafkalog_cli.output import Lines, json_stream
-from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, OptionError
+from kafkalog_spark.errors import CORRUPTION_ADVICE, DataLossError, LogDirError, OptionError
 from kafkalog_spark.jobs.export import bring_back
 from kafkalog_spark.jobs.recover import recover
 from kafkalog_spark.session import Work
@@ -76,7 +76,7 @@ def test_verify_finds_what_the_engine_finds(spark, brokers):
     assert sorted(one["code"] for one in objects_of(out)) == sorted(row.code for row in rows)
 
 
-def test_a_partition_that_may_not_be_read_is_a_finding_among_the_others(own_corpus, tmp_path, monkeypatch):
+def test_a_partition_that_may_not_be_read_is_a_finding_among_the_others(own_corpus, tmp_path, monkeypatch, capsys):
     """Tasks run here, as somebody who may not enter one of three partitions."""
     from kafkalog_spark.jobs import verify as job
 
@@ -92,8 +92,10 @@ def test_a_partition_that_may_not_be_read_is_a_finding_among_the_others(own_corp
     assert rows[0]["what"] == "Permission denied"  # of what, the column file says
     assert [(row["code"], row["directory"].rpartition("/")[2]) for row in rows] == [("path-unreadable", "multi-1"), ("path-unreadable", "multi-2")]
     monkeypatch.setattr("kafkalog_spark.tasks.rows_of", lambda _frame: rows)
-    monkeypatch.setattr(job, "verify", lambda *_, **__: None)
-    assert _JOBS["verify"](None, SimpleNamespace(paths=(), reading={}, config={}, outcome=Outcome())) == 8
+    monkeypatch.setattr("kafkalog_spark.tasks.run", lambda *_: None)
+    given = SimpleNamespace(paths=(str(tmp_path),), reading={}, config={}, outcome=Outcome())
+    assert _JOBS["verify"](None, given) == 8
+    assert re.search(r"^3 partitions: 1 without problems, 2 with problems; .+ in \d.* m?s$", capsys.readouterr().err, re.MULTILINE)
 
 
 @pytest.fixture
@@ -280,7 +282,7 @@ def test_one_line_for_what_is_wrong(spark, own_corpus, arguments, what):
 
 
 @pytest.mark.parametrize(("error", "said"), [
-    (DataLossError("t-0: gone."), "t-0: gone. Some data may have been lost"), (LogDirError(f"x: bad; {GO_ON_BEHIND_DAMAGE}"), "--on-corruption skip"),
+    (DataLossError("t-0: gone."), "t-0: gone. Some data may have been lost"), (LogDirError(f"x: bad; {CORRUPTION_ADVICE}"), "--on-corruption skip"),
 ])  # fmt: skip
 def test_advice_is_that_of_the_command(error, said, monkeypatch, capsys):
     monkeypatch.setattr("kafkalog_spark.session.Work", lambda *_: SimpleNamespace(wait=lambda: None, result=lambda: _raise(error)))

@@ -23,7 +23,7 @@ from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
 from kafkalog_spark.schema import fitted, wanted_schema
 from kafkalog_spark.table.columns import LEVELS, level_schema, types_for
 from kafkalog_spark.table.following import first_offsets, last_offsets
-from kafkalog_spark.table.levels import kept_findings, plan_level, read_level, read_split
+from kafkalog_spark.table.levels import limited_findings, plan_level, read_level, read_split
 from kafkalog_spark.table.options import Bounds, read_options
 from kafkalog_spark.table.planning import Piece, plan
 from tests.support.open_files import open_below
@@ -501,7 +501,7 @@ def test_of_many_findings_the_rest_is_counted():
             report(Finding("crc-mismatch", Where("t-0/a.log", at), "…"))
             report(Finding("index-corrupt", Where(f"t-0/{at}.index"), "…"))
 
-    rows = list(kept_findings(Piece("t-0", "t", 0, 0, 9, 1), work))
+    rows = list(limited_findings(Piece("t-0", "t", 0, 0, 9, 1), work))
     assert [row["what"] for row in rows if row["file"] == "t-0/a.log"] == ["…"] * 1000 + ["5 more"]
     assert len([row for row in rows if row["code"] == "index-corrupt"]) == 1005
 

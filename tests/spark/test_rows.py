@@ -15,7 +15,7 @@ from kafkalog_spark.jobs.compact import compact
 from kafkalog_spark.table.columns import column, level_schema, rows_as_batches
 from kafkalog_spark.table.levels import plan_level, read_level
 from kafkalog_spark.table.options import Bounds
-from kafkalog_spark.table.partitions import find_places
+from kafkalog_spark.table.partitions import find_partition_dirs
 from kafkalog_spark.tasks import options_of
 
 RANDOM = Random(11)
@@ -72,7 +72,7 @@ def test_workers_that_check_load_no_pandas(partition):
 
 def test_a_path_that_is_no_utf_8_is_refused(partition):
     moved = partition.parent.rename(partition.parent.parent / "odd\udcff")
-    for work in (lambda path: find_places([path]), lambda path: compact(None, path)):
+    for work in (lambda path: find_partition_dirs([path]), lambda path: compact(None, path)):
         with pytest.raises(LogDirError, match=r"^kafkalog: .*/odd\\udcff.*: a path that is not UTF-8: "):
             work(str(moved))
 

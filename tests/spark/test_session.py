@@ -17,7 +17,7 @@ import pytest
 
 from kafkalog_spark import session
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.java import DaemonsTracebacks
+from kafkalog_spark.java import DaemonTracebackFilter
 from kafkalog_spark.sink.staging import STAGING
 from tests.spark.conftest import QUICK_TO_START, missing
 from tests.support.needs import lacking
@@ -185,7 +185,7 @@ def test_an_interrupt_while_java_starts(begin):
 def test_java_that_ends_at_once_says_why_by_its_status(status, said, monkeypatch):
     """Spark leaves without a word where it can write in no `spark.local.dir`."""
     handed_on = []
-    java = SimpleNamespace(died_of=lambda: status, hand_on=lambda: handed_on.append(1))
+    java = SimpleNamespace(exit_status=lambda: status, forward=lambda: handed_on.append(1))
 
     def fail(_master, _settings, started):
         started.append(java)
@@ -212,12 +212,12 @@ ValueError: x
 @pytest.mark.parametrize("step", [1, 7, 10_000])
 def test_a_failed_task_needs_no_traceback_of_sparks_daemon(step):
     said = b"one\n" + DAEMON + b"two\n" + OTHER + DAEMON + b"three\n\nTraceback of something\n  cut"
-    words = DaemonsTracebacks()
-    shown = b"".join(words.left_out_of(said[at : at + step]) for at in range(0, len(said), step)) + words.rest()
+    words = DaemonTracebackFilter()
+    shown = b"".join(words.feed(said[at : at + step]) for at in range(0, len(said), step)) + words.rest()
     assert shown == said.replace(DAEMON, b"")
 
 
 @pytest.mark.parametrize("size", [34, 35, 80, len(DAEMON) - 50])
 def test_a_traceback_of_sparks_daemon_that_is_cut_off_is_none_either(size):
-    words = DaemonsTracebacks()
-    assert words.left_out_of(b"one\n" + DAEMON[:size]) + words.rest() == b"one\n"
+    words = DaemonTracebackFilter()
+    assert words.feed(b"one\n" + DAEMON[:size]) + words.rest() == b"one\n"

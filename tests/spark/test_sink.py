@@ -181,12 +181,12 @@ def test_tasks_that_outlive_their_job_leave_nothing_either(tmp_path, monkeypatch
 
     # of this module only: other threads of the process sleep as well
     monkeypatch.setattr(writers, "time", SimpleNamespace(sleep=begin_late, monotonic=time.monotonic))
-    monkeypatch.setattr(writers, "_LINGERING", 0.5)
-    sink.forget([writers.Written([]), None])
+    monkeypatch.setattr(writers, "_KILL_WAIT", 0.5)
+    sink.discard([writers.Written([]), None])
     assert len(late) > 2
     assert not staged(tmp_path / "logs")
     late.clear()
-    sink.forget([writers.Written([])])
+    sink.discard([writers.Written([])])
     assert late == []
 
 

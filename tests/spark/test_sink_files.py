@@ -108,7 +108,7 @@ def test_appending_goes_on_where_partitions_end(root):
 
 
 def test_a_large_piece_moves_in_whole_with_other_offsets(root, monkeypatch):
-    monkeypatch.setattr("kafkalog_spark.sink.commit._COPIED", 0)
+    monkeypatch.setattr("kafkalog_spark.sink.commit._MAX_COPIED", 0)
     tasks = [[values(*[f"{task}-{one}" for one in range(300)])] for task in range(3)]
     for _ in range(2):
         sink(root, topic__segment__bytes="2000", kafka__batch__size="500", topic__index__interval__bytes="600").write(*tasks)
@@ -393,7 +393,7 @@ def prepared(*, clean=True):
 @pytest.mark.parametrize("copied", [0, 1 << 20], ids=["moved", "copied"])
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeypatch):
-    monkeypatch.setattr("kafkalog_spark.sink.commit._COPIED", copied)
+    monkeypatch.setattr("kafkalog_spark.sink.commit._MAX_COPIED", copied)
     disk, pieces = prepared(clean=bool(copied))
     own = own_files(CrashFiles(disk))
     after = OVERWRITTEN if overwrite else APPENDED
@@ -482,8 +482,8 @@ def test_a_power_cut_is_no_error_that_is_undone(monkeypatch):
 
 def test_each_partition_more_costs_the_same(root, monkeypatch):
     asked = []
-    be_one_of = StagedPartition.be_one_of
-    monkeypatch.setattr(StagedPartition, "be_one_of", lambda staged, count: asked.append(count) or be_one_of(staged, count))
+    set_partition_count = StagedPartition.set_partition_count
+    monkeypatch.setattr(StagedPartition, "set_partition_count", lambda staged, count: asked.append(count) or set_partition_count(staged, count))
     count = 150
     sink(root, numPartitions=str(count)).write([values(*["v"] * count, partition=list(range(count)))])
     assert len(read(FILES, root)) == count
@@ -491,7 +491,7 @@ def test_each_partition_more_costs_the_same(root, monkeypatch):
 
 
 def test_what_waits_in_all_has_a_limit(root, monkeypatch):
-    monkeypatch.setattr("kafkalog_spark.sink.tasks._WAITING_IN_ALL", 10_000)
+    monkeypatch.setattr("kafkalog_spark.sink.tasks._MAX_UNPACKED_IN_TASK", 10_000)
     packed = []
     pack = StagedPartition.pack
     monkeypatch.setattr(StagedPartition, "pack", lambda staged: packed.append(staged.waiting) or pack(staged))

@@ -15,7 +15,7 @@ from engine.files import Files, now_ms
 from kafkalog_spark.sink import owners
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.commit import NotUndone, _Commit
-from kafkalog_spark.sink.kept import Journal, Manifest, UnknownFormat, read_kept, write_kept
+from kafkalog_spark.sink.state_files import Journal, Manifest, UnknownFormat, read_kept, write_kept
 from tests.support.sink_runs import NOW, SinkRun, batch, read
 
 FILES = Files()
@@ -83,7 +83,7 @@ def test_a_task_leaves_signs_of_life_while_its_rows_come(root, monkeypatch):
 
     from kafkalog_spark.sink.writers import Sink
 
-    monkeypatch.setattr(owners, "_BEAT", 0.01)
+    monkeypatch.setattr(owners, "_HEARTBEAT", 0.01)
     monkeypatch.setattr("kafkalog_spark.sink.writers.this_owner", lambda: owners.Owner("another", 1, 1))
     sink = Sink({"path": root, "topic": "t", "numPartitions": "1"}, StructType([StructField("value", BinaryType())]))
     path = f"{sink.job.directory}/{owners.OWNER}"
@@ -111,7 +111,7 @@ def test_a_task_leaves_signs_of_life_while_its_rows_come(root, monkeypatch):
 JOURNAL = Journal("job", {"t-0": 3}, ["u-0"], [], {".kafka_cleanshutdown": None, "x": "eA=="}, {"segment.bytes": "1"})
 
 
-@pytest.mark.parametrize("content", [JOURNAL, Manifest("job", {"q": 2}), owners.Owned(["s", 1, 2]), owners.Owned(None)])
+@pytest.mark.parametrize("content", [JOURNAL, Manifest("job", {"q": 2}), owners.OwnerFile(["s", 1, 2]), owners.OwnerFile(None)])
 def test_what_is_kept_comes_back(content, tmp_path):
     path = str(tmp_path / "kept.json")
     assert read_kept(FILES, path, type(content)) is None

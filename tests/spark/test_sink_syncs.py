@@ -40,7 +40,7 @@ ENGINES = {
 @pytest.fixture(autouse=True)
 def everything_is_moved(monkeypatch):
     """Nothing is small enough to be copied: of what is moved there is only one."""
-    monkeypatch.setattr("kafkalog_spark.sink.commit._COPIED", 0)
+    monkeypatch.setattr("kafkalog_spark.sink.commit._MAX_COPIED", 0)
 
 
 def rows(topics, values, partitions=None):

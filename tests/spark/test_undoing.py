@@ -197,7 +197,7 @@ def test_undoing_that_was_stopped_goes_on(stop, root, monkeypatch):
     """Wherever it stops, another call completes it, or the quarantine of the first one does."""
     from engine.errors import UnwritableFile
     from engine.files import Files as Disk
-    from kafkalog_cli.interruption import HeedingFiles
+    from kafkalog_cli.interruption import InterruptibleFiles
 
     left, rename, remove = [stop], Disk.rename, Disk.remove
 
@@ -210,7 +210,7 @@ def test_undoing_that_was_stopped_goes_on(stop, root, monkeypatch):
         return run
 
     with monkeypatch.context() as patch:
-        assert issubclass(HeedingFiles, Disk)
+        assert issubclass(InterruptibleFiles, Disk)
         patch.setattr(Disk, "rename", counted(rename))
         patch.setattr(Disk, "remove", counted(remove))
         first = kafkalog("restore", f"{root}/{MANIFEST}")

@@ -1,4 +1,4 @@
-"""Steps of an append case (cases/README.md), carried out by our engine and answered as the real engine's driver answers."""
+"""Run the steps of an append case (cases/README.md) with our engine, and print the answers of the real engine's driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ORIGINS = {origin.value: origin for origin in AppendOrigin}
 
 
 def frames(path):
-    """4 bytes of length, then that many bytes of batches."""
+    """Yield the frames of a file: a length of 4 bytes, then the batches."""
     data, at, found = path.read_bytes(), 0, []
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "big")
@@ -20,7 +20,7 @@ def frames(path):
 
 
 def append(log, step, frame, *, follower=False, leader_epoch=0):
-    """One frame, as whom the step says."""
+    """Append a frame in the role of the step (leader, follower, …)."""
     role, epoch = step.get("as", "follower" if follower else "client"), step.get("leaderEpoch", leader_epoch)
     if role == "follower":
         return append_as_follower(log, frame, epoch)
@@ -29,7 +29,7 @@ def append(log, step, frame, *, follower=False, leader_epoch=0):
 
 
 def answer(log, step, found, **defaults):
-    """What the real engine's driver prints for a step."""
+    """Return the output of the real engine's driver for a step."""
     if "now" in step:
         log.now = step["now"]
     if "roll" in step:
@@ -58,9 +58,9 @@ def answer(log, step, found, **defaults):
 
 
 def producers(log):
-    """The producers as the real engine's driver prints them."""
+    """Return the producers in the format of the real engine's driver."""
     described = []
-    log.producer_state.recall(list(log.producer_state.producers))
+    log.producer_state.load_last_batches(list(log.producer_state.producers))
     for entry in sorted(log.producer_state.producers.values(), key=lambda entry: entry.producer_id):
         one = {
             "producerId": entry.producer_id, "producerEpoch": entry.producer_epoch,

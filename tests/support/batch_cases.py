@@ -1,4 +1,4 @@
-"""Batches of every format, codec and kind by name, and what Kafka's own builder made of them."""
+"""Batches of every format, codec and kind by name, and the bytes that Kafka's own builder made of them."""
 
 from __future__ import annotations
 
@@ -64,24 +64,24 @@ def _cases() -> dict[str, BatchCase]:
 
 
 CASES = _cases()
-PREFIX_SIZES = {Codec.GZIP: 10, Codec.SNAPPY: 16, Codec.LZ4: 7, Codec.ZSTD: 4}  # what a codec's framing begins with
+PREFIX_SIZES = {Codec.GZIP: 10, Codec.SNAPPY: 16, Codec.LZ4: 7, Codec.ZSTD: 4}  # bytes at the start of a codec's framing
 
 
 def inflated_parts(case: BatchCase, data: bytes) -> tuple[dict[str, int], bytes, bytes]:
-    """(header without sizes and checksum, beginning of the compressed bytes, inflated bytes) of a batch or wrapper."""
+    """Return (header without sizes and checksum, start of the compressed bytes, decompressed bytes) of a batch or wrapper."""
     magic, codec = case.options.get("magic", 2), case.options["codec"]
     layout = (LEGACY_V0, LEGACY_V1, BATCH_HEADER)[magic]
     fields = layout.read(data)._asdict()
     for name in ("crc", "batch_length", "message_size"):
         fields.pop(name, None)
-    packed = data[layout.size + (0 if magic == 2 else 4) :]  # behind a wrapper's value size
+    packed = data[layout.size + (0 if magic == 2 else 4) :]  # after a wrapper's value size
     inflated = inflate(codec, packed, 1 << 24, magic=magic)
     assert inflated.status == InflateStatus.OK
     return fields, packed[: PREFIX_SIZES[codec]], bytes(inflated.data)
 
 
 def fingerprint(case: BatchCase, data: bytes) -> str:
-    """What STORED keeps of a case: all bytes if they are few; of compressed ones what does not depend on a library."""
+    """Return the part of a case that is stored: all bytes if they are few; of compressed ones the library-independent part."""
     if case.options.get("codec", Codec.NONE) == Codec.NONE:
         return data.hex() if len(data) <= 600 else "sha256:" + hashlib.sha256(data).hexdigest()
     fields, prefix, content = inflated_parts(case, data)
@@ -89,5 +89,5 @@ def fingerprint(case: BatchCase, data: bytes) -> str:
 
 
 def stored() -> dict[str, str]:
-    """Name to the fingerprint of the bytes that Kafka made of the case."""
+    """Return name → fingerprint of the bytes that Kafka made of the case."""
     return json.loads(STORED.read_text())

@@ -1,4 +1,4 @@
-"""Columns of batches with counts of their records, as kernels of the cleaner take them."""
+"""Columns of batches with counts of their records, as arguments of the cleaner's kernels."""
 
 from __future__ import annotations
 

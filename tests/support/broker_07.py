@@ -1,7 +1,7 @@
 """All 0.7 logs of a log dir: start, stop, retention, and answers to fetch and offset requests as a broker sends them.
 
 Mirrors kafka.log.LogManager, KafkaRequestHandlers, MessageSetSend and MultiMessageSetSend of 0.7.2. No command
-answers requests: the cases of real 0.7.2 do, which hold its log against ours through them.
+answers requests: the cases of real 0.7.2 use them to compare its logs with ours.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WRONG_PARTITION_CODE = 3
 UNKNOWN_CODE = -1
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,255}")
-_HEAD = struct.Struct(">ih")  # bytes behind the first field, error code
+_HEAD = struct.Struct(">ih")  # number of bytes after this field, error code
 
 
 class Fetch07(NamedTuple):
@@ -92,13 +92,13 @@ class LogManager07:
         self._settings = settings
 
     def log(self, topic: str, partition: int) -> Log07 | None:
-        """The log of a partition, None where there is none yet. Raises Refused07 for a partition out of range."""
+        """Return the log of a partition, None: none yet. Raises Refused07 for a partition out of range."""
         if not 0 <= partition < self._partitions(topic):
             raise Refused07(INVALID_PARTITION, f"wrong partition {partition}")
         return self.logs.get(f"{topic}-{partition}")
 
     def get_or_create(self, topic: str, partition: int, now: int) -> Log07:
-        """The log of a partition, made where there is none. Raises Refused07, UnwritableFile."""
+        """Return the log of a partition, and make it if there is none. Raises Refused07, UnwritableFile."""
         if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
             text = f"topic name {topic} is illegal, doesn't match expected regular expression"
             raise Refused07("kafka.common.InvalidTopicException", text)
@@ -111,7 +111,7 @@ class LogManager07:
         return log
 
     def fetch(self, request: Fetch07) -> Answer07:
-        """What a broker answers: errors are codes, an unknown topic is an empty set (KafkaRequestHandlers)."""
+        """Answer as a broker: errors are codes, an unknown topic has an empty set (KafkaRequestHandlers)."""
         if not _TOPIC.fullmatch(request.topic):
             return Answer07(UNKNOWN_CODE, EMPTY_SET)
         try:
@@ -130,11 +130,11 @@ class LogManager07:
         return log.offsets_before(time_ms, max_count, now)
 
     def retain(self, now: int) -> dict[str, list[Segment07]]:
-        """One run of the cleaning job over all logs; the segments that went, by log (LogManager.cleanupLogs)."""
+        """Run the cleaning job over all logs once → deleted segments by log (LogManager.cleanupLogs)."""
         return {name: log.retain(now) for name, log in sorted(self.logs.items())}
 
     def flush_due(self, now: int) -> list[str]:
-        """Flush the logs whose time has come; their names (LogManager.flushAllLogs). For who runs a log dir as 0.7.2 does."""
+        """Flush the logs that are due, as 0.7.2 does in the background → their names (LogManager.flushAllLogs)."""
         return [name for name, log in sorted(self.logs.items()) if log.maybe_flush(now)]
 
     def stop(self) -> None:
@@ -148,7 +148,7 @@ class LogManager07:
         mark_clean_07(self._files, self.directory)
 
     def release(self) -> None:
-        """Let go of every log without a flush and without the marker."""
+        """Close every log without a flush and without the marker."""
         for log in self.logs.values():
             log.release()
         self.logs.clear()
@@ -183,11 +183,11 @@ class LogManager07:
 
 
 def open_log_dir_07(files: Files, directory: str, settings: Mapping[str, str], *, now: int) -> LogManager07:
-    """Start as a 0.7 broker does: every directory is a log; plain files are passed over.
+    """Start as a 0.7 broker does: every directory is a log; plain files are ignored.
 
-    Without the marker of a clean stop every log is recovered; the marker goes. Raises Refused07 where a broker would
-    not start: a directory that is no TOPIC-PARTITION, a log that cannot be opened. (0.7.2 then writes the marker, so
-    that its next start checks nothing; here it is only written by `stop`, and removed once all logs are open.)
+    Without the marker of a clean stop every log is recovered; the marker is removed. Raises Refused07 if a broker would
+    not start: a directory that is not named TOPIC-PARTITION, a log that cannot be opened. (0.7.2 then writes the marker, so
+    that its next start checks nothing; here only `stop` writes it, and it is removed when all logs are open.)
     """
     manager = LogManager07(files, directory, settings)
     manager.start(now)

@@ -29,12 +29,12 @@ class Case(NamedTuple):
 
     @property
     def failed(self) -> str | None:
-        """What Kafka itself failed with; ours repairs."""
+        """The error with which Kafka itself failed; our engine repairs this."""
         return self.data.get("failed")
 
     @property
     def is_damaged(self) -> bool:
-        """Is a batch of the directory before the operation not sound, or its record set undecodable?"""
+        """Does the directory before the operation have an invalid batch, or a record set that cannot be decoded?"""
         from engine.record.batch import read_records
         from tests.support.memory_files import MemoryFile
 
@@ -46,7 +46,7 @@ class Case(NamedTuple):
         return bool(findings)
 
     def stage(self, target: Path) -> Path:
-        """Lay the directory before the operation into `target`; returns the partition directory."""
+        """Copy the directory before the operation into `target` → the partition directory."""
         before = (self.folder / self.data.get("beforeDir", "before")).resolve()
         if before.exists():
             shutil.copytree(before, target, dirs_exist_ok=True)
@@ -76,13 +76,13 @@ def cases(operations: frozenset[str] | None = None) -> list[Case]:
         for path in top.glob(pattern):
             for file in sorted(path.glob("*/case.json")):
                 data = json.loads(file.read_text())
-                if "beforeDir" in data and (operations is None or data["operation"] in operations):  # 0.7 speaks another way
+                if "beforeDir" in data and (operations is None or data["operation"] in operations):  # cases of 0.7 have another form
                     found[file] = Case(file.parent.name, file.parent, data)
     return [found[file] for file in sorted(found)]
 
 
 def case_named(found: Iterable[Case], name: str) -> Case:
-    """The one of that name. Another corpus (KAFKALOG_CORPUS) may have none: that skips the test; the project's own has each."""
+    """Return the case of that name. If another corpus (KAFKALOG_CORPUS) does not have it, the test is skipped."""
     for case in found:
         if case.name == name:
             return case
@@ -90,7 +90,7 @@ def case_named(found: Iterable[Case], name: str) -> Case:
 
 
 def differences(want: Path, got: Path) -> list[str]:
-    """How two trees differ; producer snapshots are equal when they hold the same producers in any order."""
+    """Return how two trees differ; producer snapshots are equal if they have the same producers in any order."""
     wanted, found = (
         {str(path.relative_to(top)): path.read_bytes() for path in top.rglob("*") if path.is_file() and path.name != ".lock"}
         for top in (want, got)

@@ -1,4 +1,4 @@
-"""Documents whose commands are run: blocks ```console with `$ …` lines and what they print."""
+"""Run the commands of documents: blocks ```console with `$ …` lines and their output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def steps(document: Path) -> list[Step]:
 
 
 def run(command: str, directory: Path, status: int = 0) -> tuple[str, int]:
-    """What a shell prints for the command, stderr too, and the exit status. `$?` is `status`."""
+    """Run a command in a shell → (output with stderr, exit status). `$?` is `status`."""
     environment = {**os.environ, "KAFKALOG_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
     script = f"{_SHELL}(exit {status})\n{command}"
     done = subprocess.run(["sh", "-c", script], cwd=directory, env=environment, stdout=subprocess.PIPE,
@@ -46,6 +46,6 @@ def run(command: str, directory: Path, status: int = 0) -> tuple[str, int]:
 
 
 def pattern(printed: list[str]) -> re.Pattern[str]:
-    """What fits the lines of a document."""
+    """Return the pattern for the lines of a document."""
     parts = ["(?:.*\n)*?" if line.strip() == "…" else ".*".join(map(re.escape, line.split("…"))) + " *\n" for line in printed]
     return re.compile("".join(parts))

@@ -1,4 +1,4 @@
-"""The corpus: directories written by real brokers and what real tools made of them, packed in tests/data.
+"""The corpus: directories of real brokers and the output of real tools for them, packed in tests/data.
 
 `KAFKALOG_CORPUS` names another directory of the same layout. `python -m tests.support.corpus` unpacks and prints where.
 """
@@ -47,7 +47,7 @@ def tiered_answers(top: Path) -> list[dict]:
 
 
 def _unpacked(packed: Path, name: str) -> Path:
-    """The directory in build/ that holds what is in the archive `packed`, unpacked if need be."""
+    """Return the directory in build/ with the content of the archive `packed`; unpack it if necessary."""
     digest = hashlib.sha256(packed.read_bytes()).hexdigest()[:12]
     target = packed.parents[2] / "build" / f"{name}-{digest}"
     if not target.exists():
@@ -69,12 +69,12 @@ class DumpRun(NamedTuple):
     logs: Path  # its working directory
     arguments: list[str]
     out: Path  # its stdout
-    err: Path  # its stderr; missing where that was empty
-    died: bool  # it ended with an exception: ours may go on behind the same text
+    err: Path  # its stderr; missing if that was empty
+    died: bool  # it ended with an exception: our output may continue after the same text
 
 
 def roots(corpus: Path | None = None) -> list[Path]:
-    """Every folder of the corpus (None: the one that sweeps go over) that holds logs/ and what a tool printed for them."""
+    """Return every folder of the corpus (None: that of sweeps) that has logs/ and the output of a tool for them."""
     top = corpus or corpus_directory()
     found = {path.parent for pattern in ("logs", "*/logs", "*/*/logs") for path in top.glob(pattern)}
     return sorted(root for root in found if (root / "expected").exists())

@@ -1,12 +1,12 @@
-"""A seam in memory that records every operation, stops before any one of them, fails it, or leaves out a sync.
+"""A file system interface in memory that records every operation, can stop before or fail any one, or omit a sync.
 
     disk = Disk.load(directory, "data")
-    for number in range(run(work, disk).changes + 1):      # before each change, and behind the last
+    for number in range(run(work, disk).changes + 1):      # before each change, and after the last
         for what, after in cut(work, disk, number):        # as a kill and as power losses
             ...reopen `after` over CrashFiles(after)
 
-`PowerCut` is a BaseException, and every later call raises it again: no clean-up helps. See `disk_model` for what a power
-cut may leave.
+`PowerCut` is a BaseException, and every later call raises it again, so that no clean-up can run. See `disk_model` for what a
+power cut may leave.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 WORKING_DIRECTORY = "/here"
-FAR = "far"  # a directory at the top that is another device: nothing can be renamed from or to it
+FAR = "far"  # a top directory on another device: no file can be renamed from or to it
 ROOT = Path(__file__).parents[2]
-LOSSES = (  # everything kept is what a kill leaves
+LOSSES = (  # a kill keeps everything
     Keep(data=False, names=False, sizes=False),
     Keep(data=False, names=True, sizes=False),
     Keep(data=False, names=True, sizes=True),
     Keep(data=True, names=False, sizes=True),
 )
-DRAWN = 5  # power losses drawn by chance, for each place
+DRAWN = 5  # random power losses for each change
 
 Node = FileNode | DirectoryNode
 
 
 class PowerCut(BaseException):
-    """The process is gone. Not an Exception: nothing in the engine may catch it."""
+    """The process has ended. Not an Exception: nothing in the engine may catch it."""
 
 
 class Operation(NamedTuple):
-    """One call of the seam. `site` is (file in the project, line) of the call of a sync, None for others."""
+    """One call of the interface. `site`: (file in the project, line) that calls a sync, None for other calls."""
 
     kind: str
     path: str
-    changes: bool  # could the disk look different afterwards
+    changes: bool  # can it change the disk
     site: tuple[str, int] | None = None
 
 
 class StartProblem(NamedTuple):
-    """What goes wrong at operation `number` (of all, from 0).
+    """A failure of operation `number` (of all, from 0).
 
-    error  what the operating system says      part  a write stores that share of its bytes before it fails
+    error  of the operating system      part  share of its bytes that a write stores before it fails
     """
 
     number: int
@@ -140,12 +140,12 @@ class CrashLock(Lock):
 
 
 class CrashFiles(Files):
-    """Conforms to engine.files.Files, in memory. Relative paths stand below WORKING_DIRECTORY.
+    """Conforms to engine.files.Files, in memory. Relative paths are below WORKING_DIRECTORY.
 
-    stop_at     PowerCut before that change (of those that change something, from 0)
-    part        share of its bytes that a write stores when it is the one that is stopped
+    stop_at     raise PowerCut before this change (number among the changes, from 0)
+    part        share of its bytes that a write stores if it is the change that is stopped
     trouble     one operation fails
-    left_out    a site (see Operation) whose syncs do nothing: a planted bug
+    left_out    a site (see Operation) whose syncs do nothing: an injected bug
     held        paths that another process has locked
     watch       called before each change with its number; see also `interrupted`
     """
@@ -171,19 +171,19 @@ class CrashFiles(Files):
         self._watch = watch
         self._interruptible: tuple[FileNode, Callable[[float], None]] | None = None
 
-    # what a test asks for
+    # results for tests
 
     @property
     def changes(self) -> int:
-        """How many operations that may have changed something went through."""
+        """The number of operations so far that may have changed something."""
         return self._changes
 
     def disk(self) -> Disk:
-        """What a kill leaves: everything written so far."""
+        """The disk after a kill: everything written so far."""
         return Disk.of(self.root)
 
     def interrupted(self, part: float = 0.5) -> Disk | None:
-        """For `watch`: what a kill in the middle of the change that comes leaves, where that is a write."""
+        """Return the disk after a kill in the middle of the next change, if that is a write; for `watch`."""
         if self._interruptible is None:
             return None
         node, partly = self._interruptible
@@ -194,7 +194,7 @@ class CrashFiles(Files):
         return disk
 
     def power_losses(self, seed: int = 0, drawn: int = DRAWN) -> Iterator[Disk]:
-        """Disks that a power cut may leave: without what was not synced, and with some of it by chance."""
+        """Yield disks that a power cut may leave: without unsynced changes, and with a random part of them."""
         seen = [self.disk()]
         for choice in [*LOSSES, *(Drawn(Random(seed * 1000 + number)) for number in range(drawn))]:
             disk = Disk.of(self.root, choice)
@@ -202,14 +202,14 @@ class CrashFiles(Files):
                 seen.append(disk)
                 yield disk
 
-    # what the operations share
+    # shared code of the operations
 
     def alive(self) -> None:
         if self.stopped:
             raise PowerCut
 
     def passes(self, kind: str, path: str, partly: Callable[[float], None] | None = None, node: FileNode | None = None) -> None:
-        """Record an operation; stop before it or fail it where that is asked for, done `partly` where that can be."""
+        """Record an operation; stop before it or fail it if the test asks for that, after doing it `partly` if possible."""
         with self._guard:
             self.alive()
             changes = kind in CHANGES
@@ -273,7 +273,7 @@ class CrashFiles(Files):
         self.passes("list", directory)
         if isinstance(self._node(directory, unreadable), FileNode):
             raise unreadable(directory, _os_error(errors.ENOTDIR))
-        return {}  # it knows files and directories only
+        return {}  # only files and directories exist here
 
     def resolve(self, path: str) -> str:
         self.passes("resolve", path)
@@ -422,7 +422,7 @@ class CrashFiles(Files):
         return node
 
     def _place(self, path: str, what: str | None = None) -> tuple[DirectoryNode, str]:
-        """The directory of `path`, and the name in it."""
+        """Return the directory of `path`, and the name in it."""
         parts = _parts(self.absolute(path))
         if "\0" in path or not path or not parts:
             self._node(path, unwritable, what)
@@ -452,7 +452,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _device(path: str) -> bool:
-    """Is it on the other disk?"""
+    """Is the path on the other device?"""
     return _parts(path)[:1] == [FAR]
 
 
@@ -461,7 +461,7 @@ def _os_error(number: int) -> OSError:
 
 
 def _site() -> tuple[str, int]:
-    """Where the sync was asked for: not in this file, nor in a seam that only hands it on."""
+    """Return where the sync was called: not in this file, nor in a file system interface that only forwards it."""
     frame = sys._getframe(1)
     while frame and (frame.f_code.co_filename == __file__ or frame.f_code.co_name in ("sync", "sync_directory")):
         frame = frame.f_back
@@ -471,7 +471,7 @@ def _site() -> tuple[str, int]:
 
 
 def run(work: Callable[[CrashFiles], object], disk: Disk, **settings: object) -> CrashFiles:
-    """Do `work` over `disk` until it ends or the power is cut; the seam as it is then."""
+    """Do `work` over `disk` until it ends or the power is cut → the files at that moment."""
     files = CrashFiles(disk, **settings)
     try:
         work(files)
@@ -483,7 +483,7 @@ def run(work: Callable[[CrashFiles], object], disk: Disk, **settings: object) ->
 def cut(
     work: Callable[[CrashFiles], object], disk: Disk, number: int, *, left_out: tuple[str, range] | None = None
 ) -> Iterator[tuple[str, Disk]]:
-    """(what happened, the disk then) for every way in which `work` may end before change `number`."""
+    """Yield (event, disk) for every way in which `work` may end before change `number`."""
     files = run(work, disk, stop_at=number, left_out=left_out)
     where = f"before change {number}"
     yield f"killed {where}", files.disk()

@@ -1,4 +1,4 @@
-"""Random damage to a partition directory: what crashes, disks, operators and other tools leave. Seeded."""
+"""Random, seeded damage to a partition directory, as crashes, disks, operators and other tools cause it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH = struct.Struct(">qiibIhiqqqhii")  # header of format 2
 
 
 def damage(directory: Path, random: Random) -> str:
-    """Do one thing to the files of `directory`; says what it was."""
+    """Damage the files of `directory` in one way → its description."""
     act = random.choice(ACTS)
     return f"{act.__name__}: {act(directory, random)}"
 
@@ -93,7 +93,7 @@ def lengthen_log(directory, random):
 
 
 def change_header(directory, random):
-    """A field of a batch header changes and its checksum with it: a batch that is sound, and odd."""
+    """Change a field of a batch header and the checksum: the batch is valid but unusual."""
     log = _last_or_any(directory, random)
     if log is None:
         return None
@@ -127,7 +127,7 @@ def change_header(directory, random):
 
 
 def move_batches(directory, random):
-    """Batches are left out, doubled, or change places."""
+    """Remove, duplicate or swap batches."""
     log = _last_or_any(directory, random)
     if log is None:
         return None
@@ -229,7 +229,7 @@ def spoil_epochs(directory, random):
 
 
 def half_done(directory, random):
-    """Files get or lose the suffixes of unfinished work."""
+    """Add or remove the suffixes of unfinished work."""
     path = _pick(directory, random, "*.log")
     if path is None:
         return None
@@ -287,7 +287,7 @@ def empty_segment(directory, random):
 
 
 def copy_segment(directory, random):
-    """A segment is copied under another base offset."""
+    """Copy a segment to another base offset."""
     log = _pick(directory, random, "*.log")
     if log is None:
         return None

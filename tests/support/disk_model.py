@@ -1,9 +1,8 @@
-"""What a disk may hold after a power cut: files and directories in memory that remember what was never synced.
+"""A model of a disk after a power cut: files and directories in memory that record unsynced changes.
 
-A file remembers its unsynced writes and truncations, a directory its unsynced names. A power cut keeps some of them:
-`Choice` says which. Writes are torn at sectors. Changes of names in one directory that do not touch the same name, and
-any in different directories, are independent of one another: neither their order nor their being together is
-promised. A rename, across directories too, is whole or undone.
+A file records its unsynced writes and truncations, a directory its unsynced names. A power cut keeps some of them, as `Choice`
+decides. Writes are torn at sectors. Changes of different names in one directory, and changes in different directories, are
+independent: any subset of them may be kept, in any order. A rename, also across directories, is kept completely or not at all.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ if TYPE_CHECKING:
 
 SECTOR = 512  # bytes that reach the disk together or not at all
 CLOCK_MS = 1_700_000_000_000
-CLOCK_NS = CLOCK_MS * 1_000_000  # the time of last change of whatever is written
+CLOCK_NS = CLOCK_MS * 1_000_000  # modification time of everything written
 
 
 class Choice(Protocol):
-    """Decides what a power cut keeps; called once for every one that is at stake."""
+    """Decides what a power cut keeps; called once for each unsynced change."""
 
     def keeps_data(self) -> bool:
-        """This sector of a write, or this truncation?"""
+        """Keep this sector of a write, or this truncation?"""
 
     def keeps_names(self) -> bool:
-        """This change of names?"""
+        """Keep this change of names?"""
 
     def keeps_size(self) -> bool:
-        """The size of this file, whatever became of the bytes? What is missing is zeros then."""
+        """Keep the size of this file, even if bytes are lost? These are zeros then."""
 
 
 class Keep(NamedTuple):
-    """All or nothing of each."""
+    """Keeps all or nothing of each kind."""
 
     data: bool
     names: bool
@@ -54,7 +53,7 @@ class Keep(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Each by the toss of a coin."""
+    """Decides each at random."""
 
     random: Random
 
@@ -75,13 +74,13 @@ class Truncate(NamedTuple):
 
 @dataclass(eq=False)
 class FileNode:
-    """A plain file. `data` is what processes see, `durable` what is on the disk for sure, `changes` those in between."""
+    """A plain file. `data`: content for processes, `durable`: synced content, `changes`: unsynced changes."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
     changes: list[Write | Truncate] = field(default_factory=list)
     modified_ns: int = CLOCK_NS
-    sync_failed: bool = False  # once it failed, a later sync tells nothing any more
+    sync_failed: bool = False  # after a failed sync, later syncs prove nothing
 
     def write(self, position: int, data: bytes) -> None:
         self.changes.append(Write(position, data))
@@ -99,7 +98,7 @@ class FileNode:
             self.changes.clear()
 
     def survives(self, choice: Choice) -> bytes:
-        """The bytes after a power cut."""
+        """Return the bytes after a power cut."""
         kept = bytearray(self.durable)
         for change in self.changes:
             if isinstance(change, Truncate):
@@ -116,7 +115,7 @@ class FileNode:
 
 @dataclass(eq=False)
 class Change:
-    """Names that directories get together, None where they lose one."""
+    """Names that directories get in one operation; None: a name that is removed."""
 
     parts: list[tuple[DirectoryNode, Names]]
 
@@ -124,7 +123,7 @@ class Change:
         return {name: node for one, names in self.parts if one is directory for name, node in names.items()}
 
     def is_kept(self, choice: Choice, drawn: dict[Change, bool]) -> bool:
-        """By a power cut; what follows a lost change of the same name is lost with it."""
+        """Does a power cut keep it? If a change of a name is lost, later changes of this name are lost too."""
         if self not in drawn:
             before = [
                 earlier
@@ -138,7 +137,7 @@ class Change:
 
 @dataclass(eq=False)
 class DirectoryNode:
-    """A directory: `entries` is what processes see, `durable` what is on the disk for sure, `changes` those in between."""
+    """A directory. `entries`: content for processes, `durable`: synced content, `changes`: unsynced changes."""
 
     entries: dict[str, FileNode | DirectoryNode] = field(default_factory=dict)
     durable: dict[str, FileNode | DirectoryNode] = field(default_factory=dict)
@@ -154,7 +153,7 @@ class DirectoryNode:
             directory.sync()
 
     def survives(self, choice: Choice, drawn: dict[Change, bool]) -> dict[str, FileNode | DirectoryNode]:
-        """The names after a power cut."""
+        """Return the names after a power cut."""
         kept = dict(self.durable)
         for change in self.changes:
             if change.is_kept(choice, drawn):
@@ -171,16 +170,16 @@ def change_together(parts: list[tuple[DirectoryNode, Names]]) -> None:
 
 
 class Disk(NamedTuple):
-    """A tree at rest, everything in it durable but what is `unsynced`: paths from the top, without a leading slash."""
+    """A tree without running processes; all of it is durable except `unsynced`: paths from the top, without leading slash."""
 
     contents: dict[str, bytes]
     directories: frozenset[str] = frozenset()
     modified_ns: dict[str, int] = {}  # noqa: RUF012 - never changed
-    unsynced: frozenset[str] = frozenset()  # files that a killed process wrote and nobody synced
+    unsynced: frozenset[str] = frozenset()  # files that a killed process wrote but did not sync
 
     @classmethod
     def load(cls, top: Path, under: str = "") -> Disk:
-        """A copy of the real directory `top`, standing at `under`."""
+        """Return a copy of the real directory `top`, at `under`."""
         prefix = f"{under}/" if under else ""
         paths = [(prefix + path.relative_to(top).as_posix(), path) for path in sorted(top.rglob("*"))]
         files = {name: path for name, path in paths if path.is_file()}
@@ -199,12 +198,12 @@ class Disk(NamedTuple):
             (top / name).write_bytes(data)
 
     def below(self, directory: str) -> dict[str, bytes]:
-        """The files of one directory by their path in it."""
+        """Return the files of one directory by their path in it."""
         prefix = directory.strip("/") + "/"
         return {name[len(prefix) :]: data for name, data in self.contents.items() if name.startswith(prefix)}
 
     def tree(self) -> DirectoryNode:
-        """The root of nodes that hold this."""
+        """Return the root of nodes with this content."""
         root = DirectoryNode()
         for name in sorted(self.directories):
             _directory(root, name)
@@ -219,7 +218,7 @@ class Disk(NamedTuple):
 
     @classmethod
     def of(cls, root: DirectoryNode, choice: Choice | None = None) -> Disk:
-        """What `root` holds: for running processes, or after a power cut that keeps what `choice` says."""
+        """Return the content of `root` for processes, or after a power cut that keeps what `choice` decides."""
         contents, directories, times = {}, set(), {}
         for name, node in _nodes(root, "", choice, {}):
             if isinstance(node, DirectoryNode):
@@ -239,7 +238,7 @@ def apply(entries: dict[str, FileNode | DirectoryNode], names: Names) -> None:
 
 
 def put(data: bytearray, position: int, new: bytes) -> None:
-    """Write into `data`, zeros in a gap."""
+    """Write into `data`; a gap is filled with zeros."""
     if position > len(data):
         resize(data, position)
     data[position : position + len(new)] = new
@@ -253,7 +252,7 @@ def resize(data: bytearray, size: int) -> None:
 
 
 def sectors(write: Write) -> Iterator[tuple[int, int]]:
-    """The parts of a write that lie in one sector each: [start, end) in its bytes."""
+    """Yield the parts of a write by sector: [start, end) in its bytes."""
     start = 0
     while start < len(write.data):
         end = min(len(write.data), start + SECTOR - (write.position + start) % SECTOR)

@@ -1,4 +1,4 @@
-"""Stores in which a call fails, is torn, or is the last one: for every command that changes a store."""
+"""Object stores in which a call fails, is incomplete, or is the last one before a stop."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class Stopped(BaseException):
-    """The process is gone: nothing of it may go on."""
+    """The process has ended: no code of it may continue."""
 
 
 class Faults:
-    """What happens at call number `at`, from 0; `count`: how many calls there were.
+    """The fault at call number `at`, from 0; `count`: number of calls so far.
 
-    fail  it is refused, and so is every repetition        stop  the process ends before it, or (tear) in the middle of a write
+    fail  the call and every retry fail        stop  the process ends before the call, or (tear) in the middle of a write
     """
 
     def __init__(self, kind: str, at: int) -> None:
@@ -28,7 +28,7 @@ class Faults:
         self.is_over = False
 
     def pass_by(self, what: str, *, writes: bool) -> bool:
-        """Count a call. True: its write is torn."""
+        """Count a call. True: its write must be incomplete."""
         if self.is_over:
             raise Stopped
         number, self.count = self.count, self.count + 1
@@ -58,12 +58,17 @@ class FaultyStore(WritableFolderStore):
         return super().find(key)
 
     def read(self, found, start: int, end: int) -> bytes:
-        """See Store. The look whether it is still the same object is part of the call."""
+        """See Store. The check that it is still the same object is part of the call."""
         self.faults.pass_by(self.path(found.key), writes=False)
         return WritableFolderStore(self._changing, self.name).read(found, start, end)
 
+    def read_whole(self, key: str, limit: int):
+        """See Store. One call."""
+        self.faults.pass_by(self.path(key), writes=False)
+        return WritableFolderStore(self._changing, self.name).read_whole(key, limit)
+
     def put(self, key: str, size: int, parts) -> None:
-        """See WritableStore. Torn, it leaves half an object under its name, as a mounted bucket may."""
+        """See WritableStore. An incomplete write leaves half an object under its name, as a mounted bucket may."""
         is_torn = self.faults.pass_by(self.path(key), writes=True)
         below = WritableFolderStore(self._changing, self.name)
         if is_torn:
@@ -82,7 +87,7 @@ class FaultyStore(WritableFolderStore):
 
 @contextmanager
 def faulty_stores(kind: str, at: int) -> Iterator[Faults]:
-    """Every store of a folder that is opened meanwhile has the fault."""
+    """Give the fault to every folder store that is opened in this context."""
     faults = FaultyStore.faults = Faults(kind, at)
     before = access.FolderStore, access.WritableFolderStore
     access.FolderStore = access.WritableFolderStore = FaultyStore  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Random work on a small tree of files through the seam, and what is there afterwards."""
+"""Random work on a small tree of files through the file system interface, and the content afterwards."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ works = st.lists(_steps, max_size=12)
 
 
 def make_tree(top: Path) -> None:
-    """The tree that work begins with."""
+    """Make the tree before the work."""
     for path, data in BEFORE.items():
         (top / path).parent.mkdir(parents=True, exist_ok=True)
         (top / path).write_bytes(data)
 
 
 def do_work(files: Files, top: str, steps: list[Any]) -> list[str | None]:
-    """Do `steps`; the reason of each one that was refused, without paths."""
+    """Do `steps` → the errors of failed steps, without paths."""
     kept: list[Any] = []
     refused: list[str | None] = []
     for step in steps:
@@ -99,7 +99,7 @@ def _do(files: Files, top: str, step: Any, kept: list[Any]) -> None:
 
 
 def tree(files: Any, top: str) -> dict[str, bytes | None]:
-    """Contents of every file below `top`, None for directories, as `files` shows them."""
+    """Return the content of every file below `top` as `files` reads it; None for directories."""
     found: dict[str, bytes | None] = {}
     for name in files.list(top):
         path = f"{top}/{name}"

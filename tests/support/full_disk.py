@@ -1,6 +1,6 @@
-"""The module os for engine.files, with a disk of so many bytes: what does not fit is not written, as ENOSPC tells.
+"""The module os for engine.files, with a disk of limited size: a write that does not fit fails with ENOSPC.
 
-    with full_disk(tmp_path, room=1000) as disk: ...    # 1000 bytes more than what is there
+    with full_disk(tmp_path, room=1000) as disk: ...    # 1000 bytes more than are used
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FullDisk:
-    """What is below `top` takes its bytes, names and directories nothing. A new file can be made where nothing fits in it."""
+    """Files below `top` use their bytes; names and directories use none. An empty file can always be made."""
 
     def __init__(self, top: Path, room: int) -> None:
         self._top = top
@@ -38,7 +38,7 @@ class FullDisk:
         return max(0, self._capacity - self.held())
 
     def statvfs(self, _place: object) -> SimpleNamespace:
-        return SimpleNamespace(f_frsize=1, f_bavail=self.free(), f_bfree=self.free() + 999)  # the rest is root's
+        return SimpleNamespace(f_frsize=1, f_bavail=self.free(), f_bfree=self.free() + 999)  # the difference is reserved for root
 
     fstatvfs = statvfs
 
@@ -52,7 +52,7 @@ class FullDisk:
 
 @contextmanager
 def full_disk(top: Path, room: int) -> Iterator[FullDisk]:
-    """Put it in the place of the operating system, wherever the seam speaks to it."""
+    """Replace the module os in engine.files."""
     disk = FullDisk(top, room)
     with pytest.MonkeyPatch.context() as patch:
         for module in (seam, open_file, pins):

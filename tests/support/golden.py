@@ -1,4 +1,4 @@
-"""Conversations in files: command lines, and what they print. Adding a case is adding text.
+"""Conversations in files: command lines and their output. A case is added by adding text.
 
     # a comment
     $ dump-log --max-bytes 1000 --files clean/d1/small_segments-0/00000000000000000000.log
@@ -55,7 +55,7 @@ def write(path: Path, turns: list[Turn]) -> None:
 
 
 def spoken(out: bytes, err: str, status: int, cwd: Path) -> list[str]:
-    """What a command printed, as it stands in a file."""
+    """Format the output of a command as in a file."""
     text = out.decode("utf-8")
     lines = text.removesuffix("\n").split("\n") if text else []
     lines += [f"2| {line}" for line in err.splitlines()]
@@ -65,7 +65,7 @@ def spoken(out: bytes, err: str, status: int, cwd: Path) -> list[str]:
 
 
 def check(path: Path, speak: Callable[[list[str]], list[str]], *, rewrite: bool) -> None:
-    """Hold every turn of a file, or store what is said now."""
+    """Compare every turn of a file with the current output, or store this output."""
     turns = read(path)
     assert turns
     now = [Turn(turn.before, turn.command, speak(turn.words)) for turn in turns]

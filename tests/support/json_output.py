@@ -1,4 +1,4 @@
-"""What commands print as JSON: every test that reads it checks it against the schema."""
+"""The JSON output of commands: every test that reads it also checks it against the schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from tests.support.console import ROOT
 
 SCHEMA = json.loads((ROOT / "kafkalog_cli/schema.json").read_text())
-_CHECKED = 20  # objects of a type: the schema is slow, and the others are written by the same lines
+_CHECKED = 20  # objects of a type: checking is slow, and the same code writes the others
 
 
 @cache

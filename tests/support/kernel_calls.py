@@ -1,4 +1,4 @@
-"""Kernels as tests call them: whole inputs, columns of any capacity, results as plain values."""
+"""Call kernels from tests: complete inputs, columns of any capacity, results as plain values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.kernels.tables import REMOTE_ROW_SIZE
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.windows import _TABLES, check_large_batches
 
-MOST_CALLS = 100_000  # no input of a test needs as many: a kernel that makes no progress ends here
+MOST_CALLS = 100_000  # more than any test needs: stops a kernel without progress
 
 
 class Scanned(NamedTuple):
@@ -43,11 +43,11 @@ def table_of(rows: list[tuple[int, ...]]) -> BatchColumns:
 
 class Decoded(NamedTuple):
     records: list[tuple[int, ...]]  # in the order of RecordField
-    stops: list[tuple[int, int, int]]  # (row, records done, status) wherever a batch broke off
+    stops: list[tuple[int, int, int]]  # (row, records done, status) of each damaged batch
 
 
 def decode(kernel: Any, data: bytes, batches: BatchColumns, rows: int, capacity: int = 64) -> Decoded:
-    """All records of `rows` batches, by as many calls as the columns need; behind damage with the next batch."""
+    """Decode all records of `rows` batches, with as many calls as needed; continue with the next batch after damage."""
     columns, view = RecordColumns(capacity), memoryview(data)
     records, stops = [], []
     row = at = done = 0
@@ -83,7 +83,7 @@ def text(
     room: int = 4096,
     base: int = 0,
 ) -> tuple[bytes, list[tuple[int, int, int]]]:
-    """What print_records writes, and (position, row, record) wherever it found no room."""
+    """Return the output of print_records, and (position, row, record) at each FULL."""
     out, store, printed, stops = bytearray(room), bytearray(), 0, []
     row = record = 0
     for _ in range(MOST_CALLS):
@@ -102,7 +102,7 @@ def text(
 
 
 def mutate(data: bytes, draw: st.DataObject) -> bytes:
-    """A few bytes changed, taken away or put in; sometimes the first batch's size and checksum are repaired after it."""
+    """Change, remove or insert a few bytes; sometimes repair the first batch's size and checksum afterwards."""
     damaged = bytearray(data)
     for _ in range(draw.draw(st.integers(1, 4))):
         if not damaged:

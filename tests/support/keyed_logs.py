@@ -18,9 +18,9 @@ def write_keyed_log(
     directory: Path, seed: int, *, now: int, batches: int = 150, keys: int = 25, segment_bytes: int = 3000, records: int = 12,
     once: float = 0,
 ) -> int:
-    """Write segments of a log without indexes into `directory`; records lie up to 1000 s before `now`. → the log's end.
+    """Write segments of a log without indexes into `directory`; records are up to 1000 s older than `now` → log end offset.
 
-    once  how many of the keys come only once: 0 … 1
+    once  share of the keys that occur only once: 0 … 1
     """
     directory.mkdir(parents=True, exist_ok=True)
     random = Random(seed)
@@ -45,7 +45,7 @@ def write_keyed_log(
                 first = sequences.get(producer, 0)
                 sequences[producer] = first + count
                 options = {"producer_id": producer, "producer_epoch": 0, "base_sequence": first, "transactional": producer in is_open}
-            gap = random.choice((0, 0, 0, 3)) if producer < 0 else 0  # as compaction leaves them
+            gap = random.choice((0, 0, 0, 3)) if producer < 0 else 0  # gaps as after compaction
             offset += gap
             made = [
                 NewRecord(offset + n, timestamp + n, b"key-%d" % (offset + n + keys if random.random() < once else random.randrange(keys)), random.choice((None, b"v" * random.randrange(60))))
@@ -62,8 +62,8 @@ def write_keyed_log(
 
 
 def write_transactions(directory: Path, segments: int, transactions: int, *, now: int) -> int:
-    """Write segments of so many transactions of one record each, every other one aborted, and one that is active, without
-    indexes. → how many were aborted.
+    """Write segments without indexes of `transactions` transactions of one record each, every second one aborted, and an open
+    one → number of aborted ones.
     """
     directory.mkdir(parents=True, exist_ok=True)
     offset, sequences = 0, [0] * 5

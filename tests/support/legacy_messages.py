@@ -1,4 +1,4 @@
-"""Messages of formats 0 and 1, byte by byte: whatever a test wants in them."""
+"""Messages of formats 0 and 1, byte by byte, with any content."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wrapper(
 
 
 def overlong(offset: int, key: bytes, value: bytes, *, magic: int = 1, size: int = 4113) -> bytes:
-    """A message whose value says that it is `size` bytes long, under its old checksum."""
+    """A message whose value has the size field `size`, with the checksum from before."""
     damaged = bytearray(message(offset, key, value, magic=magic))
     at = len(damaged) - len(value) - 4
     damaged[at : at + 4] = struct.pack(">i", size)

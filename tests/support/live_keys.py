@@ -1,4 +1,4 @@
-"""What a compacted log must keep: the last record of every key. Ten lines of model, and what compares two logs by it."""
+"""A model of what a compacted log must keep, the last record of every key, and a comparison of two logs by it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Last(NamedTuple):
-    """The last record of a key, as consumers that read committed records see it."""
+    """The last record of a key, for read_committed consumers."""
 
     offset: int
     value: bytes | None
@@ -22,7 +22,7 @@ class Last(NamedTuple):
 
 
 def last_records(logs: Mapping[str, bytes]) -> dict[bytes, Last]:
-    """Key → its last record; records of transactions count where they were committed or are still open."""
+    """Return key → its last record; records of committed and of open transactions count."""
     last: dict[bytes, Last] = {}
     waiting: dict[int, list[Record]] = {}
     for record in _records(logs):
@@ -40,7 +40,7 @@ def last_records(logs: Mapping[str, bytes]) -> dict[bytes, Last]:
 
 
 def lost_keys(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[str]:
-    """Keys whose last record is not what it was. A tombstone may be gone with all that it deleted."""
+    """Return the keys whose last record changed. A tombstone may be deleted together with the records before it."""
     wanted, found = last_records(before), last_records(after)
     lines = [f"{key!r}: {record} is lost, {found.get(key)} is left" for key, record in wanted.items()
              if found.get(key) != record and (record.value is not None or key in found)]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The damage to log dirs that was tried on a real broker: each changes one thing in a copy of a clean pair of log dirs."""
+"""Damage to log dirs that was tested with a real broker: each changes one thing in a copy of a clean pair of log dirs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ UNKNOWN_TOPIC = b"version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBBA"
 
 
 class Damage(NamedTuple):
-    """do     changes the directory that holds d0 and d1
-    effect  name of the Effect that is foreseen, None: nothing
-    said    what the broker says, or a part of it
-    mended  is it gone after `recover`
+    """One kind of damage.
+
+    do      changes the directory with d0 and d1
+    effect  name of the predicted Effect, None: nothing
+    said    a part of the broker's message
+    mended  does `recover` repair it?
     """
 
     do: Callable[[Path], object]

@@ -1,4 +1,4 @@
-"""Batches that are not there any more."""
+"""Remove batches from a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 
 def cut_out(partition, base, number):
-    """Take batch `number` out of a log, and the indexes with it."""
+    """Remove batch `number` from a log, and its indexes."""
     log = partition / f"{base:020}.log"
     data, at, ends = log.read_bytes(), 0, []
     while at < len(data):

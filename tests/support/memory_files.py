@@ -1,4 +1,4 @@
-"""A double of the seam (engine/files.py) that keeps files in memory, and files that change while they are read."""
+"""The file system interface (engine/files) in memory, with files that change while they are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORKING_DIRECTORY = "/work"
 class MemoryFile:
     """Conforms to engine.files.OpenFile.
 
-    shrink  (reads, size): behind that many reads the file has only `size` bytes
+    shrink  (reads, size): after this number of reads the file has only `size` bytes
     """
 
     def __init__(self, path: str, data: bytes, shrink: tuple[int, int] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a test needs of the machine: without it the test is skipped, and says so; never in CI, which installs all of it."""
+"""Skip tests that need something which is not installed; in CI, which installs everything, they fail instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def lacking(reason: str, *, of_module: bool = False) -> NoReturn:
-    """Something is not on this machine: skip the test, or all of the module that calls it; in CI (CI=true) fail."""
+    """Skip the test, or the module that calls it, because something is not installed; fail in CI (CI=true)."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason, allow_module_level=of_module)

@@ -1,4 +1,4 @@
-"""What this process has open."""
+"""The open files of this process."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def open_below(top: Path) -> list[str]:
-    """The files below `top` that this process has open."""
+    """Return the files below `top` that this process has open."""
     found = []
     for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # what listed them
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
             found.append(os.readlink(f"/proc/self/fd/{number}"))
     return [path for path in found if path.startswith(f"{top}/")]

@@ -1,4 +1,4 @@
-"""A log at whose end transactions are open, as a broker leaves it that dies."""
+"""A log with open transactions at its end, as after the death of a broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def in_transaction(producer, end):
 
 
 def with_open_transactions(path):
-    """Make the partition at `path`: 7 is committed, 9 aborted; 8 and 6 are open, with records of others between them."""
+    """Make the partition at `path`: producer 7 commits, 9 aborts; 8 and 6 are open, with records of others between theirs."""
     append(path, ["7a", "7b"], *in_transaction(7, "commit"))  # 0, 1, marker 2
     append(path, ["8a", "8b"], *in_transaction(8, "open"))  # 3, 4
     append(path, ["plain"])  # 5
@@ -39,7 +39,7 @@ def with_open_transactions(path):
 
 
 def transaction_state(log_dir, *states):
-    """A log of __transaction_state with (transactional id, producer, status, partitions of `t`), the later ones count."""
+    """Make a log of __transaction_state with (transactional id, producer, status, partitions of `t`); the last entry counts."""
     directory = log_dir / "__transaction_state-3"
     directory.mkdir()
     batches = b""
@@ -52,7 +52,7 @@ def transaction_state(log_dir, *states):
 
 
 def of_cluster(log_dir, cluster):
-    """Make the log dir, of that cluster; None: nobody says of which."""
+    """Make the log dir of that cluster; None: without meta.properties."""
     log_dir.mkdir(exist_ok=True)
     if cluster is not None:
         (log_dir / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={cluster}\n")

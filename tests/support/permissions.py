@@ -1,4 +1,4 @@
-"""Files without permission, also for root: for a while the process obeys their modes as everybody does."""
+"""Files without permission, also for root: the process temporarily obeys file modes like other users."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Header(ctypes.Structure):
 
 @contextmanager
 def without_permission(path: Path, left: int = 0) -> Iterator[None]:
-    """`path` with the mode `left`, and a thread (with those it starts) that may do nothing about it."""
+    """Set the mode of `path` to `left`, and drop the capability of this thread (and threads it starts) to ignore it."""
     mode = path.stat().st_mode
     path.chmod(left)
     try:
@@ -41,7 +41,7 @@ def _obeying_modes() -> Iterator[None]:
     libc, header, sets = ctypes.CDLL(None, use_errno=True), _Header(_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     if libc.capget(ctypes.byref(header), sets):
         pytest.skip("root whose rights cannot be told")
-    before = sets[0]  # those in effect; what is permitted stays, so that they come back
+    before = sets[0]  # the effective set; the permitted set stays, so that they can be restored
     try:
         sets[0] = before & ~(_DAC_OVERRIDE | _DAC_READ_SEARCH)
         assert libc.capset(ctypes.byref(header), sets) == 0

@@ -1,6 +1,6 @@
-"""scan.scan_batches and decode.decode_records once more, slow and plain: what those kernels are compared with.
+"""Simple, slow versions of scan.scan_batches and decode.decode_records, with which these kernels are compared.
 
-No real Kafka says at which byte of a damaged log a kernel stops and why, nor what it makes of columns that nobody wrote.
+Real Kafka cannot tell at which byte of a damaged log a kernel must stop and why, nor how it must handle invalid columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNKNOWN = -1
 
 
 def scan_batches(data: memoryview, start: int, end: int, batches: memoryview, *_tables: object) -> tuple[int, int, Status]:
-    """Like the kernel; every checksum is left to the caller (VALID −1)."""
+    """Like the kernel, but VALID is always −1 (no checksums)."""
     if start < 0 or end < start or end > len(data):
         return 0, start, Status.BAD_START
     count, at = 0, start
@@ -59,7 +59,7 @@ def _batch(data: memoryview, at: int, size: int) -> tuple[int, ...]:
 
 
 def _message(data: memoryview, at: int, size: int, end: int) -> tuple[int, ...]:
-    """A message of format 0 or 1 (or of one that does not exist), in the order of BatchField."""
+    """A message of format 0 or 1 (or of an unknown one), in the order of BatchField."""
     field = LEGACY_V1.field
     offset, crc, magic, attributes = (field(name, data, at) for name in ("offset", "crc", "magic", "attributes"))
     has_timestamp = magic != 0 and end - at >= LEGACY_V1.positions["key_size"]
@@ -161,6 +161,6 @@ def _after(record: bytes, at: int, size: int) -> int:
 
 
 def _store(row: tuple[int, ...], table: memoryview, column: int) -> None:
-    """Into a column of a table. What lies beyond 64 bits goes around, as Java's longs do."""
+    """Write a row of a table. Numbers above 64 bits wrap like Java's long."""
     for field, value in enumerate(row):
         table[field, column] = to_long(value)

@@ -1,4 +1,4 @@
-"""Uncompressed logs read and written the plain way, independent of the engine that is tested: keys and values only."""
+"""Read and write uncompressed logs in a simple way, without the tested engine: keys and values only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PlainRecord(NamedTuple):
 
 
 def plain_records(data: bytes) -> Iterator[PlainRecord]:
-    """Records up to the first batch that is not whole; checksums are not checked."""
+    """Return the records up to the first incomplete batch; checksums are not checked."""
     at = 0
     while len(data) - at > 17:
         base, length = struct.unpack_from(">qi", data, at)

@@ -287,7 +287,7 @@ def check_producers(log: UnifiedLog, frame: Frame, origin: AppendOrigin, transac
     """Check batches against the producer state. Raises AppendRefused (analyzeAndValidateProducerState)."""
     changes = ProducerChanges({}, [])
     ids = frame.batches.field(BatchField.PRODUCER_ID)
-    log.producer_state.recall(ids[: frame.rows])
+    log.producer_state.load_last_batches(ids[: frame.rows])
     for row in range(frame.rows):
         if ids[row] <= -1:
             continue
@@ -303,7 +303,7 @@ def check_producer(
 ) -> BatchMetadata | None:
     """Check a batch and add it to `changes`. Returns the batch in the log that it repeats. Raises AppendRefused.
 
-    The producer's last batches were loaded before, see `recall`.
+    The producer's last batches were loaded before, see `load_last_batches`.
     """
     state = log.producer_state
     entry = state.last_entry(row.producer_id)

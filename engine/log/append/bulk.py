@@ -59,7 +59,7 @@ class BulkAppender:
                 Frame(data, self._batches, 0, at).check_end()
                 return at
             check_large_batches(view, self._batches, rows)
-            self._judge(view, rows)
+            self._determine_traits(view, rows)
             row = 0
             while row < rows:
                 end = self._append_run(view, row, rows, appended)
@@ -70,7 +70,7 @@ class BulkAppender:
             table = self._batches.table
             at = table[BatchField.POSITION, rows - 1] + table[BatchField.SIZE, rows - 1]
 
-    def _judge(self, view: memoryview, rows: int) -> None:
+    def _determine_traits(self, view: memoryview, rows: int) -> None:
         """Determine the traits of the records in uncompressed batches."""
         table, traits = self._batches.table, self._traits
         for trait in Trait:
@@ -138,7 +138,7 @@ class BulkAppender:
         ids = self._batches.field(BatchField.PRODUCER_ID)[row:end].tolist()
         state, origin = self._log.producer_state, AppendOrigin.CLIENT
         frame = Frame(view, self._batches, end, 0)
-        state.recall(ids)
+        state.load_last_batches(ids)
         for number, producer_id in enumerate(ids, row):
             if producer_id <= -1:
                 continue
@@ -164,12 +164,12 @@ class BulkAppender:
         """Reset the batches from column `row` on to their state before they got offsets."""
         table = self._batches.table
         for number, head in enumerate(heads, row):
-            at, came = table[BatchField.POSITION, number], BATCH_HEADER.read(head)
+            at, original = table[BatchField.POSITION, number], BATCH_HEADER.read(head)
             view[at : at + BATCH_HEADER.size] = head
-            table[BatchField.BASE_OFFSET, number] = came.base_offset
-            table[BatchField.LAST_OFFSET, number] = came.base_offset + came.last_offset_delta
-            table[BatchField.ATTRIBUTES, number] = came.attributes & 0xFF
-            table[BatchField.MAX_TIMESTAMP, number] = came.max_timestamp
+            table[BatchField.BASE_OFFSET, number] = original.base_offset
+            table[BatchField.LAST_OFFSET, number] = original.base_offset + original.last_offset_delta
+            table[BatchField.ATTRIBUTES, number] = original.attributes & 0xFF
+            table[BatchField.MAX_TIMESTAMP, number] = original.max_timestamp
 
     def _write(self, segment: LogSegment, view: memoryview, row: int, end: int, appended: Appends) -> None:
         if end == row:

@@ -97,7 +97,7 @@ class BatchIntake:
         while rows := scan_range(memoryview(data), at, len(data), self._batches):
             at = self._reset_offsets(data, rows)
             producers.update(self._batches.field(BatchField.PRODUCER_ID)[:rows])
-        self._log.producer_state.recall(producers)  # for all at once: it may read the log
+        self._log.producer_state.load_last_batches(producers)  # for all at once: it may read the log
         done = self._appender.append(data, self.appended)
         if is_last and done < len(data):
             raise CorruptRecord(f"incomplete batch at the end of the input: {count_of(len(data) - done, 'byte')}")

@@ -115,13 +115,13 @@ class CleanerCheckpoint:
         this for compacted topics only. Here the settings may not be known; a line proves that the topic was compacted.
         """
         lines = _sound_lines(files, self._path)
-        said = max((line.offset for line in lines if (line.topic, line.partition) == self._partition), default=0)
-        if said <= offset:
+        old = max((line.offset for line in lines if (line.topic, line.partition) == self._partition), default=0)
+        if old <= offset:
             return None
         lowered = [PartitionOffset(line.topic, line.partition, min(line.offset, offset))
                    if (line.topic, line.partition) == self._partition else line for line in lines]  # fmt: skip
         replace(files, self._path, [encode_offset_checkpoint(lowered)])
-        return said
+        return old
 
 
 def write_clean_offsets(files: Files, offsets: Mapping[str, int]) -> None:

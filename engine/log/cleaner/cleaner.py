@@ -138,7 +138,7 @@ class Cleaner:
                 for _ in walk.chunks(window):
                     pass
                 left -= size_of(window)
-                self._headway.looked_through(size_of(window), left)
+                self._headway.checked_ahead(size_of(window), left)
                 self._on_bytes(size_of(window))
 
     def _on_filtered(self, size: int) -> None:
@@ -153,22 +153,22 @@ class Cleaner:
 
         indexed  all segments of the log whose transaction index had entries before the round
         """
-        place = replacing_in(log)
+        replacing = replacing_in(log)
         with_aborted = (
             (segment, aborted_transactions(log, segment.base_offset, following, indexed))
             for segment, following in _with_ends(group)
         )
         try:
             cleaned = write_group(
-                place, with_aborted, group[0].base_offset, this_round, transactions, dry_run=self._dry_run
+                replacing, with_aborted, group[0].base_offset, this_round, transactions, dry_run=self._dry_run
             )
         except GroupOverflow as error:
             if not self._dry_run:
-                gone, _ = split_overflowed_segment(place, error.segment)
-                delete_producer_snapshots(gone, log.producer_state, log.local_log.deferred)
+                without_successor, _ = split_overflowed_segment(replacing, error.segment)
+                delete_producer_snapshots(without_successor, log.producer_state, log.local_log.deferred)
             raise LogCleaningAborted(str(error)) from error
         if not isinstance(cleaned, Counted):
-            put_in_place(log, cleaned, group)
+            replace_group(log, cleaned, group)
             if not self._keep_deleted:
                 log.local_log.deferred.run(keep=False)
 
@@ -245,7 +245,7 @@ def group_segments_by_size(
 
 
 def write_group(
-    place: Replacing, group: Iterable[tuple[LogSegment, Iterable[AbortedTxn]]], base_offset: int, this_round: Round,
+    replacing: Replacing, group: Iterable[tuple[LogSegment, Iterable[AbortedTxn]]], base_offset: int, this_round: Round,
     transactions: CleanedTransactionMetadata, *, dry_run: bool = False,
 ) -> LogSegment | Counted:  # fmt: skip
     """Write the retained records of segments as one `.cleaned` segment, synced, with the last modification time of the group.
@@ -256,14 +256,14 @@ def write_group(
     dry_run       only count what would be written
     Raises Uncleanable, GroupOverflow, UnwritableFile, IndexFull; the unfinished segment is removed then.
     """
-    name = f"{place.partition.directory}/{log_file_name(base_offset)}"
-    cleaned = Counted(base_offset, name) if dry_run else new_cleaned_segment(place, base_offset)
+    name = f"{replacing.partition.directory}/{log_file_name(base_offset)}"
+    cleaned = Counted(base_offset, name) if dry_run else new_cleaned_segment(replacing, base_offset)
     transactions.keep = None if isinstance(cleaned, Counted) else cleaned.txn_index.append
     try:
         for segment, aborted in group:
             transactions.add_aborted_transactions(aborted)
             try:
-                FilterPass(this_round, place.partition.config, segment, cleaned, transactions).run()
+                FilterPass(this_round, replacing.partition.config, segment, cleaned, transactions).run()
             except SegmentOffsetOverflow as error:
                 raise GroupOverflow(segment, error) from error
             this_round.stats.segments_before += 1
@@ -281,10 +281,10 @@ def write_group(
     return cleaned
 
 
-def put_in_place(log: UnifiedLog, cleaned: LogSegment, group: Sequence[LogSegment]) -> None:
+def replace_group(log: UnifiedLog, cleaned: LogSegment, group: Sequence[LogSegment]) -> None:
     """Replace `group` with `cleaned`, whose files end in `.cleaned`."""
-    gone = replace_segments(replacing_in(log), [cleaned], list(group))
-    delete_producer_snapshots(gone, log.producer_state, log.local_log.deferred)
+    without_successor = replace_segments(replacing_in(log), [cleaned], list(group))
+    delete_producer_snapshots(without_successor, log.producer_state, log.local_log.deferred)
 
 
 def replacing_in(log: UnifiedLog) -> Replacing:

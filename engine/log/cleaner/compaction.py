@@ -207,10 +207,10 @@ def without_key(stats: CleanerStats, become: str) -> str:
 
 
 def _note_all(log: UnifiedLog, rounds: list[CleanerStats], first_dirty: int, end_offset: int | None) -> None:
-    gone = sum(stats.messages_deleted for stats in rounds)
-    what = f"all {len(rounds)} rounds: {count_of(gone, 'record')}, {_kinds(rounds)}"
+    deleted = sum(stats.messages_deleted for stats in rounds)
+    what = f"all {len(rounds)} rounds: {count_of(deleted, 'record')}, {_kinds(rounds)}"
     log.report.add(
         Action.EXPLAINED, "", what, offsets=(first_dirty, end_offset),
-        records=gone, size=sum(stats.bytes_read - stats.bytes_written for stats in rounds),
+        records=deleted, size=sum(stats.bytes_read - stats.bytes_written for stats in rounds),
         tombstones=sum(stats.tombstones_removed for stats in rounds),
     )  # fmt: skip

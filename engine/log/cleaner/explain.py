@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.log.producers.entry import ProducerStateEntry, TxnMetadata
 
 
-_NAMED = 10  # open transactions that are reported one by one; the others are only counted
+_MOST_LISTED = 10  # open transactions that are reported one by one; the others are only counted
 
 
 def open_transactions(log: UnifiedLog) -> Iterator[Event]:
@@ -32,7 +32,7 @@ def open_transactions(log: UnifiedLog) -> Iterator[Event]:
     Its age is the time from its first record's timestamp to the log's clock.
     """
     found = list(log.producer_state.ongoing.below(log.segments.active_segment.base_offset))
-    for txn in found[:_NAMED]:
+    for txn in found[:_MOST_LISTED]:
         since = _first_timestamp(log, txn)
         age = None if since is None else log.now - since
         entry = log.producer_state.last_entry(txn.producer_id)
@@ -40,8 +40,8 @@ def open_transactions(log: UnifiedLog) -> Iterator[Event]:
         if entry is not None and log.producer_state.is_late(entry, log.now):
             reason += "; that is longer than transaction.max.timeout.ms allows: it hangs until it is aborted"
         yield Event(Action.EXPLAINED, "", reason, first_offset=txn.first_offset, producer_id=txn.producer_id, age_ms=age)
-    if len(found) > _NAMED:
-        more = count_of(len(found) - _NAMED, "more open transaction")
+    if len(found) > _MOST_LISTED:
+        more = count_of(len(found) - _MOST_LISTED, "more open transaction")
         rest = f"{more}, the last one since offset {found[-1].first_offset}"
         yield Event(Action.EXPLAINED, "", rest)
 
@@ -115,12 +115,12 @@ def explain_compaction(
     if stats.invalid_messages_read:
         what = without_key(stats, "would be dropped")
         log.report.add(Action.EXPLAINED, "", what, records=stats.invalid_messages_read)
-    gone = stats.messages_deleted
+    deleted = stats.messages_deleted
     log.report.add(
-        Action.EXPLAINED, "", f"would delete {gone} of {count_of(stats.messages_met, 'record')} and leave "
+        Action.EXPLAINED, "", f"would delete {deleted} of {count_of(stats.messages_met, 'record')} and leave "
         f"{stats.bytes_written} of {count_of(stats.bytes_read, 'byte')}; {count_of(stats.segments_before, 'segment')} would "
         f"become {stats.segments_after}",
-        offsets=(offsets.first_dirty_offset, end_offset), records=gone, size=stats.bytes_read - stats.bytes_written,
+        offsets=(offsets.first_dirty_offset, end_offset), records=deleted, size=stats.bytes_read - stats.bytes_written,
         keys=stats.map_entries, tombstones=stats.tombstones_removed,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from engine.kernels.blocks import TABLE
 from engine.kernels.retained import CountedWindow, Writer, write_retained
 from engine.kernels.retained import Marked as MarkedRecords
 from engine.kernels.tables import COUNTS, Count
-from engine.kernels.verdicts import count_gone, judge_transactions, leave_out, stays_empty, total
+from engine.kernels.verdicts import count_deleted, judge_transactions, skip_decided, stays_empty, total
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, size_of
 from engine.log.errors import SegmentOffsetOverflow
@@ -98,7 +98,7 @@ class FilterPass:
         self._last_records = this_round.last_records.columns
         self._rewriter, self._keep, self._counts = this_round.space.rewriter, this_round.space.keep, this_round.space.counts
         self._verdicts = memoryview(b"")  # of the window, by batch
-        self._passed_over = 0  # of the window: records of batches that are dropped as a whole, which Kafka does not count
+        self._skipped_records = 0  # of the window: records of batches that are dropped as a whole, which Kafka does not count
         horizon = this_round.now + config.delete_retention_ms
         self._new_horizon = NO_TIMESTAMP if horizon > LONG_MAX else horizon  # Kafka's sum overflows: no horizon is written
         self._out = _Output(cleaned, this_round.space.pending)
@@ -107,11 +107,11 @@ class FilterPass:
         """Filter the whole segment. Raises Uncleanable, SegmentOffsetOverflow."""
         stats = self._round.stats
         for window in self._walk.windows():
-            self._filter(window, is_read=self._judge(window))
+            self._filter(window, is_read=self._decide_batches(window))
             fields = (Count.READ, Count.KEPT, Count.WITHOUT_KEY, Count.EXPIRED)
             read, kept, without_key, expired = (total(self._counts.table, field, window.rows) for field in fields)
-            stats.messages_read += read - self._passed_over
-            stats.messages_discarded += self._passed_over
+            stats.messages_read += read - self._skipped_records
+            stats.messages_discarded += self._skipped_records
             stats.messages_written += kept
             stats.invalid_messages_read += without_key
             stats.tombstones_removed += expired
@@ -127,19 +127,19 @@ class FilterPass:
             stats.first_cut_off = stats.first_cut_off or f"{remark.where.file} at byte {remark.where.position}: {remark.what}"
             stats.sets_cut_off += 1
 
-    def _judge(self, window: Window) -> bool:
+    def _decide_batches(self, window: Window) -> bool:
         """Decide which batches of the window are kept or dropped as a whole. Returns whether any others remain."""
         table = window.batches.table
         self._verdicts = memoryview(bytearray(window.rows))
         for field in range(COUNTS):
             self._counts.field(field)[: window.rows] = _ZEROS[: window.rows]
-        goes = self._transactions.on_window_read(window, self._walk.control_kind)
+        dropped = self._transactions.on_window_read(window, self._walk.control_kind)
         counts, verdicts = self._counts.table, self._verdicts
-        if not judge_transactions(table, window.rows, goes, self._round.now, verdicts, counts):
+        if not judge_transactions(table, window.rows, dropped, self._round.now, verdicts, counts):
             raise AssertionError("batches, flags and counts do not match")
         self._round.later.judge(window.batches, window.rows, verdicts)
-        left: int = leave_out(table, window.rows, verdicts, counts)
-        self._passed_over = count_gone(table, window.rows, verdicts, self._last_records)
+        left: int = skip_decided(table, window.rows, verdicts, counts)
+        self._skipped_records = count_deleted(table, window.rows, verdicts, self._last_records)
         return left > 0
 
     def _filter(self, window: Window, *, is_read: bool) -> None:

@@ -56,7 +56,7 @@ class Headway:
         size, self._mapped = max(0, reach - self._mapped), reach
         self._advance(size, whole + self._outlook.further(reach))
 
-    def looked_through(self, size: int, left: int) -> None:
+    def checked_ahead(self, size: int, left: int) -> None:
         """`size` more bytes were checked for damage before the second pass; `left` bytes remain to be checked."""
         self._advance(size, left + self._whole + self._outlook.further(self._mapped))
 

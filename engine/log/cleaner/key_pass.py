@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.formats import BatchField, RecordField
 from engine.kernels.cleaning import check_order
 from engine.kernels.mapping import OUT_OF_ORDER
-from engine.kernels.verdicts import pass_over
+from engine.kernels.verdicts import skip_removable
 from engine.log.cleaner.offset_map import NO_SURVIVORS, NOBODY
 from engine.log.cleaner.transactions import CleanedTransactionMetadata, aborted_transactions, segments_with_aborted
 from engine.log.cleaner.walk import SegmentWalk, size_of
@@ -46,7 +46,7 @@ def build_offset_map(
     for number, segment in enumerate(dirty):
         walk = SegmentWalk(segment, segment.position_before(start), log.config.max_message_size, columns)
         if not one.read(walk, transactions):
-            _see_to_their_ends(log, dirty[number:], one.position, start, transactions, columns)
+            _refuse_later_aborts(log, dirty[number:], one.position, start, transactions, columns)
             break
         following = dirty[number + 1].base_offset if number + 1 < len(dirty) else end
         offset_map.update_latest_offset(following - 1)
@@ -60,7 +60,7 @@ class _KeyPass:
         self, offset_map: SkimpyOffsetMap, start: int, stats: CleanerStats, on_bytes: Callable[[int], None]
     ) -> None:
         self._map, self._start, self._stats, self._on_bytes = offset_map, start, stats, on_bytes
-        self._passed_over = memoryview(array("q", bytes(8 * BATCH_ROWS + 8)))  # records, by batch of a window
+        self._skipped_counts = memoryview(array("q", bytes(8 * BATCH_ROWS + 8)))  # records, by batch of a window
         self._room = memoryview(bytearray(_ROOM))
         self._last = -1  # offset
         self.position = 0  # byte after the last window that was read
@@ -74,22 +74,22 @@ class _KeyPass:
         """Read one segment; returns False if the map is full."""
         before = -1  # last offset of the batch before the window
         for window in walk.windows():
-            table, stats, passed_over = window.batches.table, self._stats, self._passed_over
+            table, stats, skipped = window.batches.table, self._stats, self._skipped_counts
             self.position = window.base + table[BatchField.POSITION, window.rows - 1] + table[BatchField.SIZE, window.rows - 1]
-            goes = transactions.on_window_read(window, walk.control_kind)
+            dropped = transactions.on_window_read(window, walk.control_kind)
             if transactions.unlisted_abort >= self._start:
                 walk.refuse_unlisted_abort(window, transactions.unlisted_abort)
-            if not pass_over(table, window.rows, goes, passed_over):
+            if not skip_removable(table, window.rows, dropped, skipped):
                 raise AssertionError("batches and flags do not match")
             for chunk in walk.chunks(window, self._ordinary(walk, window)):
                 self._check_order(chunk)
                 at = self._map.put(chunk, self._start, NOBODY)
                 stats.map_messages_read += at - chunk.first
                 if at < chunk.end:
-                    stats.map_messages_read += passed_over[chunk.records.table[RecordField.BATCH, at]]
+                    stats.map_messages_read += skipped[chunk.records.table[RecordField.BATCH, at]]
                     _set_latest(self._map, self._start, _before(window, chunk, at, before))
                     return False
-            stats.map_messages_read += passed_over[window.rows]
+            stats.map_messages_read += skipped[window.rows]
             before = table[BatchField.LAST_OFFSET, window.rows - 1]
             _set_latest(self._map, self._start, before)
             self._on_bytes(size_of(window))
@@ -108,7 +108,7 @@ class _KeyPass:
             self._last = OUT_OF_ORDER if last < 0 else last
 
 
-def _see_to_their_ends(
+def _refuse_later_aborts(
     log: UnifiedLog, segments: Sequence[LogSegment], position: int, start: int, transactions: CleanedTransactionMetadata,
     columns: WalkColumns,
 ) -> None:  # fmt: skip

@@ -53,8 +53,8 @@ class Uncleanable(KafkalogError):
 
     def __init__(self, finding: Finding, do: str | None = None) -> None:
         where = finding.where
-        place = f"{where.file} at byte {where.position}, offset {where.offset}"
-        super().__init__(f"{place}: {finding.what}", do=do or whole_recovery(parent_of(where.file)))
+        position = f"{where.file} at byte {where.position}, offset {where.offset}"
+        super().__init__(f"{position}: {finding.what}", do=do or whole_recovery(parent_of(where.file)))
         self.finding = finding
         self.cleaned_below: int | None = None
 

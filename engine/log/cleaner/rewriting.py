@@ -24,7 +24,7 @@ from engine.formats import (
     RecordField,
     Status,
 )
-from engine.kernels.cleaning import take_kept
+from engine.kernels.cleaning import copy_kept
 from engine.kernels.encode import encode_records, measure_records
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec, empty_batch, encode_body, finish_batch
 from engine.record.codecs.codecs import deflate
@@ -80,18 +80,18 @@ class BatchRewriter:
         table, chunk, kept = window.batches.table, marked.chunk, self._kept.table
         if table[BatchField.MAGIC, row] < MAGIC_V2:
             return None
-        taken, newest = take_kept(chunk.records.table, marked.first, marked.end, marked.keep, kept)
-        if taken < 1:
+        copied, newest = copy_kept(chunk.records.table, marked.first, marked.end, marked.keep, kept)
+        if copied < 1:
             return None
         base_offset = table[BatchField.BASE_OFFSET, row]
         base_timestamp = kept[RecordField.TIMESTAMP, 0] if delete_horizon_ms == NO_TIMESTAMP else delete_horizon_ms
-        _, size, status = measure_records(chunk.data, kept, 0, taken, MAGIC_V2, base_offset, base_timestamp, self._sizes)
+        _, size, status = measure_records(chunk.data, kept, 0, copied, MAGIC_V2, base_offset, base_timestamp, self._sizes)
         if status != Status.END or size > _LARGEST_BODY:
             return None
         if size > len(self._body):
             self._body = memoryview(bytearray(2 * size))
         body = self._body[:size]
-        if encode_records(chunk.data, kept, 0, taken, base_offset, base_timestamp, body, 0)[2] != Status.END:
+        if encode_records(chunk.data, kept, 0, copied, base_offset, base_timestamp, body, 0)[2] != Status.END:
             return None
         attributes = table[BatchField.ATTRIBUTES, row]
         codec = attributes & CODEC_MASK
@@ -107,7 +107,7 @@ class BatchRewriter:
             ("attributes", kept_flags),
             ("base_timestamp", base_timestamp),
             ("max_timestamp", largest),
-            ("record_count", taken),
+            ("record_count", copied),
         ):
             BATCH_HEADER.put(name, head, 0, value)
         BATCH_HEADER.put("crc", head, 0, crc32c(packed, crc32c(memoryview(head)[_CHECKED_FROM:])))
@@ -125,8 +125,8 @@ class BatchRewriter:
         body, count, largest, base_timestamp = bytearray(), 0, NO_TIMESTAMP, delete_horizon_ms
         last_offset = table[BatchField.LAST_OFFSET, row]
         for chunk, first, end, keep in marked:
-            taken, newest = take_kept(chunk.records.table, first, end, keep, self._kept.table)
-            if not taken:
+            copied, newest = copy_kept(chunk.records.table, first, end, keep, self._kept.table)
+            if not copied:
                 continue
             kept = self._kept.table
             if not count:
@@ -134,11 +134,11 @@ class BatchRewriter:
                     spec = spec._replace(base_offset=kept[RecordField.OFFSET, 0])
                 if base_timestamp == NO_TIMESTAMP:
                     base_timestamp = kept[RecordField.TIMESTAMP, 0]
-            part = encode_body(spec, chunk.data, self._kept, 0, taken, base_timestamp)
+            part = encode_body(spec, chunk.data, self._kept, 0, copied, base_timestamp)
             body = body + part if count else part
-            count, largest = count + taken, max(largest, newest)
+            count, largest = count + copied, max(largest, newest)
             if not is_v2:
-                last_offset = kept[RecordField.OFFSET, taken - 1]
+                last_offset = kept[RecordField.OFFSET, copied - 1]
         if spec.timestamp_type == LOG_APPEND_TIME:
             largest = spec.log_append_time
         return finish_batch(spec, body, last_offset, base_timestamp, largest, count)

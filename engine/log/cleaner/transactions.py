@@ -52,7 +52,7 @@ class CleanedTransactionMetadata:
     @property
     def unlisted_abort(self) -> int:
         """Offset of the last abort marker of a transaction that has records but was not listed as aborted; −1: none."""
-        return self._state[TxnState.UNTOLD] - 1
+        return self._state[TxnState.UNREPORTED_ABORT] - 1
 
     def undecided(self) -> set[int]:
         """Producers with records in a transaction that is not listed as aborted and whose marker was not read yet."""
@@ -66,12 +66,12 @@ class CleanedTransactionMetadata:
         if len(self._aborted[_FIRST]) == known:
             return
         self._forget()
-        place = self._state[TxnState.NEXT]
-        firsts = self._aborted[_FIRST][place:]
+        next_one = self._state[TxnState.NEXT]
+        firsts = self._aborted[_FIRST][next_one:]
         if any(map(gt, firsts, islice(firsts, 1, None))):
             order = sorted(range(len(firsts)), key=firsts.__getitem__)
             for column in self._aborted:
-                column[place:] = array("q", map(column[place:].__getitem__, order))
+                column[next_one:] = array("q", map(column[next_one:].__getitem__, order))
 
     def on_control_batch_read(self, producer_id: int, last_offset: int, kind: ControlType | None) -> bool:
         """Process a control batch. Returns whether it can be dropped.
@@ -86,20 +86,20 @@ class CleanedTransactionMetadata:
 
         kind_of  returns the `kind` for `on_control_batch_read`, for control batches that are not plain markers
         """
-        goes, status = memoryview(bytearray(window.rows)), int(Status.FULL)
+        dropped, status = memoryview(bytearray(window.rows)), int(Status.FULL)
         table = window.batches.table
         while status != Status.END:
-            row, status = decide_rows(window.data, table, row, window.rows, self._memory(), goes)
+            row, status = decide_rows(window.data, table, row, window.rows, self._memory(), dropped)
             if status == Status.BAD_RECORD:
                 producer_id, last_offset = table[BatchField.PRODUCER_ID, row], table[BatchField.LAST_OFFSET, row]
-                goes[row] = self.on_control_batch_read(producer_id, last_offset, kind_of(window, row))
+                dropped[row] = self.on_control_batch_read(producer_id, last_offset, kind_of(window, row))
                 row += 1
             elif status == Status.FULL:
                 self._make_room()
             elif status != Status.END:
                 raise AssertionError("batches, flags and transactions do not match")
-        self._hand_on()
-        return goes
+        self._pass_kept()
+        return dropped
 
     def _memory(self) -> Transactions:
         """The state as the kernels read it."""
@@ -111,10 +111,10 @@ class CleanedTransactionMetadata:
             self._make_room()
         if answer < 0:
             raise AssertionError("transactions do not match")
-        self._hand_on()
+        self._pass_kept()
         return bool(answer)
 
-    def _hand_on(self) -> None:
+    def _pass_kept(self) -> None:
         """Pass aborted transactions to `keep`, in the order of their markers, if records of theirs were read."""
         if self.keep is not None:
             for number in self._kept[: self._state[TxnState.KEPT]]:
@@ -122,32 +122,32 @@ class CleanedTransactionMetadata:
         self._state[TxnState.KEPT] = 0
 
     def _make_room(self) -> None:
-        self._hand_on()
-        places = len(self._slots) // TXN_WORDS
-        if 2 * (self._state[TxnState.PRODUCERS] + 1) > places:
-            self._move(places)  # without producers that have no open transaction
-            if 4 * self._state[TxnState.PRODUCERS] > places:
-                self._move(2 * places)
+        self._pass_kept()
+        slot_count = len(self._slots) // TXN_WORDS
+        if 2 * (self._state[TxnState.PRODUCERS] + 1) > slot_count:
+            self._move(slot_count)  # without producers that have no open transaction
+            if 4 * self._state[TxnState.PRODUCERS] > slot_count:
+                self._move(2 * slot_count)
 
-    def _move(self, places: int) -> None:
-        slots = array("q", bytes(8 * TXN_WORDS * places))
+    def _move(self, slot_count: int) -> None:
+        slots = array("q", bytes(8 * TXN_WORDS * slot_count))
         self._state[TxnState.PRODUCERS] = move_producers(memoryview(self._slots), memoryview(slots))
         self._slots = slots
 
     def _forget(self) -> None:
         """Remove aborted transactions that are finished, if there are many."""
-        place = self._state[TxnState.NEXT]
-        if place < _MANY:
+        next_one = self._state[TxnState.NEXT]
+        if next_one < _MANY:
             return
         most = self._state[TxnState.PRODUCERS]
         packed, numbers = (array("q", bytes(8 * words * most)) for words in (TXN_WORDS, 1))
         count, known = pack_producers(memoryview(self._slots), memoryview(packed), memoryview(numbers))
-        self._aborted = [array("q", map(column.__getitem__, numbers[:known])) + column[place:] for column in self._aborted]
+        self._aborted = [array("q", map(column.__getitem__, numbers[:known])) + column[next_one:] for column in self._aborted]
         self._slots, self._state[TxnState.NEXT] = packed[: TXN_WORDS * count], known
-        places = 2 * _LEAST
-        while places < 4 * count:
-            places *= 2
-        self._move(places)
+        slot_count = 2 * _LEAST
+        while slot_count < 4 * count:
+            slot_count *= 2
+        self._move(slot_count)
 
 
 def _columns() -> list[array[int]]:

@@ -170,12 +170,12 @@ def _chunks(
                 return
 
 
-_LOOKED_AT = 128 << 20  # bytes of logs that are searched for traces
+_SEARCHED = 128 << 20  # bytes of logs that are searched for traces
 
 
 def has_traces(files: ReadOnlyFiles, paths: list[str]) -> bool:
     """Do batches in one of these logs show traces of the cleaner? Only the first bytes of long logs are searched."""
-    left = _LOOKED_AT
+    left = _SEARCHED
     for path in paths:
         try:
             with files.open(path) as file:

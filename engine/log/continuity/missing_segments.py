@@ -74,8 +74,8 @@ def note_losses(
 
 def _note_lost_epochs(report: Report, log: UnifiedLog) -> None:
     name, first = FileKind.LEADER_EPOCH_CHECKPOINT.value, log.segments.base_offsets[0]
-    untold = f"; whether offsets below {first} were deleted or lost is not known" if first > 0 else ""
-    why = f"batches have leader epochs, and the file had none{untold}"
+    unknown = f"; whether offsets below {first} were deleted or lost is not known" if first > 0 else ""
+    why = f"batches have leader epochs, and the file had none{unknown}"
     if log.leader_epoch_cache.entries:
         report.add(Action.REBUILT, name, f"{why}: taken from the batches that were read", severity=Severity.WARNING)
     else:
@@ -92,18 +92,19 @@ def note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
     claims = evidence.beyond(end)
     if not claims:
         return
-    named = _Named(report, log.segments.base_offsets, (Action.TRUNCATED, Action.REMOVED, Action.SALVAGED, Action.MISSING))
+    actions = (Action.TRUNCATED, Action.REMOVED, Action.SALVAGED, Action.MISSING)
+    named = _ReportedOffsets(report, log.segments.base_offsets, actions)
     for first, following in named.without(end, max(claim.end for claim in claims)):
-        said = sorted({f"{file_name(claim.path)}: {claim.what}" for claim in claims if claim.end > first})
-        more = f" (and {len(said) - _WITNESSES} more files)" if len(said) > _WITNESSES else ""
-        why = f"{'; '.join(said[:_WITNESSES])}{more}: they were lost before"
+        quotes = sorted({f"{file_name(claim.path)}: {claim.what}" for claim in claims if claim.end > first})
+        more = f" (and {len(quotes) - _WITNESSES} more files)" if len(quotes) > _WITNESSES else ""
+        why = f"{'; '.join(quotes[:_WITNESSES])}{more}: they were lost before"
         _add_missing(report, log_file_name(first), why, (first, following))
 
 
 def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Policy) -> None:
     """Report gaps between batches, also if the recovery truncated a segment: a log with a gap is not repaired."""
     bases = log.segments.base_offsets
-    named = _Named(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))
+    named = _ReportedOffsets(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))
     cut = {event.path for event in report.find(Action.TRUNCATED)}
     swapped = _compacted_by_swap(report, policy)
     left = [one for gap in _gaps(files, report, log, policy, named) if _segment_of(bases, gap[0]) not in swapped
@@ -137,7 +138,7 @@ def _segment_of(bases: Sequence[int], offset: int) -> str:
 
 
 def _gaps(
-    files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Policy, named: _Named
+    files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Policy, named: _ReportedOffsets
 ) -> list[tuple[int, int]]:
     """Lost offsets [first, end) between the batches that were read."""
     bases, recovered = log.segments.base_offsets, {event.path: event for event in report.find(Action.RECOVERED)}
@@ -179,7 +180,7 @@ def _has_all(event: Event) -> bool:
     )
 
 
-class _Named:
+class _ReportedOffsets:
     """The lost offsets that events of `report` with one of `actions` name. `bases`: base offsets of the remaining segments."""
 
     def __init__(self, report: Report, bases: Sequence[int], actions: tuple[Action, ...]) -> None:

@@ -82,16 +82,17 @@ class OffsetOrder:
             return None
         is_wrapper = table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK
         if first >= self._end or (first < self._first and not is_wrapper):
-            self._say(window, row, f"a batch from offset {first} in a segment of offsets {self._first} to {self._end - 1}")
+            what = f"a batch from offset {first} in a segment of offsets {self._first} to {self._end - 1}"
+            self._add_finding(window, row, what)
             table[BatchField.VALID, row] = 0
             return self._claimed
         if self._claimed is not None and first <= self._claimed:
             if is_wrapper:
                 return None  # some producers wrote offset 0 into compressed sets
-            self._say(window, row, f"a batch from offset {first} follows offset {self._claimed}")
+            self._add_finding(window, row, f"a batch from offset {first} follows offset {self._claimed}")
         return int(last)
 
-    def _say(self, window: Window, row: int, what: str) -> None:
+    def _add_finding(self, window: Window, row: int, what: str) -> None:
         table = window.batches.table
         where = Where(self._segment.log_path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
         self._report(Finding("offset-order", where, what))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX, MAGIC_V2, NO_PARTITION_LEADER_EPOCH, BatchField, can_be_followed
-from engine.kernels.verify import next_turn
+from engine.kernels.verify import next_epoch_break
 from engine.log.epochs.runs import DecidedRuns, EpochDoubt, EpochRun
 from engine.log.finding_limits import FileFindings, FindingLimiter
 
@@ -62,7 +62,7 @@ class EpochCheck:
         """Check epochs and offsets of the window's batches, which come from `log_path`."""
         table, row = window.batches.table, 0
         while row < window.rows:
-            turn = next_turn(table, row, window.rows, self._epoch, max(self._last, self._floor))
+            turn = next_epoch_break(table, row, window.rows, self._epoch, max(self._last, self._floor))
             if turn > row:
                 self._floor = -1
                 self._last = table[BatchField.LAST_OFFSET, turn - 1]
@@ -104,20 +104,20 @@ class EpochCheck:
         if epoch != NO_PARTITION_LEADER_EPOCH:
             self._open[run] = log_path, position
         self._runs.add(run)
-        self._take_decided()
+        self._process_decided()
 
     def _end_run(self) -> None:
         if self._run in self._open:
             self._lasts[self._run] = self._last
         self._run = None
 
-    def _take_decided(self) -> None:
-        for run, beside in self._runs.decided:
+    def _process_decided(self) -> None:
+        for run, neighbour in self._runs.decided:
             path, position = self._open.pop(run)
             last = self._lasts.pop(run, None)
-            if beside is not None:
+            if neighbour is not None:
                 self._compare_trusted()
-                what = EpochDoubt(run, beside, 1).text
+                what = EpochDoubt(run, neighbour, 1).text
                 self._report(Finding("epoch-order", Where(path, position, run.first_offset), what))
             elif last is not None:
                 self._trust(run, last)
@@ -130,9 +130,9 @@ class EpochCheck:
         self._lasts.clear()
         self._trusted = None
         self._held: list[Finding] = []  # findings about the checkpoint
-        self._dam = FindingLimiter(self._held.append)
-        self._findings = FileFindings(self._path, self._dam)
-        self._is_start_told = False
+        self._limiter = FindingLimiter(self._held.append)
+        self._findings = FileFindings(self._path, self._limiter)
+        self._is_start_reported = False
 
     def _trust(self, run: EpochRun, last: int) -> None:
         """The batches of `run`, up to offset `last`, have the correct epoch."""
@@ -150,10 +150,10 @@ class EpochCheck:
         start = max(first, self._log_start_offset or 0)
         first_start = self._starts[0] if self._starts else None
         if first_start is not None and start < first_start and self._log_start_offset is None:
-            if not self._is_start_told:
+            if not self._is_start_reported:
                 what = f"no entry for offsets {start} to {first_start - 1}"
                 self._findings.add("epochs-start-late", what, None, start)
-                self._is_start_told = True
+                self._is_start_reported = True
             start = first_start
         if start <= last:
             self._compare(self._entries, epoch, start, last)
@@ -176,8 +176,8 @@ class EpochCheck:
         """End the log: compare the rest, and report the findings about the checkpoint."""
         self._end_run()
         self._runs.finish(self._last + 1)
-        self._take_decided()
+        self._process_decided()
         self._compare_trusted()
-        self._dam.finish()
+        self._limiter.finish()
         for finding in self._held:
             self._report(finding)

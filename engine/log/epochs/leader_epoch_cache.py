@@ -26,7 +26,7 @@ class LeaderEpochFileCache:
     Creates an empty file if there is none. Raises MalformedCheckpoint if Kafka cannot read the file, IllegalArgument for a
     negative epoch or offset in it.
 
-    refuses_doubtful  ignore epochs of batches that other batches contradict (`runs.take_epochs`)
+    refuses_doubtful  ignore epochs of batches that other batches contradict (`runs.add_epochs`)
     rebuilt  entries that replace the file, which is not read; None: read the file
     """
 

@@ -43,15 +43,15 @@ class EpochDoubt(NamedTuple):
     """The first run that contradicts its neighbours, the epoch of its neighbour, and the number of such runs."""
 
     run: EpochRun
-    beside: int
+    neighbour: int
     runs: int
 
     @property
     def text(self) -> str:
         """The problem in words."""
         more = f", and {self.runs - 1} more runs of batches contradict the runs around them" if self.runs > 1 else ""
-        beside = f", next to epoch {self.beside}" if self.beside != NO_PARTITION_LEADER_EPOCH else ""
-        return f"leader epoch {self.run.epoch}{beside}: epochs never decrease, and no checksum covers them{more}"
+        neighbour = f", next to epoch {self.neighbour}" if self.neighbour != NO_PARTITION_LEADER_EPOCH else ""
+        return f"leader epoch {self.run.epoch}{neighbour}: epochs never decrease, and no checksum covers them{more}"
 
 
 class EpochRuns:
@@ -65,7 +65,7 @@ class EpochRuns:
     """
 
     def __init__(self) -> None:
-        self._taken: dict[EpochRun, bool] = {}  # epoch above all earlier ones, or all correct earlier ones → is it doubtful?
+        self._candidates: dict[EpochRun, bool] = {}  # above all earlier epochs, or all correct ones → is it doubtful?
         self._highest = self._trusted = NO_PARTITION_LEADER_EPOCH  # highest epoch so far, and highest correct one
         self.doubt: EpochDoubt | None = None
         self.newest = NO_PARTITION_LEADER_EPOCH  # epoch of the last run
@@ -90,15 +90,15 @@ class EpochRuns:
         """The first run, if it is the only one."""
         return self._begin[0] if len(self._begin) == 1 else None
 
-    def doubt_only(self, beside: int) -> None:
-        """Mark the only run as doubtful: its neighbour has the epoch `beside`."""
+    def doubt_only(self, neighbour: int) -> None:
+        """Mark the only run as doubtful: its neighbour has the epoch `neighbour`."""
         if self.only is not None:
-            self._doubt(self.only, beside)
+            self._doubt(self.only, neighbour)
 
     @property
     def entries(self) -> list[tuple[EpochRun, bool]]:
         """Runs with an epoch above all earlier ones, or above all correct earlier ones, in order; True: doubtful."""
-        return sorted(self._taken.items(), key=lambda taken: taken[0].position)
+        return sorted(self._candidates.items(), key=lambda item: item[0].position)
 
     @property
     def trusted(self) -> list[EpochRun]:
@@ -112,7 +112,7 @@ class EpochRuns:
             self._begin.append(run)
         if run.epoch > self._highest:
             self._highest = run.epoch
-            self._taken[run] = False
+            self._candidates[run] = False
         self._add(run)
 
     def _add(self, run: EpochRun) -> None:
@@ -164,16 +164,16 @@ class EpochRuns:
             self._before, self.last_offset = run.epoch, run.first_offset
             if run.epoch > self._trusted:
                 self._trusted = run.epoch
-                self._taken.setdefault(run, False)
+                self._candidates.setdefault(run, False)
 
-    def _doubt(self, run: EpochRun, beside: int) -> None:
-        if run in self._taken:
-            self._taken[run] = True
-        first, near = (run, beside) if self.doubt is None else self.doubt[:2]
+    def _doubt(self, run: EpochRun, neighbour: int) -> None:
+        if run in self._candidates:
+            self._candidates[run] = True
+        first, near = (run, neighbour) if self.doubt is None else self.doubt[:2]
         self.doubt = EpochDoubt(first, near, 1 if self.doubt is None else self.doubt.runs + 1)
 
 
-def take_epochs(leader_epochs: RecoveringEpochs, runs: EpochRuns) -> None:
+def add_epochs(leader_epochs: RecoveringEpochs, runs: EpochRuns) -> None:
     """Add the epochs of `runs` above the latest one to `leader_epochs`, as Kafka does. Doubtful epochs are not added if it
     refuses them, or would have to remove other epochs for them.
     """
@@ -199,6 +199,6 @@ class DecidedRuns(EpochRuns):
         if run is not None:
             self.decided.append((run, None))
 
-    def _doubt(self, run: EpochRun, beside: int) -> None:
-        super()._doubt(run, beside)
-        self.decided.append((run, beside))
+    def _doubt(self, run: EpochRun, neighbour: int) -> None:
+        super()._doubt(run, neighbour)
+        self.decided.append((run, neighbour))

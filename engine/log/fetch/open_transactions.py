@@ -21,7 +21,7 @@ from engine.log.report import moment
 from engine.log.segment.batch_search import first_timestamp
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk
-from engine.record.soundness import go_on
+from engine.record.soundness import resume_after_damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -86,10 +86,10 @@ def _windows(view: PartitionView, start: int) -> Iterator[Window]:
     place, columns = view.place(start), BatchColumns()
     for segment in view.segments.values(place.segment_base_offset or 0):
         position = place.position if segment.base_offset == place.segment_base_offset else 0
-        walk, goes_on = HeadWalk(segment.log_file, position or 0, segment.size, batches=columns), True
-        while goes_on:
+        walk, resumes = HeadWalk(segment.log_file, position or 0, segment.size, batches=columns), True
+        while resumes:
             yield from walk
-            goes_on, _ = go_on(walk)  # reading the records reports the damage
+            resumes, _ = resume_after_damage(walk)  # reading the records reports the damage
         segment.release_log()
 
 

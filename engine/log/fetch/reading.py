@@ -32,7 +32,7 @@ from engine.log.segment.recovery_walk import read_marker
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.heads import HeadWalk
-from engine.record.soundness import go_on
+from engine.record.soundness import resume_after_damage
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def read(
     if start_offset > log.log_end_offset or segment is None:
         raise out_of_range(log, start_offset, f"upto {log.log_end_offset}")
     if start_offset >= limit.message_offset:
-        place = limit if start_offset == limit.message_offset else _place(log, start_offset)
+        place = limit if start_offset == limit.message_offset else _position_of(log, start_offset)
         return FetchData(place, None, 0, aborted=[] if wants_aborted else None)
     while segment is not None:
         found = segment.read(start_offset, max_length, _end_in(segment, limit), min_one_message=min_one_message)
@@ -178,7 +178,7 @@ def _end_in(segment: ReadableSegment, limit: LogOffsetMetadata) -> int | None:
     return segment.size if segment.base_offset < limit.segment_base_offset else limit.position
 
 
-def _place(log: ReadableLog, offset: int) -> LogOffsetMetadata:
+def _position_of(log: ReadableLog, offset: int) -> LogOffsetMetadata:
     """The position from which a read of `offset` would begin (convertToOffsetMetadataOrThrow)."""
     segment = log.segments.floor_segment(offset)
     while segment is not None:
@@ -294,20 +294,20 @@ class _Markers:
         """
         for one in _from(self._log, segment):
             self._is_asked = one.aborted_are_unknown
-            walk, goes_on = HeadWalk(one.log_file, position if one is segment else 0, one.size, batches=self._batches), True
-            while goes_on:
+            walk, resumes = HeadWalk(one.log_file, position if one is segment else 0, one.size, batches=self._batches), True
+            while resumes:
                 for window in walk:
                     self._follow(window, one.log_file)
                     if self._is_over(window):
                         return self._aborted
-                goes_on, _ = go_on(walk)  # reading the records reports the damage
+                resumes, _ = resume_after_damage(walk)  # reading the records reports the damage
             if one is not segment:
                 one.release_log()
         return self._aborted
 
     def _is_over(self, window: Window) -> bool:
-        is_behind = window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] >= self._upper
-        return is_behind and all(first >= self._upper for first in self._open.values())
+        is_past = window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] >= self._upper
+        return is_past and all(first >= self._upper for first in self._open.values())
 
     def _follow(self, window: Window, file: OpenFile) -> None:
         table = window.batches.table

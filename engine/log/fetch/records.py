@@ -34,7 +34,7 @@ from engine.record.columns import RECORD_ROWS, BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.reader import ChunkReader
 from engine.record.selection import EVERYTHING, RecordMatcher
-from engine.record.soundness import go_on
+from engine.record.soundness import resume_after_damage
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -176,10 +176,10 @@ class RecordFetcher:
                     return
             if walk.stop is Stop.TORN and is_cut:
                 break
-            goes_on, findings = go_on(walk, after if self._only_sound else None, self.offset)
+            resumes, findings = resume_after_damage(walk, after if self._only_sound else None, self.offset)
             for finding in findings:
                 self._report(finding)
-            if not goes_on:
+            if not resumes:
                 if self._left is None or findings:
                     self._move_on(data.segment, walk.end, start + data.size)
                 break

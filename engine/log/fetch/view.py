@@ -28,7 +28,7 @@ from engine.log.segment.batch_search import find_end
 from engine.log.segment.log_segments import LogOffsetMetadata, Segments
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.heads import HeadWalk
-from engine.record.soundness import go_on
+from engine.record.soundness import resume_after_damage
 from engine.record.windows import LogWalk, Window
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def superseded_by(segment: ReadableSegment, others: Iterable[int]) -> list[int]:
     return [base for base in others if segment.base_offset < base < end]
 
 
-_LOOKS = 20  # attempts to list a directory in which files come and go
+_LIST_ATTEMPTS = 20  # attempts to list a directory in which files come and go
 BEING_WRITTEN = ("torn-tail", "zero-tail")  # codes of findings that are normal while a broker writes
 
 
@@ -152,7 +152,7 @@ class PartitionView:
     def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
         """The last stable offset, which is the first offset of the oldest open transaction, with its position."""
         if self._known_stable is not None:
-            return self._behind(max(min(self._known_stable, self.log_end_offset), self.log_start_offset))
+            return self._position_after(max(min(self._known_stable, self.log_end_offset), self.log_start_offset))
         unstable = min(self.open_transactions().values(), default=self.high_watermark)
         offset = max(min(unstable, self.high_watermark), self.log_start_offset)
         place = self.place(offset)
@@ -168,7 +168,7 @@ class PartitionView:
             segment = self.segments.higher_segment(segment.base_offset)
         return self._end
 
-    def _behind(self, offset: int) -> LogOffsetMetadata:
+    def _position_after(self, offset: int) -> LogOffsetMetadata:
         """The position after the batch that holds `offset` − 1: the end of a read of records below `offset`."""
         segment = self.segments.floor_segment(offset - 1) if offset < self.log_end_offset else None
         if segment is None:
@@ -186,17 +186,17 @@ class PartitionView:
         Segments that were removed since then are dropped. For segments that a broker is replacing see `logs_in_use`.
         """
         before = self._end
-        for number in range(_LOOKS):
+        for number in range(_LIST_ATTEMPTS):
             names = self.files.list(self.directory)
             try:
-                self._take(names)
+                self._update_segments(names)
                 break
             except UnreadableFile:
-                if number + 1 == _LOOKS or self.files.list(self.directory) == names:
+                if number + 1 == _LIST_ATTEMPTS or self.files.list(self.directory) == names:
                     raise
         return self._end.message_offset > before.message_offset
 
-    def _take(self, names: list[str]) -> None:
+    def _update_segments(self, names: list[str]) -> None:
         """Update the segments to the files `names`. Raises UnreadableFile, also if a listed segment was removed since then."""
         there = logs_in_use(names)
         for segment in list(self.segments):
@@ -211,9 +211,9 @@ class PartitionView:
                 self.segments.add(segment)
         for segment in [one for one in self.segments if one.suffix]:
             for base in superseded_by(segment, list(self.segments.base_offsets)):
-                gone = self.segments.get(base)
-                if gone is not None:
-                    self._forget(gone)
+                superseded = self.segments.get(base)
+                if superseded is not None:
+                    self._forget(superseded)
         last = max(self.segments.base_offsets, default=None)
         if before is not None and before != last and self.segments.get(before) is not None:
             self._set_end(before, is_last=False)  # it was the last segment, and was closed since then
@@ -309,11 +309,11 @@ class PartitionView:
         columns, marker = BatchColumns(), _Marker()
         for segment in self.segments.values(place.segment_base_offset):
             start = place.position if segment.base_offset == place.segment_base_offset else 0
-            walk, goes_on = HeadWalk(segment.log_file, start or 0, segment.size, batches=columns), True
-            while goes_on:
+            walk, resumes = HeadWalk(segment.log_file, start or 0, segment.size, batches=columns), True
+            while resumes:
                 for window in walk:
                     self._follow_window(window, transactions, marker, segment.log_file)
-                goes_on, _ = go_on(walk)  # reading the records reports the damage
+                resumes, _ = resume_after_damage(walk)  # reading the records reports the damage
             segment.release_log()
 
     def _follow_window(self, window: Window, transactions: dict[int, int], marker: _Marker, file: OpenFile) -> None:

@@ -12,10 +12,10 @@ from engine.discovery.paths import is_brokers_log_dir
 from engine.findings import Severity
 from engine.formats import LONG_MIN, MAGIC_V2, BatchField
 from engine.kernels.placement import next_invalid
-from engine.kernels.verify import next_turn
+from engine.kernels.verify import next_epoch_break
 from engine.log.append_errors import IllegalArgument
 from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
-from engine.log.epochs.runs import EpochRun, EpochRuns, take_epochs
+from engine.log.epochs.runs import EpochRun, EpochRuns, add_epochs
 from engine.log.errors import LogDamaged
 from engine.log.report import Action
 from engine.log.tiering import Tiering, read_starts
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _NAME = FileKind.LEADER_EPOCH_CHECKPOINT.value
 _LOG = FileKind.LOG.value
-_TAKEN = f"; {_NAME} contains it, as after a recovery by a broker"
+_IN_FILE = f"; {_NAME} contains it, as after a recovery by a broker"
 
 
 def open_leader_epochs(
@@ -70,7 +70,7 @@ def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tier
             log.leader_epoch_cache, log.log_start_offset, log.segments.base_offsets[0])):
         return
     report.drop(Action.KEPT, _NAME)
-    report.events = [event._replace(reason=event.reason.removesuffix(_TAKEN)) for event in report.events]
+    report.events = [event._replace(reason=event.reason.removesuffix(_IN_FILE)) for event in report.events]
     epochs = rebuild_leader_epochs(files, log.directory, tiering)
     _fit(epochs, log.log_start_offset, log.log_end_offset)
     log.leader_epoch_cache = epochs
@@ -89,7 +89,7 @@ def repair_epochs(log: Loading, end_offset: int) -> None:
         before = log.epochs.entries
         for base in log.segments.base_offsets:
             if base in log.epoch_runs:
-                take_epochs(log.epochs, log.epoch_runs[base])
+                add_epochs(log.epochs, log.epoch_runs[base])
         _fit(log.epochs, log.log_start_offset, end_offset)
         counts.append(len(log.epochs.entries))
         if log.epochs.entries == before or (len(counts) > 2 and counts[-1] > counts[-2]):
@@ -193,7 +193,7 @@ def epochs_in_logs(files: Files, directory: str) -> list[EpochEntry]:
                 table = window.batches.table
                 rows = next_invalid(table, 0, window.rows)
                 row = 0
-                while (row := next_turn(table, row, rows, runs.newest, LONG_MIN)) < rows:
+                while (row := next_epoch_break(table, row, rows, runs.newest, LONG_MIN)) < rows:
                     position = before + window.base + table[BatchField.POSITION, row]
                     if table[BatchField.MAGIC, row] >= MAGIC_V2:
                         runs.add(EpochRun(table[BatchField.LEADER_EPOCH, row], table[BatchField.BASE_OFFSET, row], position))
@@ -211,10 +211,10 @@ def note_doubts(log: Loading) -> None:
     for base in log.segments.base_offsets:
         doubt = log.epoch_runs[base].doubt if base in log.epoch_runs else None
         if doubt is not None:
-            is_taken = EpochEntry(doubt.run.epoch, doubt.run.first_offset) in log.epochs.entries
-            log.report.has_doubtful_epochs |= is_taken
+            is_in_file = EpochEntry(doubt.run.epoch, doubt.run.first_offset) in log.epochs.entries
+            log.report.has_doubtful_epochs |= is_in_file
             log.report.add(Action.KEPT, log_file_name(base), f"at byte {doubt.run.position}: {doubt.text}"
-                           f"{_TAKEN if is_taken else f'; {_NAME} is not changed'}",
+                           f"{_IN_FILE if is_in_file else f'; {_NAME} is not changed'}",
                            offsets=(doubt.run.first_offset, None), severity=Severity.WARNING)
 
 

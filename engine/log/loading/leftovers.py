@@ -119,10 +119,10 @@ class Leftovers:
 
     def _keep(self, doomed: Doomed) -> None:
         """Rename the file to a segment. If that name is in use, it gets another one, and salvage puts its batches in order."""
-        taken = {int(name[:20]) for name in self._files.plain(self._directory) if is_log_file_name(name)}
+        used = {int(name[:20]) for name in self._files.plain(self._directory) if is_log_file_name(name)}
         base = doomed.base_offset
-        if base in taken:
-            base = free_base_offset(doomed.runs[0].first_offset, taken)
+        if base in used:
+            base = free_base_offset(doomed.runs[0].first_offset, used)
         to = log_file_name(base)
         self._files.rename(f"{self._directory}/{doomed.name}", f"{self._directory}/{to}")
         offsets = doomed.alone[0][0], doomed.alone[-1][1]
@@ -157,11 +157,11 @@ class Leftovers:
             if not name.endswith(LOG_SWAP):
                 self._remove(name, "its log becomes a segment; indexes are rebuilt")
         self._sync()
-        taken = {int(name[:20]) for name in self._files.plain(self._directory) if is_log_file_name(name)}
+        used = {int(name[:20]) for name in self._files.plain(self._directory) if is_log_file_name(name)}
         for swap in plan.swaps:
             if swap.runs:
-                base = free_base_offset(swap.runs[0].first_offset, taken)
-                taken.add(base)
+                base = free_base_offset(swap.runs[0].first_offset, used)
+                used.add(base)
                 self._files.rename(f"{self._directory}/{swap.name}", f"{self._directory}/{log_file_name(base)}")
                 self._report.add(Action.RENAMED, swap.name, "neither it nor the segments that it should replace have all sound "
                                  "batches: those of both are kept", to=log_file_name(base), severity=Severity.WARNING)

@@ -231,7 +231,7 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
     tiered = Starts(log.log_start_offset, first, first_epoch).are_of_tiered(log.tiering)
     log_start_offset = log.log_start_offset if tiered else max(log.log_start_offset, first)
     log.epochs.truncate_from_start(log.log_start_offset)
-    if log.settles_epochs:
+    if log.stabilizes_epochs:
         repair_epochs(log, next_offset)
     log.remove_set_aside()
     is_as_listed = log.snapshots is None and not log.report.events
@@ -263,13 +263,13 @@ def load_segment_files(log: Loading) -> None:
     log.segments.close()
     log.segments.clear()
     names, log.listed = log.listed or log.files.plain(log.directory), []
-    there, log.unloaded = set(names), names
+    existing, log.unloaded = set(names), names
     removed = {event.path for event in log.report.find(Action.REMOVED)}
-    opened = _expect_scans(log, names, there)
+    opened = _expect_scans(log, names, existing)
     last = max((name for name in names if name.endswith(_LOG)), default="")  # after a clean stop only its indexes are checked
     for name in names:
         is_index = name.endswith(_INDEXES)
-        if _is_beside_its_log(name, there) if is_index else not name.endswith((_LOG, _SNAPSHOT)):
+        if _has_log(name, existing) if is_index else not name.endswith((_LOG, _SNAPSHOT)):
             continue
         offset = offset_of(name)
         if offset is None:
@@ -277,18 +277,18 @@ def load_segment_files(log: Loading) -> None:
         elif name.endswith(_SNAPSHOT):
             continue
         elif is_index:
-            _remove_orphan(log, name, offset, there, removed)
+            _remove_orphan(log, name, offset, existing, removed)
         else:
-            segment = opened.get(offset) or log.open_segment(offset, there)
-            _load_segment(log, segment, there, checks_sizes=not log.clean_shutdown or name == last)
+            segment = opened.get(offset) or log.open_segment(offset, existing)
+            _load_segment(log, segment, existing, checks_sizes=not log.clean_shutdown or name == last)
     log.unloaded = []
 
 
-def _expect_scans(log: Loading, names: list[str], there: set[str]) -> dict[int, LogSegment]:
+def _expect_scans(log: Loading, names: list[str], existing: set[str]) -> dict[int, LogSegment]:
     """Open the segments that will be recovered because they have no offset index, and begin to scan them; by base offset."""
     bases = [offset for name in names if name.endswith(_LOG) and (offset := offset_of(name)) is not None
-             and name == log_file_name(offset) and offset_index_file_name(offset) not in there]
-    opened = {base: log.open_segment(base, there) for base in bases if not _waits(log, base)}
+             and name == log_file_name(offset) and offset_index_file_name(offset) not in existing]
+    opened = {base: log.open_segment(base, existing) for base in bases if not _waits(log, base)}
     log.scans.expect(opened.values())
     return opened
 
@@ -303,9 +303,9 @@ def _report_without_offset(log: Loading, name: str) -> None:
                    severity=Severity.WARNING)
 
 
-def _remove_orphan(log: Loading, name: str, offset: int, there: set[str], removed: set[str]) -> None:
+def _remove_orphan(log: Loading, name: str, offset: int, existing: set[str], removed: set[str]) -> None:
     its_log = log_file_name(offset)
-    if its_log not in there and not log.files.exists(log.path(its_log)):
+    if its_log not in existing and not log.files.exists(log.path(its_log)):
         with log.files.open(log.path(name)) as file:
             has_entries = _is_entry(name, file.read(0, _FIRST_ENTRY))
         log.files.remove(log.path(name))
@@ -313,9 +313,9 @@ def _remove_orphan(log: Loading, name: str, offset: int, there: set[str], remove
         log.report.add(Action.REMOVED, name, reason, severity=Severity.WARNING)
 
 
-def _load_segment(log: Loading, segment: LogSegment, there: set[str], *, checks_sizes: bool) -> None:
-    has_offset_index = offset_index_file_name(segment.base_offset) in there
-    has_time_index = time_index_file_name(segment.base_offset) in there
+def _load_segment(log: Loading, segment: LogSegment, existing: set[str], *, checks_sizes: bool) -> None:
+    has_offset_index = offset_index_file_name(segment.base_offset) in existing
+    has_time_index = time_index_file_name(segment.base_offset) in existing
     try:
         segment.sanity_check(time_index_newly_created=not has_time_index, has_offset_index=has_offset_index)
         if checks_sizes:
@@ -341,10 +341,10 @@ def _recover_while_loading(log: Loading, segment: LogSegment, reason: str, sever
     log.scans.keep(segment, scan)
 
 
-def _is_beside_its_log(name: str, there: set[str]) -> bool:
+def _has_log(name: str, existing: set[str]) -> bool:
     """Is it an index with the usual 20 digits whose log is in the directory? Nearly all indexes are."""
     digits = name[:20]
-    return name[20:21] == "." and digits.isascii() and digits.isdigit() and digits + _LOG in there
+    return name[20:21] == "." and digits.isascii() and digits.isdigit() and digits + _LOG in existing
 
 
 def _is_entry(name: str, head: bytes) -> bool:

@@ -27,8 +27,8 @@ def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], trust
     """
     corrupt = {event.path for event in log.report.find(Action.REMOVED)}
     left = log.producers.snapshot_paths
-    gone = [name for name in names if name.endswith(_SNAPSHOT) and log.path(name) not in left]
-    for name in gone:
+    removed = [name for name in names if name.endswith(_SNAPSHOT) and log.path(name) not in left]
+    for name in removed:
         if name not in corrupt and not log.files.exists(log.path(name)):
             log.report.add(Action.REMOVED, name, "outdated producer snapshot")
     if log.epochs.in_file != epochs:

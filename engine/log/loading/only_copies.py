@@ -74,7 +74,7 @@ def read_doomed(
     of_log: list[Offsets] = [(max(log_start_offset, min(kept.values(), default=0)), last)]
     committed: list[Offsets] = [(0, max(last, _high_watermark(files, directory)))]
     read: dict[str, list[Offsets]] = {}
-    taken: list[Offsets] | None = None
+    cleaned: list[Offsets] | None = None
     doomed: dict[str, Doomed] = {}
     for name in sorted(found, key=lambda name: (not name.endswith(DELETED), found[name])):  # complete files first
         runs = read_runs(files, directory, name)
@@ -84,14 +84,14 @@ def read_doomed(
             after = without(alone, [(0, last)])  # where no cleaner comes
             alone = [] if is_compacted() else without(alone, without([(0, LONG_MAX)], of_log))
         if alone or after:
-            near = _that_may_hold(kept, [*alone, *after])
+            near = _possible_holders(kept, [*alone, *after])
             read |= {one: offsets_in(files, directory, one) for one in near - read.keys()}
             others = ([*one.alone, *one.truncated] for one in doomed.values())
             elsewhere = joined(sorted(chain(*(read[one] for one in near), *others)))
             alone, after = without(alone, elsewhere), without(after, elsewhere)
         if alone and name.endswith(DELETED) and is_compacted() is None:
-            taken = _spans_of_cleaner(files, directory, kept, {*found.values()}) if taken is None else taken
-            alone = without(alone, taken)
+            cleaned = _spans_of_cleaner(files, directory, kept, {*found.values()}) if cleaned is None else cleaned
+            alone = without(alone, cleaned)
         truncated = without(after, committed)
         doomed[name] = Doomed(name, found[name], runs, joined([*alone, *without(after, truncated)]), truncated)
     return doomed
@@ -110,7 +110,7 @@ def _is_doomed(name: str, unfinished: Unfinished) -> bool:
     return name.endswith((_LOG_DELETED, _LOG_CLEANED)) or (name.endswith(LOG_SWAP) and name in unfinished.invalid)
 
 
-def _that_may_hold(kept: dict[str, int], offsets: list[Offsets]) -> set[str]:
+def _possible_holders(kept: dict[str, int], offsets: list[Offsets]) -> set[str]:
     """The names in `kept` of files that may have some of `offsets`, according to their names."""
     bases = sorted({*kept.values()})
     ends = dict(zip(bases, (*bases, LONG_MAX)[1:], strict=True))  # works without segments too

@@ -229,18 +229,19 @@ def _finish_epochs(log: Loading, segment: LogSegment, scan: SegmentScan) -> None
         known = log.last_epochs.get(below.base_offset)
         before, since = (first_leader_epochs(below.log_file)[0], below.base_offset) if known is None else known
     goes_on = scan.valid_size == segment.size
-    end, behind = scan.end_offset(segment.base_offset), log.epoch_after(segment) if goes_on else NO_PARTITION_LEADER_EPOCH
+    end = scan.end_offset(segment.base_offset)
+    epoch_following = log.epoch_after(segment) if goes_on else NO_PARTITION_LEADER_EPOCH
     runs = scan.epochs
     high, only = runs.undecided, runs.only
     if only is not None and 0 <= only.epoch < before:
         low_end, after = log.end_of_epoch(segment, only.epoch, end) if goes_on else (end, NO_PARTITION_LEADER_EPOCH)
         if after < 0 and only.first_offset - since > low_end - only.first_offset:
             runs.doubt_only(before)
-    elif high is not None and 0 <= behind < high.epoch and behind != before:
-        low_end, after = log.end_of_epoch(segment, behind, end)
+    elif high is not None and 0 <= epoch_following < high.epoch and epoch_following != before:
+        low_end, after = log.end_of_epoch(segment, epoch_following, end)
         if after >= high.epoch or (after < 0 and end - high.first_offset > low_end - end):
-            behind = high.epoch  # that epoch continues later, or it is the longer one of the last two
-    runs.finish(end, before, behind)
+            epoch_following = high.epoch  # that epoch continues later, or it is the longer one of the last two
+    runs.finish(end, before, epoch_following)
     log.last_epochs[segment.base_offset] = runs.last, runs.last_offset
     log.epoch_runs[segment.base_offset] = runs
 

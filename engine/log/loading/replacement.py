@@ -113,17 +113,17 @@ def plan_replacement(
     """
     swaps = sorted((_read_swap(files, directory, name, config) for name in log_swaps), key=lambda swap: swap.base_offset)
     first, end = swaps[0].base_offset, max(swap.end_offset for swap in swaps)
-    taken = {name.removesuffix(SWAP) for name in log_swaps}
+    used = {name.removesuffix(SWAP) for name in log_swaps}
     replaced = [name for name in names if not name.endswith(SWAP) and (offset := offset_of(name)) is not None
-                and (first <= offset < end or name in taken)]
+                and (first <= offset < end or name in used)]
     is_compaction = is_compacted is True and all(swap.is_whole for swap in swaps)
     lost: dict[str, list[Offsets]] = {}
     if not is_compaction:
         held = joined(sorted(one for swap in swaps for one in offsets_in(files, directory, swap.name)))
         old = {name: without(offsets_in(files, directory, name), held) for name in replaced if is_log_file_name(name)}
         if is_compacted is not False and any(old.values()):
-            taken_by_cleaner = _taken_by_cleaner(files, directory, names, replaced, swaps)
-            old = {name: without(offsets, taken_by_cleaner) for name, offsets in old.items()}
+            removed_by_cleaner = _removed_by_cleaner(files, directory, names, replaced, swaps)
+            old = {name: without(offsets, removed_by_cleaner) for name, offsets in old.items()}
         lost = {name: offsets for name, offsets in old.items() if offsets}
     return Replacement(swaps, first, end, replaced, lost, is_compaction)
 
@@ -134,13 +134,13 @@ def read_runs(files: ReadOnlyFiles, directory: str, name: str) -> list[Run]:
         return list(as_runs(sound_batches(file, lambda _: None)))
 
 
-def free_base_offset(first: int, taken: AbstractSet[int]) -> int:
+def free_base_offset(first: int, used: AbstractSet[int]) -> int:
     """An unused base offset for a file whose batches begin at offset `first` and will be moved elsewhere.
 
     It is near these offsets. After a stop the next salvage finds the file; to it the first batch must not look as if its base
     offset had a wrong bit (see `with_offsets_restored`).
     """
-    return next(base for base in count(first + 1) if base not in taken and (base ^ first).bit_count() > 1)
+    return next(base for base in count(first + 1) if base not in used and (base ^ first).bit_count() > 1)
 
 
 def _read_swap(files: Files, directory: str, name: str, config: LogConfig) -> Swap:
@@ -169,7 +169,7 @@ def fault_of(file: OpenFile) -> str | None:
     return None if walk.stop is Stop.END else f"it ends inside a batch, which begins at byte {walk.position}"
 
 
-def _taken_by_cleaner(
+def _removed_by_cleaner(
     files: Files, directory: str, names: Iterable[str], replaced: list[str], swaps: list[Swap]
 ) -> list[Offsets]:
     """The offsets, in order, that `swaps` lack because the cleaner removed them, if the topic may be compacted.

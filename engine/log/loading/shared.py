@@ -16,8 +16,7 @@ from engine.formats import NO_PARTITION_LEADER_EPOCH
 from engine.log.epochs.runs import first_leader_epochs
 from engine.log.errors import SegmentOffsetOverflow, SplitFailed
 from engine.log.producers.loading import delete_producer_snapshots
-from engine.log.producers.snapshot_files import SnapshotFiles
-from engine.log.producers.state_manager import MAX_TRANSACTION_TIMEOUT_MS, PRODUCER_ID_EXPIRATION_MS
+from engine.log.producers.state_manager import MAX_TRANSACTION_TIMEOUT_MS, PRODUCER_ID_EXPIRATION_MS, SnapshotFiles
 from engine.log.report import Action
 from engine.log.segment.batch_search import sound_heads
 from engine.log.segment.log_segment import LogSegment
@@ -55,7 +54,7 @@ class LoadOptions:
     jobs              number of segments that are read at the same time
     creates           create the directory; otherwise a missing one raises UnreadableFile: it existed when it was listed
     for_snapshots     nothing is appended or read: only the producer state that snapshots need is loaded
-    settles_epochs    change leader epochs until another start would not change them: Kafka may need two starts for that
+    stabilizes_epochs change leader epochs until another start would not change them: Kafka may need two starts for that
     refuses_doubtful_epochs   do not use epochs of batches that others contradict, although Kafka does
     """
 
@@ -68,7 +67,7 @@ class LoadOptions:
     jobs: int = 1
     creates: bool = True
     for_snapshots: bool = False
-    settles_epochs: bool = False
+    stabilizes_epochs: bool = False
     refuses_doubtful_epochs: bool = False
 
 
@@ -89,7 +88,7 @@ class Loading:
         producers: ProducerStateManager, *, clean_shutdown: bool, in_order: bool = False, names: list[str] | None = None,
     ) -> None:
         self.partition, self.in_order, self.tiering, self.policy = partition, in_order, options.tiering, options.policy
-        self.settles_epochs, self.log_start_offset = options.settles_epochs, options.log_start_offset or 0
+        self.stabilizes_epochs, self.log_start_offset = options.stabilizes_epochs, options.log_start_offset or 0
         self.files, self.directory, self.config = partition.files, partition.directory, partition.config
         self.now, self.report = partition.now, report
         self.clean_shutdown, self.recovery_point = clean_shutdown, options.recovery_point or 0
@@ -117,9 +116,9 @@ class Loading:
         """The path of a file in the directory."""
         return f"{self.directory}/{name}"
 
-    def open_segment(self, base_offset: int, there: set[str] | None = None) -> LogSegment:
-        """Open the segment at `base_offset`. `there`: the names in the directory, if they are known."""
-        has_txn_index = None if there is None else transaction_index_file_name(base_offset) in there
+    def open_segment(self, base_offset: int, existing: set[str] | None = None) -> LogSegment:
+        """Open the segment at `base_offset`. `existing`: the names in the directory, if they are known."""
+        has_txn_index = None if existing is None else transaction_index_file_name(base_offset) in existing
         return LogSegment(self.partition, base_offset, has_txn_index=has_txn_index)
 
     def new_segment(self, base_offset: int) -> None:

@@ -1,5 +1,7 @@
 """bootstrap.checkpoint: the first records of a new cluster's metadata log. Mirrors BootstrapDirectory.
 
+It stands alone: the format is Kafka's, whoever adds topics to it.
+
 `kafka-storage format` writes it; the first controller whose metadata log is empty uses all its records. So a topic can be
 created with an id that it had before, for which Kafka has no command.
 """

@@ -171,10 +171,10 @@ class _Replay:
         if kind == "TOPIC_RECORD":
             topics[data["topicId"]] = metadata.named[data["name"]] = Topic(data["name"], data["topicId"])
         elif kind == "REMOVE_TOPIC_RECORD":
-            gone = topics.pop(data["topicId"], None)
-            if gone is not None:
-                metadata.settings.pop(gone.name, None)
-                metadata.named.pop(gone.name, None)
+            removed = topics.pop(data["topicId"], None)
+            if removed is not None:
+                metadata.settings.pop(removed.name, None)
+                metadata.named.pop(removed.name, None)
         elif kind in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"):
             topic = topics.get(data["topicId"])
             if topic is not None and data.get("replicas") is not None:

@@ -442,11 +442,11 @@ _SUFFIXES = (*(kind.value for kind in KINDS), ".cleaned", ".swap")
 
 
 class FileWithoutOffset(NamedTuple):
-    """A segment file without an offset in its name. `said`: the broker's message, if it is the first one that it reads."""
+    """A segment file without an offset in its name. `message`: the broker's message, if it is the first one that it reads."""
 
     name: str
     kind: FileKind
-    said: str
+    message: str
 
 
 def files_without_offset(files: ReadOnlyFiles, directory: str, names: Iterable[str]) -> Iterator[FileWithoutOffset]:
@@ -457,7 +457,7 @@ def files_without_offset(files: ReadOnlyFiles, directory: str, names: Iterable[s
             continue
         parsed = parse_file_name(name)
         number = name.partition(".")[0]
-        said = f'java.lang.NumberFormatException: For input string: "{number}"'
+        message = f'java.lang.NumberFormatException: For input string: "{number}"'
         if file_name(directory) != METADATA_DIR:  # the metadata log is loaded before all others
-            said = f"There was an error in one of the threads during logs loading: {said}"
-        yield FileWithoutOffset(name, FileKind.LOG if parsed is None else parsed.kind, said)
+            message = f"There was an error in one of the threads during logs loading: {message}"
+        yield FileWithoutOffset(name, FileKind.LOG if parsed is None else parsed.kind, message)

@@ -118,7 +118,7 @@ class Listing(NamedTuple):
         return any(name.removesuffix(_LOG) + _INDEX not in names for name in self.plain if name.endswith(_LOG))
 
 
-def refuse_what_is_not_ours(files: ReadOnlyFiles, place: PartitionPath, listing: Listing) -> None:
+def refuse_foreign_log(files: ReadOnlyFiles, place: PartitionPath, listing: Listing) -> None:
     """Raise NoLogOfBrokers if no current broker opens the log at `place`, or if a file of it is not a plain file."""
     refuse_topic_name(place.path, place.name.topic)
     if are_of_07(listing.plain):
@@ -253,7 +253,7 @@ class LogManager:
         """
         seam = self.files_of(place.log_dir) if files is None else files
         listing = Listing.read(seam, place) if listing is None else listing
-        refuse_what_is_not_ours(seam, place, listing)
+        refuse_foreign_log(seam, place, listing)
         is_metadata = place.name.topic == METADATA_TOPIC
         points = {} if is_metadata else self.offsets(place.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
         starts = {} if is_metadata else self.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT)

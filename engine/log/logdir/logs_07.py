@@ -137,7 +137,7 @@ def _recover(files: Files, log: Log07, report: Report) -> None:
         report.add(Action.RECOVERED, newest.name, "every checksum is right",
                    offsets=(newest.start, newest.start + size), size=size)
         return
-    newest.recover(cut_nonsense=True)
+    newest.recover(truncate_invalid=True)
     why = f"at byte {part.size}: {part.problem.what}"
     if part.problem.exception is not None:
         why += f"; 0.7.2 would not open the log: {part.problem.exception}"
@@ -175,9 +175,9 @@ def retain_07(reported: ReportedLog07) -> None:
     """Delete files that are too old, then files above the size limit. Mirrors LogManager.cleanupLogs of 0.7.2."""
     log, report, now = reported.log, reported.report, reported.now
     before = {segment.path for segment in log.segments}
-    gone = [(segment, "last changed more than the retention time ago") for segment in log.delete_expired(now)]
-    gone += [(segment, "the log exceeds the retention size without it") for segment in log.delete_excess(now)]
-    for segment, why in gone:
+    deleted = [(segment, "last changed more than the retention time ago") for segment in log.delete_expired(now)]
+    deleted += [(segment, "the log exceeds the retention size without it") for segment in log.delete_excess(now)]
+    for segment, why in deleted:
         report.add(Action.REMOVED, segment.name, why, offsets=_offsets(segment), size=segment.size)
     for segment in log.segments:
         if segment.path not in before:

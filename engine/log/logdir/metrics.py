@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.discovery.names import PartitionKind, parse_partition_dir
-from engine.errors import KafkalogError, UnwritableFile
+from engine.errors import UnwritableFile, UsageError
 from engine.files import Files, WritableFile, look, replace
 from engine.log.report import Action
 
@@ -81,7 +81,7 @@ class MeasuringFiles(Files):
 
 
 def check_textfile(files: Files, path: str) -> None:
-    """Raise now what `write_textfile` would raise at the end: KafkalogError without prometheus-client, UnwritableFile."""
+    """Raise now what `write_textfile` would raise at the end: UsageError without prometheus-client, UnwritableFile."""
     _client()
     info, aside = look(files, path), path + ".tmp"  # the name that `replace` uses
     if info is not None and not info.is_file:
@@ -94,12 +94,12 @@ def check_textfile(files: Files, path: str) -> None:
 
 
 def _client() -> ModuleType:
-    """The package that writes the format. Raises KafkalogError if it is not installed."""
+    """The package that writes the format. Raises UsageError if it is not installed."""
     try:
         import prometheus_client
     except ImportError as error:
         what = "metrics need the package prometheus-client"
-        raise KafkalogError(what, do="pip install 'kafkalog[metrics]'") from error
+        raise UsageError(what, "pip install 'kafkalog[metrics]'") from error
     return prometheus_client
 
 

@@ -53,7 +53,7 @@ class StartProblem(NamedTuple):
     """A problem for a starting broker.
 
     name   path below the log dir
-    said   the broker's message, with … for parts that only it knows; None: it logs nothing
+    message  the broker's message, with … for parts that only it knows; None: it logs nothing
     what   our description
     kind   of the file, None for directories
     do     what the user can do if kafkalog cannot repair it
@@ -62,7 +62,7 @@ class StartProblem(NamedTuple):
     effect: Effect
     log_dir: str
     name: str
-    said: str | None
+    message: str | None
     what: str
     kind: FileKind | None = None
     do: str | None = None
@@ -209,23 +209,25 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
     if not files.exists(path):
         if not cluster.is_kraft:
             return  # such a broker creates the file
-        said = f"No `meta.properties` found in {log_dir.path} (have you run `kafka-storage.sh` to format the directory?)"
+        message = f"No `meta.properties` found in {log_dir.path} (have you run `kafka-storage.sh` to format the directory?)"
         do = ("copy it from another log dir of this broker and give it a directory.id of its own; or name partitions, not the "
               "log dir")
-        yield StartProblem(Effect.STOPS, log_dir.path, name, said, "the file is missing", FileKind.META_PROPERTIES, do)
+        yield StartProblem(Effect.STOPS, log_dir.path, name, message, "the file is missing", FileKind.META_PROPERTIES, do)
     elif identity is None:
-        said = f"Error while reading meta.properties file {files.absolute(path)}"
+        message = f"Error while reading meta.properties file {files.absolute(path)}"
         faults = read_identity(files, path, decode_meta_properties).findings
         effect = _failed(cluster, log_dir.path) if cluster.identities else Effect.STOPS
-        yield StartProblem(effect, log_dir.path, name, said, _first(faults), FileKind.META_PROPERTIES)
+        yield StartProblem(effect, log_dir.path, name, message, _first(faults), FileKind.META_PROPERTIES)
     elif identity.cluster_id != cluster.cluster_id:
-        said = f"Invalid cluster.id in: {files.absolute(path)}. Expected {cluster.cluster_id}, but read {identity.cluster_id}"
+        message = (f"Invalid cluster.id in: {files.absolute(path)}. Expected {cluster.cluster_id}, but read "
+                   f"{identity.cluster_id}")
         do = "find out which disk belongs to which cluster; this log dir does not belong with the others"
-        yield StartProblem(Effect.STOPS, log_dir.path, name, said, "the log dir belongs to another cluster", None, do)
+        yield StartProblem(Effect.STOPS, log_dir.path, name, message, "the log dir belongs to another cluster", None, do)
     elif identity.node_id != cluster.node_id:
-        said = f"Stored node id {identity.node_id} doesn't match previous node id {cluster.node_id} in {files.absolute(path)}"
+        message = (f"Stored node id {identity.node_id} doesn't match previous node id {cluster.node_id} in "
+                   f"{files.absolute(path)}")
         do = "find out which disk belongs to which broker"
-        yield StartProblem(Effect.STOPS, log_dir.path, name, said, "the log dir belongs to another broker", None, do)
+        yield StartProblem(Effect.STOPS, log_dir.path, name, message, "the log dir belongs to another broker", None, do)
     else:
         yield from _same_directory_id(cluster, log_dir, identity.directory_id)
     bootstrap = FileKind.BOOTSTRAP_CHECKPOINT.value
@@ -246,13 +248,13 @@ def _same_directory_id(cluster: Cluster, log_dir: LogDir, directory_id: str | No
     first = next(path for path, one in cluster.identities.items() if one.directory_id == directory_id)
     if directory_id is None or first == log_dir.path:
         return
-    said = f"Duplicate directory ID Optional[{directory_id}] found. It was the ID of {first}, but also of {log_dir.path}"
+    message = f"Duplicate directory ID Optional[{directory_id}] found. It was the ID of {first}, but also of {log_dir.path}"
     own = {path: _holds(cluster, path, directory_id) for path in (first, log_dir.path)}
     copy = first if own[first] < own[log_dir.path] else log_dir.path
     do = (f"one of the two meta.properties is a copy, likely that of {copy}: delete its line directory.id, and the broker "
           "creates a new one at its next start")
     what = f"{first} has the same directory.id"
-    yield StartProblem(Effect.STOPS, log_dir.path, FileKind.META_PROPERTIES.value, said, what, None, do)
+    yield StartProblem(Effect.STOPS, log_dir.path, FileKind.META_PROPERTIES.value, message, what, None, do)
 
 
 def _holds(cluster: Cluster, log_dir: str, directory_id: str) -> int:
@@ -265,7 +267,7 @@ def _holds(cluster: Cluster, log_dir: str, directory_id: str) -> int:
 
 def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[StartProblem]:
     for name in log_dir.foreign:
-        said = (
+        message = (
             f"Found directory {files.resolve(f'{log_dir.path}/{name}')}, '{name}' is not in the form of topic-partition or "
             "topic-partition.uniqueId-delete (if marked for deletion)."
         )
@@ -273,7 +275,7 @@ def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[StartProblem]:
         what = "the directory is not Kafka's"
         if name == STAGING:  # it may hold the only copy of partitions that were about to be replaced
             what, do = "Spark's sink keeps its uncommitted writes there", undo_advice(log_dir.path)
-        yield StartProblem(Effect.STOPS, log_dir.path, name, said, what, None, do)
+        yield StartProblem(Effect.STOPS, log_dir.path, name, message, what, None, do)
 
 
 def _failed(cluster: Cluster, log_dir: str) -> Effect:
@@ -293,8 +295,8 @@ def _checkpoints(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Ite
             continue
         what = checkpoint_fault(files, f"{log_dir.path}/{kind.value}")
         if what is not None:
-            said = f"Error while reading checkpoint file {files.absolute(log_dir.path)}/{kind.value}"
-            yield StartProblem(effect, log_dir.path, kind.value, said, what, kind)
+            message = f"Error while reading checkpoint file {files.absolute(log_dir.path)}/{kind.value}"
+            yield StartProblem(effect, log_dir.path, kind.value, message, what, kind)
 
 
 # ---- partitions
@@ -308,9 +310,9 @@ def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: Partition
         if not files.exists(place.path):
             return []
         name = file_name(place.path)
-        said = f"Error while loading log dir {files.absolute(place.log_dir)}"
+        message = f"Error while loading log dir {files.absolute(place.log_dir)}"
         do = "check permissions and owner, and the disk itself"
-        return [StartProblem(_failed(cluster, place.log_dir), place.log_dir, name, said, str(error), None, do)]
+        return [StartProblem(_failed(cluster, place.log_dir), place.log_dir, name, message, str(error), None, do)]
 
 
 def _partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> Iterator[StartProblem]:
@@ -322,20 +324,20 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> 
         try:
             load_leader_epochs(files, path)
         except MalformedCheckpoint as error:
-            said = f"Error while reading checkpoint file {absolute}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+            message = f"Error while reading checkpoint file {absolute}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
             name = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
             effect = _failed(cluster, place.log_dir)
-            yield StartProblem(effect, place.log_dir, name, said, str(error), FileKind.LEADER_EPOCH_CHECKPOINT)
+            yield StartProblem(effect, place.log_dir, name, message, str(error), FileKind.LEADER_EPOCH_CHECKPOINT)
     yield from _topic_id(files, cluster, place, names)
     if FileKind.QUORUM_STATE.value in names and place.name.topic == METADATA_TOPIC:
         path = f"{place.path}/{FileKind.QUORUM_STATE.value}"
         findings = read_identity(files, path, decode_quorum_state).findings
         if findings:
-            said = f"Error while reading the Quorum status from the file {absolute}/{FileKind.QUORUM_STATE.value}"
+            message = f"Error while reading the Quorum status from the file {absolute}/{FileKind.QUORUM_STATE.value}"
             name = f"{directory}/{FileKind.QUORUM_STATE.value}"
-            yield StartProblem(Effect.STOPS, place.log_dir, name, said, _first(findings), FileKind.QUORUM_STATE)
+            yield StartProblem(Effect.STOPS, place.log_dir, name, message, _first(findings), FileKind.QUORUM_STATE)
     for one in files_without_offset(files, place.path, names):
-        yield StartProblem(Effect.STOPS, place.log_dir, f"{directory}/{one.name}", one.said, "the file name contains no "
+        yield StartProblem(Effect.STOPS, place.log_dir, f"{directory}/{one.name}", one.message, "the file name contains no "
                                                                                         "offset", one.kind)
     snapshots = [name for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value) and offset_of(name) is not None]
     if snapshots:  # names have 20 digits; a broker reads the latest one, and others only if that one is corrupt
@@ -355,8 +357,8 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, name
     lives = place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and place.name.topic != METADATA_TOPIC
     if kind.value not in names:
         if lives and cluster.is_kraft and (cluster.metadata is not None or cluster.identities):
-            said = f"The topicId does not exist in Log(dir={files.absolute(place.path)}, …), treat it as a stray log."
-            missing = StartProblem(Effect.STRAYS, place.log_dir, name, said, "the file is missing", kind)
+            message = f"The topicId does not exist in Log(dir={files.absolute(place.path)}, …), treat it as a stray log."
+            missing = StartProblem(Effect.STRAYS, place.log_dir, name, message, "the file is missing", kind)
             stray = _stray_by_name(files, cluster, place)
             if stray is not None:
                 missing = missing._replace(what=f"{missing.what}, and {stray.what}", kind=None, do=stray.do)
@@ -364,8 +366,8 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, name
         return
     decoded = read_identity(files, path, decode_partition_metadata)
     if decoded.value is None:
-        said = f"Error while reading partition metadata file {files.absolute(path)}"
-        yield StartProblem(_failed(cluster, place.log_dir), place.log_dir, name, said, _first(decoded.findings), kind)
+        message = f"Error while reading partition metadata file {files.absolute(path)}"
+        yield StartProblem(_failed(cluster, place.log_dir), place.log_dir, name, message, _first(decoded.findings), kind)
         stray = _stray_by_name(files, cluster, place) if lives else None
     else:
         stray = _stray(files, cluster, place, decoded.value.topic_id.rstrip("=")) if lives else None
@@ -387,17 +389,17 @@ def _stray(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, topic_i
     topic = cluster.metadata.topics.get(topic_id)
     replicas = () if topic is None else topic.replicas.get(place.name.partition, ())
     if not replicas:
-        said = f"Found stray log dir {log}: the topicId {topic_id} does not exist in the metadata image."
+        message = f"Found stray log dir {log}: the topicId {topic_id} does not exist in the metadata image."
         do = "check whether the topic was deleted, or whether this is a disk of another cluster"
         what = "the metadata log has no such topic"
         if topic is not None:
             do = f"its topic has {len(topic.replicas)} partitions: move the directory out of the log dir"
             what = "the metadata log has no such partition of the topic"
-        return StartProblem(Effect.STRAYS, place.log_dir, name, said, what, None, do)
+        return StartProblem(Effect.STRAYS, place.log_dir, name, message, what, None, do)
     if cluster.node_id is not None and cluster.node_id not in replicas:
-        said = (f"Found stray log dir {log}: the current replica assignment {list(replicas)} does not contain the local "
+        message = (f"Found stray log dir {log}: the current replica assignment {list(replicas)} does not contain the local "
                 f"brokerId {cluster.node_id}.")
-        return StartProblem(Effect.STRAYS, place.log_dir, name, said, "the partition is assigned to other brokers", None,
+        return StartProblem(Effect.STRAYS, place.log_dir, name, message, "the partition is assigned to other brokers", None,
                        "nothing to do if the replica was moved")
     return None
 
@@ -411,9 +413,9 @@ def _duplicates(cluster: Cluster) -> Iterator[StartProblem]:
                 if first is place:
                     continue
                 both = f"{place.path} and {first.path}"
-                said = (f"Duplicate log directories for {place.key[0]}-{place.key[1]} are found in both {both}."
+                message = (f"Duplicate log directories for {place.key[0]}-{place.key[1]} are found in both {both}."
                         if kind is PartitionKind.PLAIN else f"Duplicate log directories found: {place.path}, {first.path}")
-                yield StartProblem(Effect.STOPS, place.log_dir, file_name(place.path), said,
+                yield StartProblem(Effect.STOPS, place.log_dir, file_name(place.path), message,
                               f"{first.path} holds the same partition", None, _which(cluster, first, place))
 
 
@@ -437,11 +439,11 @@ def _metadata(cluster: Cluster) -> Iterator[StartProblem]:
     names = {topic.name for topic in known.values()}
     strays = [one for log_dir in cluster.log_dirs for one in log_dir.partitions()
               if one.name.topic not in names and one.name.topic != METADATA_TOPIC]
-    said = f"Corruption found in segment {proof.segment}, truncating to offset {proof.offset}"
+    message = f"Corruption found in segment {proof.segment}, truncating to offset {proof.offset}"
     what = (f"{proof.what}; a broker would delete {count_of(proof.lost_batches, 'sound batch')} after it and rename "
             f"{count_of(len(strays), 'partition directory')} to -stray")
     do = "copy the metadata log from another controller, or continue with --accept-metadata-loss"
-    yield StartProblem(Effect.LOSES_TOPICS, place.log_dir, f"{METADATA_DIR}/{proof.file}", said, what, None, do)
+    yield StartProblem(Effect.LOSES_TOPICS, place.log_dir, f"{METADATA_DIR}/{proof.file}", message, what, None, do)
 
 
 def _first(findings: list[Finding]) -> str:
@@ -497,4 +499,4 @@ def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Find
 
 
 def _text(problem: StartProblem) -> str:
-    return problem.what if problem.said is None else f"{problem.what}; a broker says: {problem.said}"
+    return problem.what if problem.message is None else f"{problem.what}; a broker says: {problem.message}"

@@ -73,6 +73,12 @@ _UNKNOWN_TO_07 = {
 }  # fmt: skip
 
 
+class InputUsed(KafkalogError):
+    """Input that would be needed a second time."""
+
+    code = "input-used"
+
+
 class Appender(Protocol):
     """Appends input to one log.
 
@@ -213,7 +219,7 @@ class Append(AnyLogOperation):
             return
         if self._has_begun:  # the log was recovered in between, and the input cannot be read a second time
             what = f"{log.directory}: was recovered while records were appended; it contains the records acknowledged above"
-            raise KafkalogError(what, "append the records after them again")
+            raise InputUsed(what, "append the records after them again")
         self._has_begun = True
         refuse_damaged_end(log)
         appender = appender_for(log, self._options)

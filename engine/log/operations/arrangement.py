@@ -104,9 +104,9 @@ def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand, epochs: Sequence[
         else:
             chains = [chain for part in group
                       for chain in _chains(part, bases, expand, part in backwards, part in before_those)]
-            stays, goes = _decide(_weighed(chains, epochs), _last_of_producers(kept[-1], expand) if kept else None)
-            kept += sorted(stays, key=_by_offset)
-            dropped += goes
+            chosen, rest = _decide(_weighed(chains, epochs), _last_of_producers(kept[-1], expand) if kept else None)
+            kept += sorted(chosen, key=_by_offset)
+            dropped += rest
     _drop_leaps(kept, dropped, sorted(runs))
     return Arrangement(_segments(kept), sorted(dropped, key=lambda one: (one.part.base, one.part.run.start)))
 

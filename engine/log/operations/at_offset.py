@@ -136,7 +136,7 @@ class Truncate(Operation):
         active = self._target if kept is None else kept.base_offset
         files = log.local_log.files
         with self._checkpoints:
-            said = CleanerCheckpoint(files, log.directory).lower(files, active)
-        if said is not None:
+            old = CleanerCheckpoint(files, log.directory).lower(files, active)
+        if old is not None:
             name = FileKind.CLEANER_CHECKPOINT.value
-            log.report.add(Action.MOVED, "", f"{name}: the log is dirty from here on", offsets=(said, active))
+            log.report.add(Action.MOVED, "", f"{name}: the log is dirty from here on", offsets=(old, active))

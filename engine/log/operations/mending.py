@@ -44,12 +44,12 @@ _ALIVE = (PartitionKind.PLAIN, PartitionKind.FUTURE)
 _NAME = FileKind.PARTITION_METADATA.value
 
 
-def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> tuple[str | None, str]:
+def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath) -> tuple[str | None, str]:
     """Return the topic's id and where it was found: in the metadata log, else in another partition of the topic."""
-    if place.name.topic == METADATA_TOPIC:
+    if partition.name.topic == METADATA_TOPIC:
         return _METADATA_TOPIC_ID, "Kafka itself"
     if cluster.metadata is not None and cluster.metadata_dir is not None:
-        topic = cluster.metadata.by_name(place.name.topic)
+        topic = cluster.metadata.by_name(partition.name.topic)
         if topic is not None:
             return topic.topic_id, cluster.metadata_dir
         if not cluster.metadata.findings:
@@ -57,7 +57,9 @@ def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) 
     for log_dir in cluster.log_dirs:
         for name in files.list(log_dir.path):
             other, path = parse_partition_dir(name), f"{log_dir.path}/{name}/{_NAME}"
-            if other is None or other.topic != place.name.topic or other.kind not in _ALIVE or path == f"{place.path}/{_NAME}":
+            if other is None or other.topic != partition.name.topic or other.kind not in _ALIVE:
+                continue
+            if path == f"{partition.path}/{_NAME}":
                 continue
             if files.exists(path):
                 decoded = read_identity(files, path, decode_partition_metadata).value
@@ -84,13 +86,13 @@ def check_topic_id(topic_id: str) -> None:
 
 
 def set_topic_id(
-    files: Files, cluster: Cluster, place: PartitionPath, report: Report, wanted: str | None, *, is_new: bool
+    files: Files, cluster: Cluster, partition: PartitionPath, report: Report, wanted: str | None, *, is_new: bool
 ) -> None:
-    """Write partition.metadata of the partition at `place` if it has none, and is new or `wanted` is given.
+    """Write partition.metadata of the partition at `partition` if it has none, and is new or `wanted` is given.
 
     Raises UsageError if the partition or the metadata log has another id than `wanted`.
     """
-    path = f"{place.path}/{_NAME}"
+    path = f"{partition.path}/{_NAME}"
     if files.exists(path):
         there = read_identity(files, path, decode_partition_metadata).value
         if wanted is not None and (there is None or there.topic_id != wanted):
@@ -99,10 +101,10 @@ def set_topic_id(
         return
     if wanted is None and not is_new:
         return
-    topic, source = place.name.topic, "the command line"
-    known, where = find_topic_id(files, cluster, place)
+    topic, source = partition.name.topic, "the command line"
+    known, where = find_topic_id(files, cluster, partition)
     if wanted is not None and known is not None and known != wanted:
-        raise UsageError(f"{place.path}: topic {topic} has the id {known}, not {wanted}, in {where}")
+        raise UsageError(f"{partition.path}: topic {topic} has the id {known}, not {wanted}, in {where}")
     if wanted is None:
         wanted, source = known, where
     is_unknown = cluster.metadata is not None and not cluster.metadata.findings and cluster.metadata.by_name(topic) is None
@@ -137,7 +139,7 @@ def mend(manager: LogManager, problem: StartProblem, report: Report) -> bool:
     if problem.kind is FileKind.LOG_START_CHECKPOINT:
         manager.lost_starts.add(problem.log_dir)
     mended = _mend(files, cluster, problem)
-    why = f"{problem.effect.value}: {problem.what if problem.said is None else f'{problem.said} ({problem.what})'}"
+    why = f"{problem.effect.value}: {problem.what if problem.message is None else f'{problem.message} ({problem.what})'}"
     if mended is None:
         severity = Severity.WARNING if problem.effect is Effect.WARNS else Severity.ERROR
         report.add(Action.REFUSED, shown, f"{why} - {problem.do or 'its content is nowhere else on the disk'}",
@@ -169,7 +171,7 @@ def _mend_epochs(manager: LogManager, problem: StartProblem, shown: str, report:
     tiering = Tiering.UNKNOWN if partition is None else manager.tiering(partition.topic)
     is_start_lost = problem.log_dir in manager.lost_starts
     open_leader_epochs(manager.files_of(problem.log_dir), own.directory, own, tiering, is_start_lost=is_start_lost)
-    why = f"{problem.effect.value}: {problem.said}"
+    why = f"{problem.effect.value}: {problem.message}"
     for event in own.events:
         how = f"rebuilt from the batches; {why}"
         report.events.append(event._replace(path=shown, reason=how))
@@ -180,7 +182,7 @@ def _remove_without_offset(files: Files, problem: StartProblem, shown: str, repo
     with files.open(problem.path) as file:
         held = read_extent(file, 0, file.size(), None)
     _remove(files, problem.path)
-    why = f"{problem.what}; {problem.effect.value}: {problem.said}"
+    why = f"{problem.what}; {problem.effect.value}: {problem.message}"
     if held.first_offset is None:
         report.add(Action.REMOVED, shown, why, size=held.size, severity=Severity.WARNING)
     else:
@@ -208,8 +210,8 @@ def _mend_checkpoint(files: Files, problem: StartProblem) -> tuple[Action, str]:
 
 
 def _mend_topic_id(files: Files, cluster: Cluster, problem: StartProblem) -> tuple[Action, str] | None:
-    place = next(one for log_dir in cluster.log_dirs for one in log_dir.places if problem.is_in(one))
-    topic_id, source = find_topic_id(files, cluster, place)
+    partition = next(one for log_dir in cluster.log_dirs for one in log_dir.places if problem.is_in(one))
+    topic_id, source = find_topic_id(files, cluster, partition)
     own = _before_zeros(files, problem.path)
     if own is not None and (topic_id is None or source != cluster.metadata_dir):
         topic_id, source = own, "the file itself, before the zeros of an unfinished write"
@@ -245,12 +247,12 @@ def _directory_id(cluster: Cluster, log_dir: str) -> str | None:
     """The directory id that the metadata log has for most of the partitions in `log_dir`; None: it has none."""
     if cluster.metadata is None or cluster.node_id is None:
         return None
-    taken = {identity.directory_id for identity in cluster.identities.values()}
+    used = {identity.directory_id for identity in cluster.identities.values()}
     found: Counter[str] = Counter()
     for one in cluster.log_dirs:
-        for place in one.partitions() if one.path == log_dir else ():
-            directory_id = cluster.metadata.directory_of(*place.key, cluster.node_id)
-            if directory_id is not None and directory_id not in taken and directory_id.strip("A"):
+        for partition in one.partitions() if one.path == log_dir else ():
+            directory_id = cluster.metadata.directory_of(*partition.key, cluster.node_id)
+            if directory_id is not None and directory_id not in used and directory_id.strip("A"):
                 found[directory_id] += 1
     return found.most_common(1)[0][0] if found else None
 

@@ -21,7 +21,7 @@ from engine.log.errors import CompactionRefused, OffsetOutOfRange, RollRefused
 from engine.log.loading.loader import REPAIRABLE
 from engine.log.report import Action
 from engine.overlay import OverlayFiles
-from engine.overlay.content import Spill
+from engine.overlay.tree import Spill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,10 +134,10 @@ def delete_oldest_segments(
         finally:
             log.close_handlers()
     held = {event.path: event for event in log.report.find(Action.REMOVED)}
-    goes = [held[log_file_name(base)] for base in before if base < after[0]]
-    if there != set(before) or not goes:
+    deleted = [held[log_file_name(base)] for base in before if base < after[0]]
+    if there != set(before) or not deleted:
         return None
-    for event in goes:
+    for event in deleted:
         _remove(disk, directory, event, report)
     return start
 

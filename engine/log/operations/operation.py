@@ -31,7 +31,7 @@ from engine.log.operations.opening import (
 from engine.log.report import Action, Report, loses_records
 from engine.log.verify.losses import Opened, read_evidence
 from engine.overlay import OverlayFiles
-from engine.overlay.content import Spill
+from engine.overlay.tree import Spill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -123,26 +123,27 @@ def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> 
         raise UsageError(f"{whole[0]}: a log dir; {operation.name} needs partitions, named one by one", do=do)
     for log_dir in manager.cluster.log_dirs:
         places = sorted(places_of(log_dir), key=lambda place: place.path not in (operation.first or ()))
-        taken = _TakenMarker(manager, log_dir)
+        clean = _CleanShutdownMarker(manager, log_dir)
         offsets_left: dict[PartitionPath, CheckpointOffsets] = {}
-        one = _One(manager, options if taken.marker is None else replace_in(options, clean_start=True), operation, offsets_left)
+        opening = options if clean.marker is None else replace_in(options, clean_start=True)
+        worker = _LogWorker(manager, opening, operation, offsets_left)
 
-        def tried(place: PartitionPath, one: _One = one, taken: _TakenMarker = taken) -> Report:
-            watched = WatchedFiles(manager.files_of(place.log_dir), taken.remove)
-            report = one._replace(manager=manager.over(lambda _log_dir: watched)).tried(place)
-            taken.is_withheld |= report.failure is not None and watched.is_changed
+        def run(place: PartitionPath, worker: _LogWorker = worker, clean: _CleanShutdownMarker = clean) -> Report:
+            watched = WatchedFiles(manager.files_of(place.log_dir), clean.remove)
+            report = worker._replace(manager=manager.over(lambda _log_dir: watched)).run(place)
+            clean.is_withheld |= report.failure is not None and watched.is_changed
             return report
 
         pool = _threads(options.jobs) if options.jobs > 1 and len(places) > 1 else None
         try:
-            yield from (map if pool is None else pool.map)(tried, places)
+            yield from (map if pool is None else pool.map)(run, places)
         finally:  # also after Ctrl-C: the checkpoints must include every log that was reported as done
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
             if offsets_left:
-                taken.remove()
+                clean.remove()
             note(manager, log_dir, offsets_left)
-        taken.restore()
+        clean.restore()
 
 
 def _keeps_log_starts(files: Files, log_dir: str) -> bool:
@@ -210,7 +211,7 @@ class Marker(NamedTuple):
     modified_ns: int | None = None
 
 
-class _TakenMarker:
+class _CleanShutdownMarker:
     """The clean shutdown marker of a log dir; `marker` is None if it has none. Raises UnreadableFile.
 
     is_withheld  do not restore it
@@ -226,16 +227,16 @@ class _TakenMarker:
         """Remove the marker, if that was not done yet."""
         with self._lock:
             if not self._is_removed:
-                take_marker(self._manager, self._log_dir)
+                remove_marker(self._manager, self._log_dir)
                 self._is_removed = True
 
     def restore(self) -> None:
         """Write the marker again if it was removed and is not withheld."""
         if self.marker is not None and self._is_removed and not self.is_withheld:
-            put_marker(self._manager, self._log_dir, self.marker)
+            write_marker(self._manager, self._log_dir, self.marker)
 
 
-def put_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
+def write_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
     """Write the clean shutdown marker, with the given content, mode and time."""
     files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
     replace(files, path, [marker.content], marker.mode)
@@ -243,7 +244,7 @@ def put_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
         files.set_modified(path, marker.modified_ns)
 
 
-def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
+def remove_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
     """Remove and return the clean shutdown marker; None if the log dir has none."""
     marker = _read_marker(manager, log_dir)
     if marker is not None:
@@ -267,7 +268,7 @@ def _read_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
     return Marker(content, found.mode, found.modified_ns)
 
 
-class _One(NamedTuple):
+class _LogWorker(NamedTuple):
     """An operation on the logs of one log dir. Collects their final offsets in `offsets_left`."""
 
     manager: LogManager
@@ -275,25 +276,25 @@ class _One(NamedTuple):
     operation: Operation
     offsets_left: dict[PartitionPath, CheckpointOffsets]
 
-    def tried(self, place: PartitionPath) -> Report:
+    def run(self, place: PartitionPath) -> Report:
         """Open the log at `place`, work on it and close it. A failure becomes part of the report."""
         report = Report(place.path, self.operation.name)
         try:
             if not self.operation.accepts_metadata_log:
                 refuse_metadata_log(place.path, place.name.topic)
             if isinstance(self.operation, AnyLogOperation) and self.manager.is_07(place):
-                return self._done_07(place, self.operation)
+                return self._run_07(place, self.operation)
             self.manager.refuse_malformed_checkpoints(place.log_dir)
             if self._ends_before_target(place, report):
                 return report
             try:
-                self.offsets_left[place] = self._done(place, report)
+                self.offsets_left[place] = self._run(place, report)
             except UnwritableFile as error:
                 start = self._freed(place, report) if self.operation.first is not None and is_full(error) else None
                 if start is None:
                     raise
                 again = self._replace(options=replace_in(self.options, log_start_offset=start))
-                self.offsets_left[place] = again._done(place, report)  # noqa: SLF001  # of its own class
+                self.offsets_left[place] = again._run(place, report)  # noqa: SLF001  # of its own class
             _note_start_within_segment(self.manager, place, self.offsets_left[place], report)
         except REFUSALS as error:
             report.add(Action.REFUSED, "", str(error))
@@ -310,14 +311,14 @@ class _One(NamedTuple):
         return (target is not None and event.action is Action.MISSING and event.severity is Severity.WARNING
                 and is_log_file_name(event.path) and (event.first_offset or 0) >= target)
 
-    def _done(self, place: PartitionPath, report: Report) -> CheckpointOffsets:
+    def _run(self, place: PartitionPath, report: Report) -> CheckpointOffsets:
         def load(clean_start: bool) -> UnifiedLog:
             return self._load_without_loss(place, report, clean_start=clean_start)
 
         log = work_on(load, self.options.clean_start, partial(self._work, place))
         return closed(log, keep_deleted=self.options.keep_deleted)
 
-    def _done_07(self, place: PartitionPath, operation: AnyLogOperation) -> Report:
+    def _run_07(self, place: PartitionPath, operation: AnyLogOperation) -> Report:
         """Do the operation on a log of 0.7, which has no checkpoints."""
         from engine.log.logdir.logs_07 import refuse_offsets_07  # few log dirs have such logs
 

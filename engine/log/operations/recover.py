@@ -22,7 +22,7 @@ from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.notes import NO_INDEX
 from engine.log.loading.shared import LoadOptions
-from engine.log.logdir.log_manager import Listing, refuse_what_is_not_ours
+from engine.log.logdir.log_manager import Listing, refuse_foreign_log
 from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.logdir.startup import Effect, find_start_problems
 from engine.log.operations.mending import mend
@@ -32,14 +32,14 @@ from engine.log.operations.operation import (
     closed,
     finish_despite_interrupt,
     open_without_change,
-    put_marker,
-    take_marker,
+    remove_marker,
+    write_marker,
 )
 from engine.log.report import Action, Report, leaves_doubt
 from engine.log.session import OpenOptions
 from engine.log.verify.losses import read_evidence
 from engine.overlay import OverlayFiles
-from engine.overlay.content import Spill
+from engine.overlay.tree import Spill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from engine.log.verify.losses import Evidence, Opened
 
 OPERATION = "recover"
-_LOOKS = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED)  # actions that change nothing
+_UNCHANGED = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED)  # actions that change nothing
 _NOT_RECOVERED = "a partition could not be recovered"
 _TRIPPED = "a broker still stops at the problems reported above"
 
@@ -119,7 +119,7 @@ class Recovery:
         elif is_failed:
             self.unproven[place.log_dir] = _NOT_RECOVERED
         for action, severity in events:
-            if action not in (*_LOOKS, Action.MISSING):
+            if action not in (*_UNCHANGED, Action.MISSING):
                 self.changed.add(place.log_dir)
             if action is Action.REFUSED and not is_failed:
                 self.unproven[place.log_dir] = _TRIPPED
@@ -208,7 +208,7 @@ def recover_partitions(
             listing = Listing.read(manager.files_of(place.log_dir), place)
             if listing.is_07:
                 return _one_07(manager, options, place)
-            refuse_what_is_not_ours(manager.files_of(place.log_dir), place, listing)
+            refuse_foreign_log(manager.files_of(place.log_dir), place, listing)
             chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
             own = _problems_in(place, known)
             evidence = _evidence(manager, place, listing) if own else None
@@ -238,7 +238,7 @@ def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> 
             why = _NOT_RECOVERED if log_dir.path in recovery.left_alone else why
             yield _mark(manager, options, log_dir, why, recovery)
         elif not log_dir.is_whole and log_dir.path in recovery.markers and why is None:
-            put_marker(manager, log_dir, recovery.markers[log_dir.path])
+            write_marker(manager, log_dir, recovery.markers[log_dir.path])
 
 
 def _is_left_alone(report: Report) -> bool:
@@ -252,7 +252,7 @@ def _problems_in(place: PartitionPath, problems: Iterable[StartProblem]) -> list
 
 def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> Marker | None:
     """Remove the clean shutdown marker, because from here on the log dir differs from what the broker left."""
-    marker = take_marker(manager, log_dir)
+    marker = remove_marker(manager, log_dir)
     if log_dir.is_whole and marker is not None and not options.mark_clean:
         report.add(Action.REMOVED, FileKind.CLEAN_SHUTDOWN.value,
                    "so that a broker recovers the log dir at its next start; --mark-clean writes it if every log is proven "
@@ -285,7 +285,7 @@ def _proven(
                 event.severity is Severity.INFO or event.path.endswith(DELETED) for event in report.events
             ):
                 return None
-            report.events = [event for event in report.events if event.action in _LOOKS]
+            report.events = [event for event in report.events if event.action in _UNCHANGED]
             found[place] = report
     return found
 
@@ -300,7 +300,7 @@ def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: P
             listing = Listing.read(overlay, place)
             if listing.is_07:
                 return _one_07(over, options, place)
-            refuse_what_is_not_ours(overlay, place, listing)
+            refuse_foreign_log(overlay, place, listing)
             chosen = replace_in(options, log_start_offset=_log_start(over, options, place, report))
             _one(over, chosen, place, jobs, report, listing)
         except KafkalogError as error:
@@ -355,7 +355,7 @@ def recovery_order(log_dir: LogDir) -> list[PartitionPath]:
 
 def _refusal(problem: StartProblem) -> Report:
     report = Report(problem.log_dir, OPERATION)
-    report.add(Action.REFUSED, problem.name, f"{problem.effect.value}: {problem.said} - {problem.what}; {problem.do}",
+    report.add(Action.REFUSED, problem.name, f"{problem.effect.value}: {problem.message} - {problem.what}; {problem.do}",
                severity=Severity.ERROR)
     return report
 
@@ -434,7 +434,7 @@ def _one(
     is_as_listed = evidence is None and not options.salvage
     how = LoadOptions(
         recovery_point=0 if options.mark_clean or options.salvage else options.recovery_point,
-        log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True, settles_epochs=True,
+        log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True, stabilizes_epochs=True,
         refuses_doubtful_epochs=options.mark_clean or options.salvage,
     )
     load = partial(
@@ -465,13 +465,13 @@ def _one(
     if options.mark_clean or options.salvage:
         mend_contradicted_epochs(files, log, report, manager.tiering(place.name.topic))
 
-    def looked_at() -> None:
+    def note_findings() -> None:
         note_breaks(report, log.segments.base_offsets)
         note_losses(files, report, log, evidence, partial(manager.policy, place.name.topic))
         if options.mark_clean:
             log.flush(force_flush_active_segment=True)
 
-    return closed(log, looked_at, keep_deleted=options.keep_deleted)
+    return closed(log, note_findings, keep_deleted=options.keep_deleted)
 
 
 def _note_salvaged(report: Report) -> None:
@@ -512,10 +512,10 @@ def _mark(
         new = old._replace(modified_ns=None, content=b"" if log_dir.path in recovery.lossy else old.content)
         but = ", except for the missing offsets" if log_dir.path in recovery.incomplete else ""
         if marker is not None and marker.content == new.content and log_dir.path not in recovery.changed:
-            put_marker(manager, log_dir, marker)
+            write_marker(manager, log_dir, marker)
             why = f"every log is proven sound{but}, and nothing was changed: the marker is unchanged"
             report.add(Action.EXPLAINED, name, why)
         else:
-            put_marker(manager, log_dir, new)
+            write_marker(manager, log_dir, new)
             report.add(Action.CREATED, name, f"every log is proven sound{but}: a broker skips recovery")
     return report

@@ -120,8 +120,8 @@ def _purge(manager: LogManager) -> Iterator[Report]:
             report = Report(log_dir.path, "retain")
             failed = purge_deleted_directories(manager.files_of(log_dir.path), log_dir, report)
             yield report
-            for place, error in failed.items():
-                yield Report(place.path, "retain", failure=error)
+            for partition, error in failed.items():
+                yield Report(partition.path, "retain", failure=error)
 
 
 def _disks(manager: LogManager, options: OpenOptions, wanted: int) -> list[_Disk]:
@@ -146,7 +146,7 @@ class _Disk:
     def refusal(self) -> Report | None:
         """Why that many bytes cannot become free, computed before anything is deleted; None: they can."""
         whole = [] if self._options.keep_deleted else [log_dir for log_dir in self._log_dirs if log_dir.is_whole]
-        deleted = self._size([place for log_dir in whole for place in log_dir.partitions(PartitionKind.DELETE)])
+        deleted = self._size([partition for log_dir in whole for partition in log_dir.partitions(PartitionKind.DELETE)])
         plan = self._planned(self._wanted - self._free - deleted)
         possible = deleted + (plan.leftovers if self._options.keep_deleted else plan.size)
         if self._free + possible >= self._wanted:
@@ -163,10 +163,10 @@ class _Disk:
         """What to delete now, by partition directory. Each directory refers to the same plan."""
         self._missing = self._wanted - self._free - self._freed()
         self._plan = plan = self._planned(self._missing)
-        return {place.path: plan for place in self._places()}
+        return {partition.path: plan for partition in self._places()}
 
     def _places(self) -> list[PartitionPath]:
-        return [place for log_dir in self._log_dirs for place in places_of(log_dir)]
+        return [partition for log_dir in self._log_dirs for partition in places_of(log_dir)]
 
     def _planned(self, missing: int) -> FreePlan:
         """Plan what to delete so that `missing` bytes become free.
@@ -175,21 +175,22 @@ class _Disk:
         chosen either: raising its log start offset deletes segments in remote storage.
         """
         places = self._places()
-        spared = {place.path for place in places if not self._is_history(place)}
+        spared = {partition.path for partition in places if not self._is_history(partition)}
         asked = self._options.high_watermark
-        noted = ((place.path, self._manager.high_watermark(place) if asked is None else asked) for place in places)
+        noted = ((partition.path, self._manager.high_watermark(partition) if asked is None else asked) for partition in places)
         marks = {path: mark for path, mark in noted if mark is not None}
         files = self._manager.files_of(self._log_dirs[0].path)
-        return plan_freeing(files, [place.path for place in places], missing, spared, marks)
+        return plan_freeing(files, [partition.path for partition in places], missing, spared, marks)
 
-    def _is_history(self, place: PartitionPath) -> bool:
+    def _is_history(self, partition: PartitionPath) -> bool:
         try:
-            is_tiered = self._manager.is_tiered(place)
+            is_tiered = self._manager.is_tiered(partition)
         except UnreadableFile:  # no segment of it is chosen, and opening the log reports the error
             return False
         return (
-            place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and not place.name.topic.startswith(_INTERNAL)
-            and self._manager.config(place.name.topic).cleanup_policy == "delete" and not is_tiered
+            partition.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE)
+            and not partition.name.topic.startswith(_INTERNAL)
+            and self._manager.config(partition.name.topic).cleanup_policy == "delete" and not is_tiered
         )  # fmt: skip
 
     def report(self, *, failed: bool) -> Report:
@@ -219,12 +220,13 @@ class _Disk:
         return self._before - self._size(self._directories())
 
     def _directories(self) -> list[PartitionPath]:
-        return [place for log_dir in self._log_dirs for place in log_dir.places]
+        return [partition for log_dir in self._log_dirs for partition in log_dir.places]
 
     def _size(self, places: list[PartitionPath]) -> int:
         """Bytes of all files in these partition directories. Unreadable files are not counted: the work there reports them."""
         total = 0
-        for place in places:
+        for partition in places:
             with suppress(UnreadableFile):  # a directory that was purged in between has no files
-                total += sum(stamp.size for stamp in list_files(self._manager.files_of(place.log_dir), place.path).values())
+                files = self._manager.files_of(partition.log_dir)
+                total += sum(stamp.size for stamp in list_files(files, partition.path).values())
         return total

@@ -74,10 +74,10 @@ def salvage(files: Files, directory: str, report: Report, claimed_ends: Collecti
         found = _arranged(files, directory, sources, epochs)
     segments = _with_emptied(found.segments, sources)
     changed = [segment for segment in segments if not _is_as_found(segment, sources, is_last=segment is segments[-1])]
-    gone = sorted(sources.keys() - {segment.named for segment in segments})
-    _Notes(files, directory, report, sources, segments, found.dropped).note(changed, gone)
-    _write_all(files, directory, changed, sources, gone)
-    return len(changed) + len(gone)
+    removed = sorted(sources.keys() - {segment.named for segment in segments})
+    _Notes(files, directory, report, sources, segments, found.dropped).note(changed, removed)
+    _write_all(files, directory, changed, sources, removed)
+    return len(changed) + len(removed)
 
 
 def _epochs(files: Files, path: str) -> list[EpochEntry]:
@@ -153,7 +153,7 @@ def _restored_instead_of_dropped(
             for one in found.dropped:
                 dropped = [] if one.part.base != base or one.is_copy else list(islice(batches_in(file, one.part.run), 2))
                 for batch, rest in _either(file, dropped[0], own) if len(dropped) == 1 else ():
-                    first = _place_of(batch, sources[base], rest, others, following[base])
+                    first = _fitting_offset(batch, sources[base], rest, others, following[base])
                     if first is not None and fits_epochs(fitting := restored(batch, first), epochs):
                         right[batch.start] = fitting
                         break
@@ -179,7 +179,7 @@ def _either(file: OpenFile, dropped: Batch, own: list[Run]) -> Iterator[tuple[Ba
     yield last, [*own[: at - 1], *rest, *as_runs(iter((dropped,))), *own[at:]]
 
 
-def _place_of(
+def _fitting_offset(
     batch: Batch, source: _Source, own: list[Run], others: list[Run], following: int | None
 ) -> int | None:
     """A base offset for `batch` that differs in one bit and fits between its neighbours; None: there is no unique one.
@@ -232,7 +232,7 @@ def _remove_indexes(files: Files, directory: str, base: int) -> None:
 
 
 def _write_all(
-    files: Files, directory: str, changed: list[Segment], sources: Mapping[int, _Source], gone: list[int]
+    files: Files, directory: str, changed: list[Segment], sources: Mapping[int, _Source], removed: list[int]
 ) -> None:
     """Write the changed segments to files aside, rename those, and remove the files from which nothing is kept.
 
@@ -240,16 +240,16 @@ def _write_all(
     """
     for segment in changed:
         _write_aside(files, directory, segment, sources[segment.named])
-    for base in sorted({base for segment in changed for base in (segment.base, segment.named)} | set(gone)):
+    for base in sorted({base for segment in changed for base in (segment.base, segment.named)} | set(removed)):
         _remove_indexes(files, directory, base)
     files.sync_directory(directory)
-    read = {segment.named for segment in changed} | set(gone)  # their batches are in the new files, or reported
+    read = {segment.named for segment in changed} | set(removed)  # their batches are in the new files, or reported
     left = read - {segment.base for segment in changed}
     for turn in _in_turns(changed):
         if turn.is_needed:
             base = turn.segments[0].base
-            taken = sources.keys() | left | {segment.base for segment in changed}
-            free = free_base_offset(sources[base].runs[0].first_offset, taken)
+            used = sources.keys() | left | {segment.base for segment in changed}
+            free = free_base_offset(sources[base].runs[0].first_offset, used)
             files.rename(f"{directory}/{log_file_name(base)}", f"{directory}/{log_file_name(free)}")
             left.add(free)
         for segment in turn.segments:
@@ -324,10 +324,10 @@ class _Notes:
         self._report, self._sources, self._segments, self._dropped = report, sources, segments, dropped
         self._kept = sorted((part.run.first_offset, part.run.end_offset) for segment in segments for part in segment.parts)
 
-    def note(self, changed: list[Segment], gone: list[int]) -> None:
-        """Report the `changed` segments and the removed files (`gone`), in the order of their names."""
+    def note(self, changed: list[Segment], removed: list[int]) -> None:
+        """Report the `changed` segments and the removed files (`removed`), in the order of their names."""
         by_name = {segment.named: segment for segment in changed}
-        for base in sorted({*by_name, *gone}):
+        for base in sorted({*by_name, *removed}):
             name, source = log_file_name(base), self._sources[base]
             segment = by_name.get(base)
             if segment is not None and segment.base != base:
@@ -356,14 +356,14 @@ class _Notes:
             if run.start > at:
                 holes.append((at, run.start, offset))
             at = run.end
-            if run.first_offset >= offset and self._stays(run):
+            if run.first_offset >= offset and self._is_kept(run):
                 self._note_holes(name, source, holes, run.first_offset)
                 offset = run.end_offset
         if at < source.size:
             holes.append((at, source.size, offset))
         self._note_holes(name, source, holes, following)
 
-    def _stays(self, run: Run) -> bool:
+    def _is_kept(self, run: Run) -> bool:
         """Is the first batch of `run` kept, or another batch with its offset?"""
         at = bisect_right(self._kept, (run.first_offset, LONG_MAX)) - 1
         return at >= 0 and run.first_offset < self._kept[at][1]
@@ -403,14 +403,14 @@ class _Notes:
         if dropped.rival is None:
             why = f"sound batches dropped: {dropped.reason}; no checksum covers base offsets"
         elif dropped.is_copy:
-            why = f"sound batches dropped: {self._place(dropped.rival, run, name)} contains the same batches"
+            why = f"sound batches dropped: {self._holder_name(dropped.rival, run, name)} contains the same batches"
         else:
-            place = self._place(dropped.rival, run, name)
+            place = self._holder_name(dropped.rival, run, name)
             why = f"sound batches dropped: {place} contains other batches with these offsets, {dropped.reason}"
         self._report.add(Action.SALVAGED, name, why, offsets=(run.first_offset, run.end_offset), records=run.records,
                          size=run.end - run.start, severity=Severity.WARNING if dropped.is_copy else Severity.ERROR)
 
-    def _place(self, base: int, run: Run, name: str) -> str:
+    def _holder_name(self, base: int, run: Run, name: str) -> str:
         """Name of the file that holds the offsets of `run` in the result; `base`: of the file where the rival was found."""
         held = [segment.base for segment in self._segments if segment.parts and segment.base <= run.first_offset]
         place = log_file_name(held[-1] if held else base)

@@ -71,7 +71,7 @@ class LocalLog:
             return LogOffsetMetadata(offset)
         if offset == self.log_end_offset:
             return self.next_offset
-        return self.segments.place_of(offset) or self.next_offset
+        return self.segments.position_of(offset) or self.next_offset
 
     def new_segment(self, base_offset: int) -> LogSegment:
         """Create an empty segment and add it."""

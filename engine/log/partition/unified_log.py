@@ -359,7 +359,7 @@ class UnifiedLog:
         count = len(chosen)
         if not chosen:
             return 0
-        self.producer_state.recall_all()
+        self.producer_state.load_all_last_batches()
         if count == len(self.segments):
             rolled = self.roll()
             if chosen[-1].base_offset == rolled.base_offset:

@@ -126,7 +126,7 @@ class Aborted(NamedTuple):
     has_data: bool
 
 
-def _behind(table: memoryview, row: int, rows: int, offset: int) -> int:
+def _row_at(table: memoryview, row: int, rows: int, offset: int) -> int:
     """The row after the batches from `row` on that end below `offset`, as a broker counts them for a snapshot there."""
     after: int = first_from(table, row, rows, offset)
     is_inside = after > row and table[BatchField.LAST_OFFSET, after - 1] >= offset
@@ -184,9 +184,9 @@ class ProducerCheck:
         if next_hole(table, 0, window.rows, self._end) < window.rows:
             self._last_hole = table[BatchField.LAST_OFFSET, window.rows - 1]
         if self._log_start_offset:
-            row = _behind(table, 0, window.rows, self._log_start_offset)
+            row = _row_at(table, 0, window.rows, self._log_start_offset)
         while row < window.rows:
-            after = _behind(table, row, window.rows, self._due[-1][0]) if self._due else window.rows
+            after = _row_at(table, row, window.rows, self._due[-1][0]) if self._due else window.rows
             self._follow(window, row, after)
             row = after
             if row < window.rows:
@@ -278,15 +278,15 @@ class ProducerCheck:
             return f"last stable offset {txn.last_stable_offset}, it was {seen.last_stable_offset}"
         return None
 
-    def _fits(self, said: int, seen: int) -> bool:
-        """May the offset `said` be right, if the batches say `seen`? It may be lower, in batches that were deleted.
+    def _fits(self, stored: int, seen: int) -> bool:
+        """May the offset `stored` be right, if the batches say `seen`? It may be lower, in batches that were deleted.
 
         It may be higher too: a transaction from `seen` on may have ended in batches that no longer exist.
         """
-        if said == seen or (said > seen >= 0 and seen < self._last_hole):
+        if stored == seen or (stored > seen >= 0 and seen < self._last_hole):
             return True
-        is_gone = self._has_holes or said < (self._first_offset or 0)
-        return is_gone and (seen < 0 or said < seen)
+        is_deleted = self._has_holes or stored < (self._first_offset or 0)
+        return is_deleted and (seen < 0 or stored < seen)
 
     # ---- snapshots
 
@@ -314,34 +314,35 @@ class ProducerCheck:
                 what = f"producer {producer} is missing, its transaction from offset {first} is open: not harmless"
                 findings.add("snapshot-mismatch", what, None, offset)
 
-    def _difference(self, said: ProducerSnapshotEntry) -> str | None:
-        """How `said` contradicts the batches; None: it does not."""
+    def _difference(self, stored: ProducerSnapshotEntry) -> str | None:
+        """How `stored` contradicts the batches; None: it does not."""
         before = self._base_offset if self._first_offset is None else self._first_offset  # an empty log has no batch
-        found = self._producers.find(said.producer_id)
+        found = self._producers.find(stored.producer_id)
         if found is None:
-            if self._knows_all or (said.last_offset >= before and not self._has_holes):
-                return f"last offset {said.last_offset}, but it has no batch there"
+            if self._knows_all or (stored.last_offset >= before and not self._has_holes):
+                return f"last offset {stored.last_offset}, but it has no batch there"
             return None
         seen, marker_offset = found
-        if said.last_offset == marker_offset >= 0 and said.offset_delta == 0:
+        if stored.last_offset == marker_offset >= 0 and stored.offset_delta == 0:
             return None  # brokers before 1.1 stored the marker as the last batch
         # after an expiration a snapshot has only the later batches or markers of a producer; they may be in a gap
-        is_marker_alone = said.last_offset == said.last_sequence == -1 and (marker_offset > seen.last_offset or self._has_holes)
-        if seen.last_offset > said.last_offset and not is_marker_alone:
-            return f"last offset {said.last_offset}, but its last batch before that ends at {seen.last_offset}"
-        if seen.last_offset < said.last_offset:
-            if self._has_holes or said.last_offset < before:
+        is_marker_last = marker_offset > seen.last_offset or self._has_holes
+        is_marker_alone = stored.last_offset == stored.last_sequence == -1 and is_marker_last
+        if seen.last_offset > stored.last_offset and not is_marker_alone:
+            return f"last offset {stored.last_offset}, but its last batch before that ends at {seen.last_offset}"
+        if seen.last_offset < stored.last_offset:
+            if self._has_holes or stored.last_offset < before:
                 return None
-            return f"last offset {said.last_offset}, but its last batch before that ends at {seen.last_offset}"
+            return f"last offset {stored.last_offset}, but its last batch before that ends at {seen.last_offset}"
         for name in ("last_sequence", "offset_delta", "producer_epoch", "coordinator_epoch", "timestamp"):
-            value, right = getattr(said, name), getattr(seen, name)
+            value, right = getattr(stored, name), getattr(seen, name)
             if is_marker_alone and name in ("last_sequence", "offset_delta"):
                 continue
             if name == "coordinator_epoch" and value == -1 and seen.last_offset > marker_offset:
                 continue
             if value != right and (name in ("last_sequence", "offset_delta") or self._knows_all):
                 return f"{name.replace('_', ' ')} {value}, but {right} in the batches"
-        if not self._fits(said.current_txn_first_offset, seen.current_txn_first_offset):
-            what = f"open transaction from {said.current_txn_first_offset}, but {seen.current_txn_first_offset} in the batches"
-            return what + ": not harmless"
+        if not self._fits(stored.current_txn_first_offset, seen.current_txn_first_offset):
+            what = f"open transaction from {stored.current_txn_first_offset}, but {seen.current_txn_first_offset}"
+            return what + " in the batches: not harmless"
         return None

@@ -43,11 +43,11 @@ def rebuild_producer_state(
         for offset in wanted:
             state.update_map_end_offset(offset)
             state.take_snapshot()
-        _will_recall(state, segments, last_offset, now)
+        _set_batch_sources(state, segments, last_offset, now)
         return
     nothing_to_lose = state.is_empty and state.map_end_offset >= last_offset
     state.truncate_and_reload(log_start_offset, last_offset, now)
-    _will_recall(state, segments, max(state.map_end_offset, log_start_offset), now)
+    _set_batch_sources(state, segments, max(state.map_end_offset, log_start_offset), now)
     if last_offset > state.map_end_offset and not nothing_to_lose:
         advance_producer_state(state, segments, log_start_offset, last_offset, wanted)
     state.update_map_end_offset(last_offset)
@@ -90,11 +90,11 @@ def _load_segment(state: ProducerStateManager, segment: LogSegment, start_offset
     segment.release_log()
 
 
-def _will_recall(state: ProducerStateManager, segments: LogSegments, start_offset: int, now: int) -> None:
+def _set_batch_sources(state: ProducerStateManager, segments: LogSegments, start_offset: int, now: int) -> None:
     """Let `state`, loaded at `start_offset`, read later batches of the log again, including those that are appended."""
     active = segments.last_segment
     grows = (-1, 0) if active is None else (active.base_offset, active.size)
-    state.will_recall(partial(_chunks_from, segments, start_offset, *grows), now)
+    state.set_batch_sources(partial(_chunks_from, segments, start_offset, *grows), now)
 
 
 def _chunks_from(segments: LogSegments, start_offset: int, active: int, size: int) -> Iterator[RowChunk]:

@@ -2,23 +2,26 @@
 
 Verification of transactions (KIP-890) is left out: no client verifies offline. Times are arguments; there is no clock.
 Producers expire only when they are loaded, as at a start: no command runs long enough for a later expiration.
+
+`SnapshotFiles` holds the snapshots by offset. There may be one for each of very many segments.
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right, insort
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot, is_producer_snapshot_of, write_producer_snapshot
-from engine.discovery.names import producer_snapshot_file_name
+from engine.discovery.names import parse_long, producer_snapshot_file_name
 from engine.errors import UnwritableFile
-from engine.formats import ABORTED_TXN, NO_PRODUCER_ID
+from engine.formats import ABORTED_TXN, NO_PRODUCER_ID, PRODUCER_SNAPSHOT_ENTRY
+from engine.kernels.tables import KEPT_BATCH_FIELDS, KEPT_FIELDS, Kept
 from engine.log.append_errors import IllegalArgument
-from engine.log.producers.entry import AppendOrigin, CompletedTxn, ProducerAppendInfo, ProducerStateEntry
-from engine.log.producers.snapshot_files import Recall, SnapshotFiles
-from engine.log.producers.table import ProducerTable
-from engine.log.producers.transactions import EndedTransactions, Transactions
+from engine.log.producers.entry import AppendOrigin, BatchMetadata, CompletedTxn, ProducerAppendInfo, ProducerStateEntry
+from engine.log.producers.table import EndedTransactions, ProducerTable, Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -26,12 +29,143 @@ if TYPE_CHECKING:
     from engine.files import Files, WritableFile
     from engine.log.segment.producer_rows import ProducerRow, RowChunk
 
+_SUFFIX = ".snapshot"
+
+
+class SnapshotFiles:
+    """A sorted map from offset to path. It does not create or remove files.
+
+    aside    by offset: removed from the map by a recovery, but still on the disk, as most are written again with the same bytes
+    written  paths of those that were created or rebuilt: their names may not be synced
+    """
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._paths: dict[int, str] = {}
+        self.aside: dict[int, str] = {}
+        self.written: set[str] = set()
+
+    @classmethod
+    def of_directory(cls, files: Files, directory: str) -> SnapshotFiles:
+        """The snapshots in `directory`. A name that does not begin with an offset, at which Kafka fails, is skipped."""
+        return cls.of_names(directory, files.plain(directory) if files.exists(directory) else ())
+
+    @classmethod
+    def of_names(cls, directory: str, names: Iterable[str]) -> SnapshotFiles:
+        """The snapshots among the `names` of the plain files in `directory`."""
+        found = cls()
+        for name in names:
+            if name.endswith(_SUFFIX) and (offset := parse_long(name.partition(".")[0])) is not None:
+                found._paths[offset] = f"{directory}/{name}"
+        found._offsets = sorted(found._paths)
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over a copy of the offsets, ascending."""
+        return iter(list(self._offsets))
+
+    def __getitem__(self, offset: int) -> str:
+        return self._paths[offset]
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The paths of all snapshots."""
+        return frozenset(self._paths.values())
+
+    @property
+    def last(self) -> int | None:
+        """The highest offset."""
+        return self._offsets[-1] if self._offsets else None
+
+    def outside(self, first: int, last: int) -> list[int]:
+        """The offsets below `first` and those above `last`, ascending."""
+        low = bisect_left(self._offsets, first)
+        return self._offsets[:low] + self._offsets[max(low, bisect_right(self._offsets, last)) :]
+
+    def add(self, offset: int, path: str) -> None:
+        """Add the snapshot at `offset`."""
+        if offset not in self._paths:
+            insort(self._offsets, offset)
+        self._paths[offset] = path
+
+    def pop(self, offset: int) -> str | None:
+        """Remove the snapshot at `offset` from the map. Returns its path; None: there is none."""
+        path = self._paths.pop(offset, None)
+        if path is not None:
+            del self._offsets[bisect_left(self._offsets, offset)]
+        return path
+
+    def set_aside(self, offset: int) -> None:
+        """Move the snapshot at `offset` to `aside`; its file stays for now."""
+        path = self.pop(offset)
+        if path is not None:
+            self.aside[offset] = path
+
+
+class BatchSources(NamedTuple):
+    """The sources of the last batches of producers: a snapshot, and the batches of the log after it.
+
+    snapshot  path of the snapshot that the producer state was loaded from; None: there was none
+    now, expiration_ms  decide which producers in it had expired
+    chunks    iterates over all batches of producers after the snapshot; may be called repeatedly
+    """
+
+    files: Files
+    snapshot: str | None
+    now: int
+    expiration_ms: int
+    chunks: Callable[[], Iterator[RowChunk]]
+
+    def find(self, producer_ids: Collection[int]) -> Iterator[tuple[int, tuple[BatchMetadata, ...]]]:
+        """Yield the last batches of each of these producers, the oldest first. Reads the log once for all of them.
+
+        Raises UnreadableFile, CorruptRecord.
+        """
+        chunks = self.chunks()
+        first = next(chunks, None)
+        if first is None:
+            return  # only the snapshot has batches, one for each producer, and that one is loaded already
+        wanted = ProducerTable(keeps_batches=False)
+        numbers = {producer_id: wanted.find_or_add(producer_id) for producer_id in producer_ids}
+        kept = array("q", bytes(8 * KEPT_FIELDS * len(numbers)))
+        self._begin_with_snapshot(wanted, numbers, kept)
+        wanted.keep_batches(first.table, memoryview(kept))
+        for chunk in chunks:
+            wanted.keep_batches(chunk.table, memoryview(kept))
+        for producer_id, number in numbers.items():
+            yield producer_id, _batches(kept, number)
+
+    def _begin_with_snapshot(self, wanted: ProducerTable, numbers: dict[int, int], kept: array[int]) -> None:
+        if self.snapshot is None or not self.files.exists(self.snapshot):
+            return
+        ongoing = Transactions()
+        for piece in ProducerSnapshot.read(self.files, self.snapshot).pieces():
+            for entry in wanted.known(memoryview(piece)):
+                wanted.load(entry, self.now, self.expiration_ms, ongoing)
+                loaded = wanted.get(PRODUCER_SNAPSHOT_ENTRY.read(entry).producer_id)
+                if loaded is not None and not loaded.is_empty:
+                    _begin(kept, numbers[loaded.producer_id], loaded)
+
+
+def _begin(kept: array[int], number: int, entry: ProducerStateEntry) -> None:
+    """Store the last batch of `entry` as the oldest batch of the producer."""
+    at, last = number * KEPT_FIELDS, entry.batches[-1]
+    kept[at + Kept.COUNT] = 1
+    kept[at + Kept.LAST_SEQ : at + 1 + KEPT_BATCH_FIELDS] = array("q", last)
+
+
+def _batches(kept: array[int], number: int) -> tuple[BatchMetadata, ...]:
+    at = number * KEPT_FIELDS
+    places = range(at + 1, at + 1 + kept[at + Kept.COUNT] * KEPT_BATCH_FIELDS, KEPT_BATCH_FIELDS)
+    return tuple(BatchMetadata(*kept[place : place + KEPT_BATCH_FIELDS]) for place in places)
+
+
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
 LATE_TRANSACTION_BUFFER_MS = 300_000
 _DELETED = ".deleted"
 _ENDED_AT_ONCE = 1_000  # transactions that are reported at once
-_MOST_RECALLED = 10_000  # producers whose last batches are remembered, unless more are asked for at once
+_MOST_WITH_BATCHES = 10_000  # producers whose last batches are remembered, unless more are asked for at once
 
 
 class ProducerStateManager:
@@ -44,7 +178,7 @@ class ProducerStateManager:
     on_lost_snapshot     called for each snapshot that is removed because Kafka cannot read it, and for each that is rebuilt:
                          (path, why Kafka cannot read it or None, is it rebuilt?)
     written       paths of snapshots that were created or rebuilt: their names may not be synced
-    recall_from   sources of the last batches of producers, see `recall`; None: nothing was loaded yet
+    batch_sources sources of the last batches of producers, see `load_last_batches`; None: nothing was loaded yet
     ongoing       transactions without a marker
     unreplicated  ended transactions whose marker may be above the high watermark
     """
@@ -66,9 +200,9 @@ class ProducerStateManager:
         self.for_snapshots = for_snapshots
         self.producers = ProducerTable(keeps_batches=not for_snapshots)
         self.ongoing, self.unreplicated = Transactions(), EndedTransactions()
-        self.recall_from: Recall | None = None
+        self.batch_sources: BatchSources | None = None
         self._loaded_from: str | None = None  # path of a snapshot
-        self._recalled: set[int] = set()
+        self._with_last_batches: set[int] = set()
         self._map_end_offset = self._last_snapshot_offset = 0
         self.on_lost_snapshot: Callable[[str, str | None, bool], object] | None = None
         self._is_recovering = snapshots is not None
@@ -157,25 +291,25 @@ class ProducerStateManager:
         The caller must call `update_map_end_offset`. Raises InvalidTxnState for a plain batch within a transaction.
         Mirrors LogSegment.updateProducerState.
         """
-        self._take(chunks, on_aborted, reports_all=False)
+        self._load_rows(chunks, on_aborted, reports_all=False)
 
     def load_batches(self, chunks: Iterable[RowChunk]) -> None:
-        """Load batches after a snapshot, in log order. Only the last batch of each producer is stored, see `recall`.
+        """Load batches after a snapshot, in log order. Only the last batch of each producer is stored, see `load_last_batches`.
 
         Raises InvalidTxnState, IllegalArgument. Mirrors UnifiedLog.loadProducersFromRecords.
         """
-        self._take(chunks, self._note_ended, reports_all=not self.for_snapshots)
+        self._load_rows(chunks, self._note_ended, reports_all=not self.for_snapshots)
 
-    def _take(self, chunks: Iterable[RowChunk], on_ended: Callable[[memoryview], object], *, reports_all: bool) -> None:
+    def _load_rows(self, chunks: Iterable[RowChunk], on_ended: Callable[[memoryview], object], *, reports_all: bool) -> None:
         ended = memoryview(bytearray(_ENDED_AT_ONCE * ABORTED_TXN.size))
         for chunk in chunks:
             at = 0
             while at < chunk.count:
-                at, is_refused, size = self.producers.take_rows(chunk.table, at, self.ongoing, ended, reports_all=reports_all)
+                at, is_refused, size = self.producers.add_rows(chunk.table, at, self.ongoing, ended, reports_all=reports_all)
                 if size:
                     on_ended(ended[:size])
                 if is_refused:
-                    self._take_alone(chunk.row(at))
+                    self._load_refused(chunk.row(at))
                     at += 1
 
     def _note_ended(self, ended: memoryview) -> None:
@@ -183,7 +317,7 @@ class ProducerStateManager:
             for _, _, first_offset, last_offset, _ in ABORTED_TXN.struct.iter_unpack(ended):
                 self.unreplicated.put(first_offset, last_offset)
 
-    def _take_alone(self, row: ProducerRow) -> None:
+    def _load_refused(self, row: ProducerRow) -> None:
         """Load a batch that the kernel refuses. Raises the AppendRefused with the reason."""
         info = self.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
         completed = info.append(row)
@@ -193,28 +327,28 @@ class ProducerStateManager:
 
     # ---- last batches of producers
 
-    def recall(self, producer_ids: Iterable[int]) -> None:
+    def load_last_batches(self, producer_ids: Iterable[int]) -> None:
         """Load the last batches of these producers, which are needed to detect duplicates, before they append.
 
         The batches are read from the log. Raises UnreadableFile, CorruptRecord.
         """
         wanted = {producer_id for producer_id in producer_ids if producer_id > NO_PRODUCER_ID}
-        if self.recall_from is None or wanted <= self._recalled:
+        if self.batch_sources is None or wanted <= self._with_last_batches:
             return
-        if len(self._recalled | wanted) > _MOST_RECALLED:
+        if len(self._with_last_batches | wanted) > _MOST_WITH_BATCHES:
             self.producers.forget_batches()
-            self._recalled.clear()
-        missing = wanted - self._recalled
-        self._recalled |= missing
+            self._with_last_batches.clear()
+        missing = wanted - self._with_last_batches
+        self._with_last_batches |= missing
         known = [producer_id for producer_id in missing if producer_id in self.producers]
-        for producer_id, batches in self.recall_from.find(known) if known else ():
+        for producer_id, batches in self.batch_sources.find(known) if known else ():
             if batches and batches[-1].last_offset == self.producers.last_offset(producer_id):
-                self.producers.remember(producer_id, batches)
+                self.producers.set_last_batches(producer_id, batches)
 
-    def recall_all(self) -> None:
-        """Call `recall` for all producers (or the first of very many) before segments with their batches are deleted."""
-        if self.recall_from is not None:
-            self.recall(islice(self.producers, _MOST_RECALLED))
+    def load_all_last_batches(self) -> None:
+        """Call `load_last_batches` for all producers (or the first of very many) before their segments are deleted."""
+        if self.batch_sources is not None:
+            self.load_last_batches(islice(self.producers, _MOST_WITH_BATCHES))
 
     # ---- offsets that change ----------------------------------------------------------------------
 
@@ -254,17 +388,17 @@ class ProducerStateManager:
             self._forget()
             self._load_from_snapshot(log_start_offset, now)
 
-    def will_recall(self, chunks: Callable[[], Iterator[RowChunk]], now: int) -> None:
+    def set_batch_sources(self, chunks: Callable[[], Iterator[RowChunk]], now: int) -> None:
         """Set the batches of producers after the snapshot that was loaded at `now`. `chunks` may be called repeatedly."""
-        if not self.for_snapshots and self.recall_from is None:
-            self.recall_from = Recall(self.files, self._loaded_from, now, self.producer_id_expiration_ms, chunks)
+        if not self.for_snapshots and self.batch_sources is None:
+            self.batch_sources = BatchSources(self.files, self._loaded_from, now, self.producer_id_expiration_ms, chunks)
 
     def _forget(self) -> None:
         self.producers.clear()
         self.ongoing.clear()
         self.unreplicated.clear()
-        self.recall_from = None
-        self._recalled.clear()
+        self.batch_sources = None
+        self._with_last_batches.clear()
 
     def _load_from_snapshot(self, log_start_offset: int, now: int) -> None:
         offset, self._loaded_from = log_start_offset, None

@@ -1,9 +1,10 @@
-"""The producers of a partition by id, in 46 bytes each, as in a snapshot, and little more. There may be a million."""
+"""The producers of a partition by id, in 46 bytes each, as in a snapshot, and little more; and their transactions."""
 
 from __future__ import annotations
 
 import struct
 from array import array
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from engine.formats import PRODUCER_SNAPSHOT_ENTRY, ProducerSnapshotEntry
@@ -11,23 +12,128 @@ from engine.kernels.producers import (
     OpenTransactions,
     Producers,
     add_producer,
+    apply_batches,
+    close_transaction,
     find_producer,
+    first_of_others,
     gather_entries,
     keep_batches,
     known_entry,
     link_buckets,
     link_chains,
     load_entries,
-    take_batches,
+    open_transaction,
 )
-from engine.kernels.tables import TableState, Taken
-from engine.log.producers.entry import BatchMetadata, ProducerStateEntry
+from engine.kernels.tables import Applied, Bound, TableState
+from engine.log.producers.entry import BatchMetadata, ProducerStateEntry, TxnMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.files import Buffer
-    from engine.log.producers.transactions import Transactions
+
+_OPEN_ROOM = 16  # transactions to allocate space for at least
+
+
+class Transactions:
+    """Open transactions by first offset, the lowest first: two columns of 8 bytes, which kernels use too."""
+
+    def __init__(self) -> None:
+        self._offsets, self._producers = array("q"), array("q")
+        self._bounds = array("q", (0, 0))
+
+    def __len__(self) -> int:
+        return self._bounds[Bound.TO] - self._bounds[Bound.FROM]
+
+    @property
+    def columns(self) -> tuple[memoryview, memoryview, memoryview]:
+        """First offsets, producers, and the range of valid rows, see kernels.producers."""
+        return memoryview(self._offsets), memoryview(self._producers), memoryview(self._bounds)
+
+    def make_room(self) -> None:
+        """Allocate space for one more."""
+        start, end = self._bounds
+        if end < len(self._offsets):
+            return
+        more = bytes(8 * max(_OPEN_ROOM, end - start))
+        self._offsets = self._offsets[start:end] + array("q", more)
+        self._producers = self._producers[start:end] + array("q", more)
+        self._bounds[Bound.FROM], self._bounds[Bound.TO] = 0, end - start
+
+    def put(self, txn: TxnMetadata) -> None:
+        """Add `txn`; it replaces one with the same first offset."""
+        self.make_room()
+        open_transaction(*self.columns, txn.first_offset, txn.producer_id)
+
+    def take(self, first_offset: int) -> bool:
+        """Remove the transaction that begins at `first_offset`. Returns whether there was one."""
+        return bool(close_transaction(*self.columns, first_offset) == Applied.DONE)
+
+    def first(self) -> TxnMetadata | None:
+        """The transaction with the lowest first offset."""
+        return self._at(self._bounds[Bound.FROM]) if len(self) else None
+
+    def first_of_others(self, producer_id: int) -> TxnMetadata | None:
+        """The transaction with the lowest first offset of other producers."""
+        at = first_of_others(*self.columns[1:], producer_id)
+        return self._at(at) if at >= 0 else None
+
+    def below(self, offset: int) -> Iterator[TxnMetadata]:
+        """Yield the transactions that begin below `offset`, the lowest first."""
+        start, end = self._bounds
+        for place in range(start, bisect_left(self._offsets, offset, start, end)):
+            yield self._at(place)
+
+    def _at(self, place: int) -> TxnMetadata:
+        return TxnMetadata(self._producers[place], self._offsets[place])
+
+    def clear(self) -> None:
+        """Remove all."""
+        del self._offsets[:], self._producers[:]
+        self._bounds[Bound.FROM] = self._bounds[Bound.TO] = 0
+
+
+class EndedTransactions:
+    """Ended transactions by the offset of their marker, for one query: the lowest first offset among those not below X.
+
+    During recovery X stays below all of them, and there may be millions. A transaction that began later than another one and
+    ended before it is never the result, so it is not stored. Each stored one needs 16 bytes.
+    """
+
+    def __init__(self) -> None:
+        self._first, self._last = array("q"), array("q")  # both ascending
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    @property
+    def first_offset(self) -> int | None:
+        """The lowest first offset."""
+        return self._first[0] if self._first else None
+
+    def put(self, first_offset: int, last_offset: int) -> None:
+        """Add the transaction from `first_offset` to its marker at `last_offset`."""
+        if not self._last or (last_offset > self._last[-1] and first_offset > self._first[-1]):
+            self._first.append(first_offset)
+            self._last.append(last_offset)
+            return
+        at = bisect_left(self._last, last_offset)
+        if at < len(self._last) and self._first[at] <= first_offset:
+            return
+        end = bisect_right(self._last, last_offset, at)
+        start = bisect_left(self._first, first_offset, 0, end)
+        self._first[start:end] = array("q", (first_offset,))
+        self._last[start:end] = array("q", (last_offset,))
+
+    def remove_ended_below(self, offset: int) -> None:
+        """Remove those whose marker is below `offset`."""
+        at = bisect_left(self._last, offset)
+        del self._first[:at], self._last[:at]
+
+    def clear(self) -> None:
+        """Remove all."""
+        del self._first[:], self._last[:]
+
 
 _SIZE = PRODUCER_SNAPSHOT_ENTRY.size
 _BATCH = struct.Struct(">iqiq")  # BatchMetadata
@@ -103,7 +209,7 @@ class ProducerTable:
         else:
             self._batches.pop(entry.producer_id, None)
 
-    def remember(self, producer_id: int, batches: Sequence[BatchMetadata]) -> None:
+    def set_last_batches(self, producer_id: int, batches: Sequence[BatchMetadata]) -> None:
         """Set the last batches of a producer. The very last one in its entry stays."""
         self._batches[producer_id] = b"".join(_BATCH.pack(*batch) for batch in batches)
 
@@ -126,23 +232,23 @@ class ProducerTable:
 
     def load(self, data: Buffer, now: int, expiration_ms: int, ongoing: Transactions) -> None:
         """Load the entries of a snapshot and their open transactions, except expired ones."""
-        view, at, status = memoryview(data), 0, int(Taken.NO_ROOM)
-        while status == Taken.NO_ROOM:
+        view, at, status = memoryview(data), 0, int(Applied.NO_ROOM)
+        while status == Applied.NO_ROOM:
             at, status = load_entries(view, at, now, expiration_ms, Producers(*self._views), OpenTransactions(*ongoing.columns))
             self._answer(status, ongoing)
 
-    def take_rows(
+    def add_rows(
         self, rows: memoryview, at: int, ongoing: Transactions, ended: memoryview, *, reports_all: bool
     ) -> tuple[int, bool, int]:
-        """Add batches (kernels.producers.take_batches). Returns (row that was not added, is it refused?, bytes of `ended`).
+        """Add batches (kernels.producers.apply_batches). Returns (row that was not added, is it refused?, bytes of `ended`).
 
         Stops before the last column if `ended` is full. Only the last batch of each producer is stored.
         """
         self._batches.clear()
-        at, status, size = take_batches(rows, at, Producers(*self._views), OpenTransactions(*ongoing.columns), ended,
+        at, status, size = apply_batches(rows, at, Producers(*self._views), OpenTransactions(*ongoing.columns), ended,
                                         reports_all)  # fmt: skip
         self._answer(status, ongoing)
-        return at, status == Taken.REFUSED, size
+        return at, status == Applied.REFUSED, size
 
     def pieces(self) -> Iterator[memoryview]:
         """Yield the bytes of all entries, some at a time."""
@@ -165,9 +271,9 @@ class ProducerTable:
 
     def _answer(self, status: int, ongoing: Transactions) -> None:
         """Do what a kernel requests."""
-        if status == Taken.BAD_START:
+        if status == Applied.BAD_START:
             raise AssertionError("columns of producers do not match")
-        if status == Taken.NO_ROOM:
+        if status == Applied.NO_ROOM:
             self._make_room()
             ongoing.make_room()
 

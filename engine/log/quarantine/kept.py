@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SINK = "a write of Spark's sink"  # the command of a commit, whose files are in a staging directory
 OBJECTS = "objects.jsonl"  # a file in a directory with objects of a store: see engine.remote.orphans
+OBJECTS_VERSION = 1  # of that file
 _OURS = frozenset((MANIFEST, PROGRESS, STORED, LOCK))
 _CHUNK = 1 << 20  # bytes at a time
 _DEPTH = 4  # levels of directories to search below a named one
@@ -50,7 +51,7 @@ class State(Enum):
     HEADLESS = "its manifest is lost: restore cannot undo it, but the files that it keeps may be the only copy"
     EMPTY = "keeps nothing: its command was stopped before it changed anything"
     COMMITTED = "can be undone, as long as nothing is written to its partitions"
-    OBJECTS = "objects of a store: restore puts them back; --prune leaves them"
+    OBJECTS = "objects of a store: restore puts them back"
     HALF_COMMITTED = "the commit was stopped or is still running: restore undoes it"
 
 
@@ -98,12 +99,12 @@ def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable
         partition = as_partition(files, directory)
         if partition is None or files.exists(directory):
             real = files.resolve(directory)
-            beside = _beside(files, real, missed) if is_log_dir(files, real) or partition is not None else []
-            for place in (real, *beside):
+            siblings = _siblings(files, real, missed) if is_log_dir(files, real) or partition is not None else []
+            for place in (real, *siblings):
                 found |= {kept.path: kept for kept in _below(files, place, _DEPTH, missed)}
         if partition is not None:
             log_dir = files.resolve(parent_of(partition))
-            for place in (log_dir, *_beside(files, log_dir, missed)):
+            for place in (log_dir, *_siblings(files, log_dir, missed)):
                 found |= {kept.path: kept for kept in _below(files, place, 0, missed)
                           if _concerns(files, kept, log_dir, file_name(partition))}
     return [found[path] for path in sorted(found)]
@@ -158,13 +159,13 @@ def left_unfinished(files: ReadOnlyFiles, log_dir: str, directory: str) -> list[
         """Ignore an unreadable directory."""
 
     real = files.resolve(log_dir)
-    places = {*_beside(files, real, skip), *_directories(files, parent_of(files.absolute(directory)), skip)}
+    places = {*_siblings(files, real, skip), *_directories(files, parent_of(files.absolute(directory)), skip)}
     found = [kept for place in sorted(places) if is_quarantine(files, place) for kept in _below(files, place, 0, skip)
              if kept.path != directory and kept.state is State.UNFINISHED and real in log_dirs_of(files, kept.path)]
     return sorted(found, key=lambda kept: when_made(files, kept.path), reverse=True)
 
 
-def _beside(files: ReadOnlyFiles, log_dir: str, missed: Callable[[UnreadableFile], object]) -> list[str]:
+def _siblings(files: ReadOnlyFiles, log_dir: str, missed: Callable[[UnreadableFile], object]) -> list[str]:
     """The directories beside a log dir whose names begin with the name of the log dir."""
     prefix = f"{file_name(log_dir)}."
     return [path for path in _directories(files, parent_of(log_dir), missed) if file_name(path).startswith(prefix)]
@@ -267,10 +268,11 @@ def _describe_objects(files: ReadOnlyFiles, directory: str) -> Kept | None:
     try:
         fields = json.loads(first)
         store, created_ms = str(fields["store"]), int(fields["created_ms"])
+        is_known = fields["version"] == OBJECTS_VERSION
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
     command = f"remote orphans --delete --store {argument(store)}"
-    return Kept(directory, command, created_ms, (), _size(files, directory), State.OBJECTS)
+    return Kept(directory, command, created_ms if is_known else None, (), _size(files, directory), State.OBJECTS)
 
 
 def _size(files: ReadOnlyFiles, directory: str) -> int:
@@ -303,7 +305,7 @@ def in_use(files: Files, directory: str) -> Iterator[None]:
 
 def can_go(kept: Kept, before_ms: int) -> bool:
     """Was the quarantine begun before that time, and is it complete or undone, so that it may be deleted?"""
-    is_needed = kept.state in (State.HALF_RESTORED, State.INCOMPLETE, State.HALF_COMMITTED, State.COMMITTED, State.OBJECTS)
+    is_needed = kept.state in (State.HALF_RESTORED, State.INCOMPLETE, State.HALF_COMMITTED, State.COMMITTED)
     return kept.created_ms is not None and kept.created_ms < before_ms and not is_needed
 
 
@@ -313,20 +315,22 @@ def prune(files: Files, directory: str, before_ms: int) -> int:
     Root acts with the rights of the quarantine's owner. If anything is unclear, the quarantine is left unchanged.
     Raises NotPruned, NotAllowed, LogDirLocked, UnreadableFile, UnwritableFile; after the last two a new call continues.
     """
-    first = describe(files, directory)
+    is_of_store = files.exists(f"{directory}/{OBJECTS}")
+    describe_it, foreign_in = (_describe_objects, _foreign_objects) if is_of_store else (describe, _foreign)
+    first = describe_it(files, directory)
     log_dirs = _log_dirs_in_use(files, first) if first is not None and first.state is State.UNFINISHED else []
     owner = owner_of(directory) if is_root() and files.info(directory).owner != ROOT else None
     stored = f"{directory}/{STORED}"
     with ExitStack() as held:  # from here on other users may replace any of the directories by a link
         held.enter_context(acting_as(owner, [directory, *log_dirs]))
         held.enter_context(files.held_for_deletion(directory))
-        _refuse_foreign(directory, _foreign(files, directory))
+        _refuse_foreign(directory, foreign_in(files, directory))
         keeps = files.exists(stored)
         if keeps:
             held.enter_context(files.held_open(stored))
             _refuse_foreign(directory, _foreign_stored(files, stored))
         held.enter_context(in_use(files, directory))
-        kept = describe(files, directory)
+        kept = describe_it(files, directory)
         if kept is None or kept != first or not can_go(kept, before_ms):
             raise NotPruned(f"{directory}: it changed during the operation", do="kafkalog restore --list "
                                                                                 f"{argument(directory)}")
@@ -336,10 +340,12 @@ def prune(files: Files, directory: str, before_ms: int) -> int:
             for name in files.list(stored):
                 files.remove(f"{stored}/{name}")
             files.remove_directory(stored)
-        for name in (PROGRESS, LOCK):
+        manifest = OBJECTS if is_of_store else MANIFEST
+        stays = {manifest} if is_of_store else _OURS - {PROGRESS, LOCK}
+        for name in sorted({PROGRESS, LOCK} | set(files.list(directory)) - stays):
             files.remove(f"{directory}/{name}")
         files.sync_directory(directory)
-        files.remove(f"{directory}/{MANIFEST}")
+        files.remove(f"{directory}/{manifest}")
         files.remove_directory(directory)
     return kept.size
 
@@ -388,6 +394,26 @@ def _foreign(files: ReadOnlyFiles, directory: str) -> list[str]:
                if name in special or name not in _OURS]
     if not foreign and files.info(f"{directory}/{MANIFEST}").owner != files.info(directory).owner:
         foreign.append(f"{MANIFEST} belongs to another user than the directory")
+    return foreign
+
+
+def _foreign_objects(files: ReadOnlyFiles, directory: str) -> list[str]:
+    """The same of objects of a store: one file for each line behind the first, and one more where the command was stopped."""
+    special, plain = files.special(directory), set(files.plain(directory))
+    path = f"{directory}/{OBJECTS}"
+    count, at = 0, 0
+    with files.open(path) as file:
+        while data := file.read(at, _CHUNK):
+            count, at = count + data.count(b"\n"), at + len(data)
+    foreign = []
+    for name in files.list(directory):
+        is_object = name.isdecimal() and name == f"{int(name):06d}" and 1 <= int(name) <= count
+        if name in special or name not in plain:
+            foreign.append(f"{name} is {special.get(name, 'a directory')}")
+        elif name not in (OBJECTS, LOCK) and not is_object:
+            foreign.append(f"{name} is not a file name of kept objects")
+    if not foreign and files.info(path).owner != files.info(directory).owner:
+        foreign.append(f"{OBJECTS} belongs to another user than the directory")
     return foreign
 
 

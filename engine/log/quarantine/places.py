@@ -52,12 +52,12 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
     owners = owners if is_root() else set()
     restored = _restored(files, directory)
     log_dirs = {files.resolve(_log_dir(files, line, log_dir)) for log_dir in manifest.log_dirs}
-    places = log_dirs | restored
-    around = {place for place in places if owners and files.info(place).owner == ROOT}  # may have partitions of others
-    for place in sorted(places - around):
-        _check_owner(files, directory, place, place, owners)
+    allowed = log_dirs | restored
+    around = {one for one in allowed if owners and files.info(one).owner == ROOT}  # may have partitions of others
+    for allowed_dir in sorted(allowed - around):
+        _check_owner(files, directory, allowed_dir, allowed_dir, owners)
     checked: dict[str, str] = {}  # directory → its path without links
-    for path in (*_changed(files, manifest), *_looked_at(manifest)):
+    for path in (*_changed(files, manifest), *_compared(manifest)):
         if not path.startswith("/") or file_name(path) in ("", ".", ".."):
             raise ForeignPath(f"{line}: {path!r} is not the path of a file", do=_OUTSIDE)
         if is_lock(file_name(path)):
@@ -65,7 +65,7 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
         parent = parent_of(path)
         if parent not in checked:
             checked[parent] = real = _real(files, parent)
-            is_restored = any(_is_inside(place, real) for place in restored)
+            is_restored = any(_is_inside(allowed_dir, real) for allowed_dir in restored)
             if not is_restored and not _is_kafkas_directory(files, parent, real, log_dirs):
                 where = " or ".join(manifest.log_dirs) or "any log dir"
                 raise ForeignPath(f"{line}: {path} is not in {where} or a partition there", do=_OUTSIDE)
@@ -74,8 +74,8 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
     for path in _changed(files, manifest):
         if checked[parent_of(path)] in log_dirs and not _is_kafkas_name(file_name(path)):
             raise ForeignPath(f"{line}: {path} is not one of Kafka's files", do=_OUTSIDE)
-    for place in sorted(around):  # no directory in it belongs to the owner of the quarantine
-        _check_owner(files, directory, place, place, owners)
+    for allowed_dir in sorted(around):  # no directory in it belongs to the owner of the quarantine
+        _check_owner(files, directory, allowed_dir, allowed_dir, owners)
     for entry in manifest.entries:
         link = None if entry is None else _followed(files, entry)
         if link is not None:
@@ -85,7 +85,7 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
 
 def partitions_in(files: ReadOnlyFiles, manifest: Manifest) -> list[str]:
     """The existing partition directories that restoring changes."""
-    parents = dict.fromkeys(parent_of(path) for path in (*_changed(files, manifest), *_looked_at(manifest)))
+    parents = dict.fromkeys(parent_of(path) for path in (*_changed(files, manifest), *_compared(manifest)))
     return [one for one in parents if parse_partition_dir(file_name(one)) is not None and files.exists(one)]
 
 
@@ -115,7 +115,7 @@ def _changed(files: ReadOnlyFiles, manifest: Manifest) -> Iterator[str]:
                 yield f"{entry.to}/{_ANY}"
 
 
-def _looked_at(manifest: Manifest) -> Iterator[str]:
+def _compared(manifest: Manifest) -> Iterator[str]:
     """Yield every path that restoring compares, and for a directory a path in it."""
     yield from (f"{directory}/{_ANY}" for directory in manifest.before)  # new files there may be removed
     yield from manifest.left or ()
@@ -135,13 +135,13 @@ def _followed(files: ReadOnlyFiles, entry: Entry) -> str | None:
 
 def _real(files: ReadOnlyFiles, directory: str) -> str:
     """`directory` with every link in its existing part resolved."""
-    gone: list[str] = []
+    missing: list[str] = []
     while not files.exists(directory):
-        gone.append(file_name(directory))
+        missing.append(file_name(directory))
         directory = parent_of(directory)
-    if ".." in gone:
+    if ".." in missing:
         return "/"  # not known where that leads
-    return "/".join((files.resolve(directory).rstrip("/"), *reversed(gone))) or "/"
+    return "/".join((files.resolve(directory).rstrip("/"), *reversed(missing))) or "/"
 
 
 def _is_kafkas_directory(files: ReadOnlyFiles, directory: str, real: str, log_dirs: set[str]) -> bool:

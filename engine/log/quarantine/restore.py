@@ -59,7 +59,7 @@ def _rename(had: dict[str, dict[str, int]], path: str, to: str) -> None:
 
 _CHUNK = 1 << 20  # bytes at a time
 _ASIDE = ".tmp"  # suffix of a file that is not complete yet
-_NAMED = 10  # files that an error lists
+_MOST_LISTED = 10  # files that an error lists
 _SALVAGE = "kafkalog restore --salvage {}    # undoes as much as possible and reports the rest"
 _ROOM = "free some disk space, then run it again: kafkalog restore {}    # it continues where it stopped"
 _FORCE = "kafkalog restore --force {}    # restores the old state anyway, and keeps the present files in a new quarantine"
@@ -293,8 +293,8 @@ def _check_finished(files: Files, directory: str, manifest: Manifest) -> None:
 
 def _changed(directory: str, manifest: Manifest, since: list[Difference]) -> ChangedSince:
     first = since[0]
-    more = "" if len(since) == 1 else f"; {len(since) - 1} more: {', '.join(one.path for one in since[1:_NAMED])}"
-    more += ", …" if len(since) > _NAMED else ""
+    more = "" if len(since) == 1 else f"; {len(since) - 1} more: {', '.join(one.path for one in since[1:_MOST_LISTED])}"
+    more += ", …" if len(since) > _MOST_LISTED else ""
     what = f"{first.path}: {first.what} after {manifest.command} ended: this would be lost{more}"
     return ChangedSince(what, do=_FORCE.format(argument(directory)))
 
@@ -336,7 +336,7 @@ def _stored_faults(
 ) -> Iterator[tuple[int, str]]:
     """Yield (number of the entry, problem of its stored file) for the entries `numbers`, which are to be undone."""
     kept = f"{files.resolve(directory)}/{STORED}"
-    taken = _names_taken(entries, numbers)
+    last_named = _last_named(entries, numbers)
     for number in sorted(numbers):
         entry = entries[number]
         if entry is not None and number in larger:
@@ -348,7 +348,7 @@ def _stored_faults(
         path = f"{directory}/{STORED}/{entry.stored}"
         if not files.exists(path):
             names = _earlier_names(entries[:number], entry.path) if entry.do is Do.REMOVE else []
-            if any(files.exists(name) and taken.get(name, -1) < number for name in names):
+            if any(files.exists(name) and last_named.get(name, -1) < number for name in names):
                 continue  # the file was never moved to the quarantine, or a power cut has undone that
             if is_half_done and entry.do is Do.RENAME and _is_moved_back(files, entry):
                 continue
@@ -367,16 +367,16 @@ def _stored_faults(
             yield number, f"{path}: its SHA-256 is not the manifest's {entry.sha256}, for {entry.path}"
 
 
-def _names_taken(entries: list[Entry | None], numbers: list[int]) -> dict[str, int]:
+def _last_named(entries: list[Entry | None], numbers: list[int]) -> dict[str, int]:
     """By path: the last of the entries `numbers` that gave a new file this name."""
-    taken: dict[str, int] = {}
+    last_named: dict[str, int] = {}
     for number in sorted(numbers):
         entry = entries[number]
         if entry is not None and entry.do is Do.CREATE:
-            taken[entry.path] = number
+            last_named[entry.path] = number
         elif entry is not None and entry.to is not None:
-            taken[entry.to] = number
-    return taken
+            last_named[entry.to] = number
+    return last_named
 
 
 def _is_moved_back(files: Files, entry: Entry) -> bool:

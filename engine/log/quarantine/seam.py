@@ -120,7 +120,7 @@ class QuarantiningFiles(FilesAbove):
         self._is_placed = False  # is its name on the disk?
         self._states: dict[str, _State] = {}
         self._listed: dict[str, dict[str, Stamp]] = {}  # by directory: the state of its files before the first change
-        self._taken: dict[str, tuple[int, str]] = {}  # (size, SHA-256) of files that are kept completely
+        self._kept_whole: dict[str, tuple[int, str]] = {}  # (size, SHA-256) of files that are kept completely
         self._is_needed = False  # was anything changed that only this quarantine can undo?
         self._made: list[str] = []  # directories that are new or were renamed
         self._moved: set[str] = set()  # files whose move into the quarantine may not be synced yet
@@ -187,7 +187,7 @@ class QuarantiningFiles(FilesAbove):
             return False
         if any((left[path].size, left[path].mode) != (stamp.size, stamp.mode) for path, stamp in before.items()):
             return False
-        for path, (size, digest) in self._taken.items():
+        for path, (size, digest) in self._kept_whole.items():
             if path not in left or left[path].size != size:
                 return False
             with self._below.open(path) as file:
@@ -233,14 +233,14 @@ class QuarantiningFiles(FilesAbove):
         there = self._below.info(to) if self._below.exists(to) else None
         old = self._states.get(target)
         if there is not None and there.size > MAX_KEPT_SIZE and (old is None or not old.is_new):
-            self._take_away(to, target, old)
+            self._move_aside(to, target, old)
             there = None
         self._sync_moves(target)
         replaced: dict[str, Any] = {}
         is_directory = self._below.info(path).is_directory
         if there is not None and not there.is_directory and (old is None or not old.is_new):
             replaced = self._copy(to, target, 0, there)
-            self._taken.setdefault(target, (there.size, replaced["sha256"]))
+            self._kept_whole.setdefault(target, (there.size, replaced["sha256"]))
         ours = self._states.get(place)
         if is_directory or ours is None or not ours.is_new:
             self._is_needed = True
@@ -270,7 +270,7 @@ class QuarantiningFiles(FilesAbove):
         place = self._place(path)
         state = self._states.get(place)
         if self._below.exists(path) and not self._below.info(path).is_directory and (state is None or not state.is_new):
-            self._take_away(path, place, state)
+            self._move_aside(path, place, state)
         else:
             self._below.remove(path)
         with self._lock:
@@ -321,7 +321,7 @@ class QuarantiningFiles(FilesAbove):
             self._note(Entry(Do.GROW, state.path, size=intact, modified_ns=modified_ns))
         state.intact = intact
 
-    def _take_away(self, path: str, place: str, state: _State | None) -> None:
+    def _move_aside(self, path: str, place: str, state: _State | None) -> None:
         info = self._below.info(path)
         name = self._new_name(place)
         stored = f"{self.directory}/{STORED}/{name}"
@@ -330,7 +330,7 @@ class QuarantiningFiles(FilesAbove):
         if info.size <= MAX_KEPT_SIZE and (not self._is_rehearsal or info.size <= _FEW):
             with self._below.open(path) as file:
                 digest = _hash(file, 0, info.size)
-        self._taken.setdefault(place, (info.size, digest))
+        self._kept_whole.setdefault(place, (info.size, digest))
         with self._noted(Entry(Do.REMOVE, place, None, None, info.size, name, digest, info.modified_ns, info.mode)):
             if info.links == 1 and self._is_moved(path, stored):
                 with self._lock:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from engine.files import FileInfo, ReadOnlyFiles
 
-_GONE = "gone"
+_MISSING = "gone"
 _NEW = "new"
 _WRITTEN = "written to"
 _MODE = "mode "  # start of the description if only the mode differs
@@ -98,7 +98,7 @@ def _difference(before: Stamp | None, now: Stamp | None) -> str | None:
     if before == now:
         return None
     if now is None:
-        return _GONE
+        return _MISSING
     if before is None:
         return _NEW
     if now.size != before.size:

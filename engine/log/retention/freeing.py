@@ -128,6 +128,6 @@ def chosen(log: UnifiedLog, plan: FreePlan) -> list[LogSegment]:
 
 def free(log: UnifiedLog, plan: FreePlan) -> int:
     """Delete the `chosen` segments of this log. Returns their number."""
-    goes = chosen(log, plan)
+    chosen_segments = chosen(log, plan)
     reason = "one of the oldest segments, deleted to free space"
-    return log.delete_segments(goes, {segment.base_offset: reason for segment in goes})
+    return log.delete_segments(chosen_segments, {segment.base_offset: reason for segment in chosen_segments})

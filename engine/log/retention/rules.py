@@ -30,10 +30,10 @@ TIERED_STAY = ("remote.storage.enable: segments from the log start offset on are
 
 
 class Verdict(NamedTuple):
-    """Why a segment is deleted (`goes`) or kept."""
+    """Why a segment is deleted or kept."""
 
     segment: LogSegment
-    goes: bool
+    is_deleted: bool
     why: str
 
 
@@ -71,7 +71,7 @@ def deletable_below(log: UnifiedLog, start: int) -> list[LogSegment]:
 
 
 def _count(log: UnifiedLog, breach: Breach | None, first: int = 0) -> int:
-    return 0 if breach is None else sum(verdict.goes for verdict in verdicts(log, breach, first))
+    return 0 if breach is None else sum(verdict.is_deleted for verdict in verdicts(log, breach, first))
 
 
 def delete_below_log_start_offset(log: UnifiedLog) -> int:
@@ -83,11 +83,11 @@ def _delete(log: UnifiedLog, breach: Breach | None) -> int:
     """Delete the oldest segments for which `breach` returns a reason, with one event each."""
     if breach is None:
         return 0
-    goes = [verdict for verdict in verdicts(log, breach) if verdict.goes]
-    if not goes:
+    deleted = [verdict for verdict in verdicts(log, breach) if verdict.is_deleted]
+    if not deleted:
         return 0
-    reasons = {verdict.segment.base_offset: verdict.why for verdict in goes}
-    return log.delete_segments([verdict.segment for verdict in goes], reasons)
+    reasons = {verdict.segment.base_offset: verdict.why for verdict in deleted}
+    return log.delete_segments([verdict.segment for verdict in deleted], reasons)
 
 
 def verdicts(log: UnifiedLog, breach: Breach, first: int = 0) -> list[Verdict]:
@@ -157,11 +157,11 @@ _DECADE_MS = 10 * 366 * 24 * 3600 * 1000
 def explain_retention(log: UnifiedLog) -> None:
     """Report every remaining segment, the oldest first. Call it after `delete_old_segments`."""
     segments = list(log.segments)
-    goes_at: int | None = None
+    deletable_at: int | None = None
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        goes_at = _later(goes_at, segment, log)
+        deletable_at = _later(deletable_at, segment, log)
         end_offset = log.log_end_offset if following is None else following.base_offset
-        reason = "; ".join(_reasons(log, segment, following, is_first=segment is segments[0], goes_at=goes_at))
+        reason = "; ".join(_reasons(log, segment, following, is_first=segment is segments[0], deletable_at=deletable_at))
         log.report.add(Action.EXPLAINED, log_file_name(segment.base_offset), reason,
                        offsets=(segment.base_offset, end_offset), size=segment.size)
 
@@ -173,7 +173,7 @@ def _later(before: int | None, segment: LogSegment, log: UnifiedLog) -> int:
 
 
 def _reasons(
-    log: UnifiedLog, segment: LogSegment, following: LogSegment | None, *, is_first: bool, goes_at: int
+    log: UnifiedLog, segment: LogSegment, following: LogSegment | None, *, is_first: bool, deletable_at: int
 ) -> list[str]:
     if following is None and not segment.size:
         return ["kept: the active segment is empty"]
@@ -188,7 +188,7 @@ def _reasons(
     found = [_size(log) if is_first else "kept at least as long as the segment before it", *_timestamp(log, segment)]
     if log.config.retention_ms < 0:
         return [*found, "never deletable by time: retention.ms=-1"]
-    return [*found, f"deletable by time at {moment(goes_at)}"]
+    return [*found, f"deletable by time at {moment(deletable_at)}"]
 
 
 def _size(log: UnifiedLog) -> str:

@@ -22,7 +22,7 @@ from engine.formats import (
 from engine.kernels.select import next_unsound
 from engine.log.errors import CorruptRecord, no_such_size
 from engine.record.columns import BatchColumns
-from engine.record.soundness import go_on
+from engine.record.soundness import resume_after_damage
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -93,16 +93,16 @@ def find_end(file: OpenFile, position: int, end: int, base_offset: int) -> LogEn
             table = window.batches.table
             if next_offset is None and position and not table[BatchField.VALID, 0]:
                 return find_end(file, 0, end, base_offset)
-            last = _not_of_it(window, file.path, base_offset)
+            last = _invalid_last_batch(window, file.path, base_offset)
             if last is None or window.rows > 1:
                 next_offset = table[BatchField.LAST_OFFSET, window.rows - (1 if last is None else 2)] + 1
             bad = next_unsound(table, 0, window.rows)
             if not damaged:
                 damaged = bad < window.rows
                 sound = max(sound, table[BatchField.BASE_OFFSET, bad]) if damaged else next_offset or base_offset
-        goes_on, findings = go_on(walk, max(sound, base_offset))
-        damaged = damaged or goes_on
-        is_over = not goes_on
+        resumes, findings = resume_after_damage(walk, max(sound, base_offset))
+        damaged = damaged or resumes
+        is_over = not resumes
     if next_offset is None and position:
         return find_end(file, 0, end, base_offset)
     if last is not None and last.where.position is not None:
@@ -110,7 +110,7 @@ def find_end(file: OpenFile, position: int, end: int, base_offset: int) -> LogEn
     return LogEnd(next_offset, walk.position, sound if damaged else next_offset, findings[0] if findings else None)
 
 
-def _not_of_it(window: Window, path: str, base_offset: int) -> Finding | None:
+def _invalid_last_batch(window: Window, path: str, base_offset: int) -> Finding | None:
     """A finding about the last batch of the window, if the log cannot continue after it."""
     last = _head(window, window.rows - 1)
     where = Where(path, last.position, last.base_offset)

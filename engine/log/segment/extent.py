@@ -169,5 +169,5 @@ class _Found:
         offsets = f"offset {self._first}" if self._end - 1 == self._first else f"offsets {self._first} to {self._end - 1}"
         if not self._begins_sound:
             return f"{text}; lost with it: {count_of(self._batches, 'sound batch')} ({offsets})"
-        is_said = (begin, end) == (self._first, self._end) or self._records is None  # a set has only its last offset
-        return text if is_said else f"{text}; its sound batches hold {offsets}"
+        is_complete = (begin, end) == (self._first, self._end) or self._records is None  # a set has only its last offset
+        return text if is_complete else f"{text}; its sound batches hold {offsets}"

@@ -12,7 +12,7 @@ from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.kernels.placement import place_entries
 from engine.kernels.walk import PLACE_FIELDS, Placed, Placing
-from engine.log.epochs.runs import take_epochs
+from engine.log.epochs.runs import add_epochs
 from engine.log.errors import (
     CorruptIndex,
     IndexFull,
@@ -130,9 +130,9 @@ class LogSegment(SegmentFiles):
         self._write(data)
         if batches is None:
             for columns, count in _columns(data):
-                position = self._place(columns, count, position)
+                position = self._add_index_entries(columns, count, position)
         else:
-            self._place(batches, rows, position, first)
+            self._add_index_entries(batches, rows, position, first)
 
     def _write(self, data: Buffer) -> None:
         file = self._writable_log()
@@ -145,7 +145,7 @@ class LogSegment(SegmentFiles):
         self.size += len(data)
         self._is_dirty = True
 
-    def _place(self, batches: BatchColumns, rows: int, position: int, first: int = 0) -> int:
+    def _add_index_entries(self, batches: BatchColumns, rows: int, position: int, first: int = 0) -> int:
         """Add the index entries for batches first … rows − 1, the first of them at byte `position`. Returns their end."""
         offset_index, time_index, largest = self.offset_index, self.time_index, self.largest()
         last = time_index.last_entry()
@@ -240,7 +240,7 @@ class LogSegment(SegmentFiles):
         """Truncate the .log after its last sound batch and rebuild all indexes. Returns the bytes removed.
 
         producers      producer state up to the base offset; the segment's batches are added to it
-        leader_epochs  epochs above its latest are added, except doubtful ones (see `take_epochs`)
+        leader_epochs  epochs above its latest are added, except doubtful ones (see `add_epochs`)
         scan           the result of `scan`, if it was called before
         Raises SegmentOffsetOverflow, InvalidOffset, IndexFull, IndexOffsetOverflow at a batch that the indexes refuse: earlier
         batches are in the indexes then, and nothing is truncated. Mirrors LogSegment.recover.
@@ -251,7 +251,7 @@ class LogSegment(SegmentFiles):
         self.time_index.extend(scan.time_entries)
         self._largest = scan.largest
         scan.epochs.finish(scan.end_offset(self.base_offset))
-        take_epochs(leader_epochs, scan.epochs)
+        add_epochs(leader_epochs, scan.epochs)
         producers.update_recovered(scan.producers.chunks(), self.txn_index.extend)
         if scan.map_end_offset is not None:
             producers.update_map_end_offset(scan.map_end_offset)

@@ -109,7 +109,7 @@ class Segments(Generic[S]):
         """All segments that begin above `base_offset`."""
         return [self._segments[base] for base in self._bases[bisect_right(self._bases, base_offset) :]]
 
-    def place_of(self, offset: int) -> LogOffsetMetadata | None:
+    def position_of(self, offset: int) -> LogOffsetMetadata | None:
         """Base offset and position of the first batch that ends at or after `offset`; None: there is none."""
         segment = self.floor_segment(offset)
         while segment is not None:

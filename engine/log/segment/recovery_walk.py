@@ -143,7 +143,7 @@ class RecoveryWalk:
                 else:
                     self._stop_at(ScanStop.INVALID)
             elif status == Walked.MARKER:
-                at = self._look_at_marker(data, at)
+                at = self._parse_marker(data, at)
             elif status == Walked.SLOTS_FULL:
                 while flush_producers(self._slots, self.state, self._rows.table) == Walked.NO_ROOM:
                     yield from self._take_rows()
@@ -190,7 +190,7 @@ class RecoveryWalk:
             return crc32c(data[at + _CHECKED_FROM : end]) == BATCH_HEADER.field("crc", data, at)
         return zlib.crc32(data[at + _MAGIC_AT : end]) == LEGACY_V0.field("crc", data, at)
 
-    def _look_at_marker(self, data: memoryview, at: int) -> int:
+    def _parse_marker(self, data: memoryview, at: int) -> int:
         """Process the control batch at `at`. Returns the position of the next batch."""
         end = at + _size_at(data, at)
         rows = scan_range(data, at, end, self._marker_batch)
@@ -199,7 +199,7 @@ class RecoveryWalk:
             is_bad = False
         except ControlRecordInvalid:
             marker, is_bad = None, True
-        _, status = self._step(data, at, end, Flag.CHECKED | Flag.LOOKED_AT)
+        _, status = self._step(data, at, end, Flag.CHECKED | Flag.MARKER_CHECKED)
         if status == Walked.END:
             self._note_marker(marker, is_bad=is_bad)
             if is_bad:
@@ -236,7 +236,7 @@ class RecoveryWalk:
                 while flush_producers(self._slots, self.state, self._rows.table) == Walked.NO_ROOM:
                     yield from self._take_rows()
             elif status == Walked.MARKER:  # a valid marker is never that large
-                _, status = self._step(head, 0, len(head), Flag.CHECKED | Flag.HEAD_ONLY | Flag.LOOKED_AT)
+                _, status = self._step(head, 0, len(head), Flag.CHECKED | Flag.HEAD_ONLY | Flag.MARKER_CHECKED)
                 if status == Walked.END:
                     self._note_marker(None, is_bad=True)
                     self._stop_at(ScanStop.BAD_MARKER)

@@ -140,11 +140,11 @@ def scan_segment(
     scan.stop = walk.stop
     scan.holes = state[Walk.HOLES]
     if state[Walk.DISORDERS]:
-        scan.disorder = Disorder(*(state[at] for at in (Walk.DISORDER_AT, Walk.DISORDER_OFFSET, Walk.DISORDER_BEHIND,
+        scan.disorder = Disorder(*(state[at] for at in (Walk.DISORDER_AT, Walk.DISORDER_OFFSET, Walk.DISORDER_EXPECTED,
                                                         Walk.DISORDERS)))
-    if state[Walk.STRANGERS]:
-        scan.unknown_magic = UnknownMagic(*(state[at] for at in (Walk.STRANGER_AT, Walk.STRANGER_OFFSET, Walk.STRANGER_MAGIC,
-                                                        Walk.STRANGERS)))
+    if state[Walk.UNKNOWN_MAGICS]:
+        first = (Walk.UNKNOWN_MAGIC_AT, Walk.UNKNOWN_MAGIC_OFFSET, Walk.UNKNOWN_MAGIC, Walk.UNKNOWN_MAGICS)
+        scan.unknown_magic = UnknownMagic(*(state[at] for at in first))
     if walk.stop is ScanStop.REFUSED:
         scan.error = refusal(walk.refused, path, state, walk.refused_offset)
     return scan

@@ -157,7 +157,7 @@ def _split_off(log: Replacing, segment: LogSegment, position: int, end: int, pie
         raise SplitFailed(f"{segment.log_path}: {name} is another segment")
     piece = new_cleaned_segment(log, base_offset, segment.log_path)
     pieces.append(piece)
-    taken = piece.append_from_file(segment.log_file, position, end)
-    if not taken:
+    copied = piece.append_from_file(segment.log_file, position, end)
+    if not copied:
         raise SplitFailed(f"{segment.log_path}: the batch at byte {position} is too large for a segment of its own")
-    return taken
+    return copied

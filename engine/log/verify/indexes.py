@@ -68,7 +68,7 @@ class _Check:
 
     def _drain(self) -> None:
         for row in range(self._used):
-            self._judge([self._doubtful.table[field, row] for field in range(DOUBT_FIELDS)])
+            self._report_doubt([self._doubtful.table[field, row] for field in range(DOUBT_FIELDS)])
         self._used = 0
         self._state[Check.PENDING] = -1
 
@@ -76,7 +76,7 @@ class _Check:
         """Compare the entries with the batches of the window."""
         raise NotImplementedError
 
-    def _judge(self, doubt: list[int]) -> None:
+    def _report_doubt(self, doubt: list[int]) -> None:
         """Report one doubtful entry, as harmless or not."""
         raise NotImplementedError
 
@@ -124,7 +124,7 @@ class OffsetCheck(_Check):
             what = f"{entries} with the last offset of a later batch of the same append"
             self.findings.add("index-append-offsets", what)
 
-    def _judge(self, doubt: list[int]) -> None:
+    def _report_doubt(self, doubt: list[int]) -> None:
         number = self._number(doubt[OffsetDoubt.ENTRY])
         offset, position = self.index.entry(number)
         previous, first, last = doubt[OffsetDoubt.PREVIOUS], doubt[OffsetDoubt.FIRST], doubt[OffsetDoubt.LAST]
@@ -137,7 +137,7 @@ class OffsetCheck(_Check):
         harmless = ": harmless, lookups find the right batch"
         if offset <= previous:
             what += f": not harmless, reads from offset {offset} to {previous} begin after them"
-        elif offset > doubt[OffsetDoubt.BEHIND]:
+        elif offset > doubt[OffsetDoubt.LAST_BEFORE_NEXT]:
             is_last = doubt[OffsetDoubt.ENTRY] == self.count - 1
             what += ": not harmless, the log ends before" if is_last else ": harmless, lookups only read further"
         elif doubt[OffsetDoubt.OLD_FORMAT] or offset == first:
@@ -145,7 +145,7 @@ class OffsetCheck(_Check):
             if len(self._first_offsets) < _FIRST_OFFSETS:
                 self._first_offsets.append((number, what + harmless))
             return
-        elif offset > last and doubt[OffsetDoubt.MEETS_END]:
+        elif offset > last and doubt[OffsetDoubt.IS_LAST_OFFSET]:
             self._append_count += 1
             return
         else:
@@ -202,7 +202,7 @@ class TimeCheck(_Check):
             what = f"the index {says}, the largest timestamp of the segment is {self.largest_timestamp} ms"
             self.findings.add("timeindex-incomplete", what)
 
-    def _judge(self, doubt: list[int]) -> None:
+    def _report_doubt(self, doubt: list[int]) -> None:
         number = self._number(doubt[TimeDoubt.ENTRY])
         timestamp, offset = self.index.entry(number)
         first, last, stamp = doubt[TimeDoubt.FIRST], doubt[TimeDoubt.LAST], doubt[TimeDoubt.STAMP]

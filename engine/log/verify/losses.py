@@ -48,7 +48,7 @@ _CHECKPOINTS = {
 }
 _DELETED = f"{FileKind.LOG.value}.deleted"
 _LOG, _EPOCHS, _SNAPSHOT = FileKind.LOG.value, FileKind.LEADER_EPOCH_CHECKPOINT.value, FileKind.PRODUCER_SNAPSHOT.value
-_LOOKED_AT = 1 << 20  # bytes of a segment that are searched for producers
+_SEARCHED = 1 << 20  # bytes of a segment that are searched for producers
 _INDEXES = (FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value, FileKind.TRANSACTION_INDEX.value)
 COMPARED = frozenset(("index-beyond-log", "timeindex-offset-not-found", "txnindex-mismatch"))  # codes about single entries
 _WITH_LINES = (PartitionKind.PLAIN, PartitionKind.FUTURE)
@@ -260,7 +260,7 @@ def _records_end(files: ReadOnlyFiles, path: str) -> int | None:
 def _has_producers(files: ReadOnlyFiles, path: str) -> bool:
     """Is one of the first batches of a log from a producer with an id?"""
     with files.open(path) as file:
-        window = next(iter(LogWalk(file, 0, min(file.size(), _LOOKED_AT))), None)
+        window = next(iter(LogWalk(file, 0, min(file.size(), _SEARCHED))), None)
         return window is not None and any(window.batches.table[BatchField.PRODUCER_ID, row] >= 0 for row in range(window.rows))
 
 
@@ -301,8 +301,8 @@ def _of_checkpoints(
     for kind, what in _CHECKPOINTS.items():
         offset = line(kind)
         if offset is not None:
-            said = f"{directory}: {what.format(offset=offset)}"
-            claims.append(Claim("checkpoint-beyond-log", f"{log_dir}/{kind.value}", offset, said))
+            evidence = f"{directory}: {what.format(offset=offset)}"
+            claims.append(Claim("checkpoint-beyond-log", f"{log_dir}/{kind.value}", offset, evidence))
     return line(FileKind.LOG_START_CHECKPOINT), claims
 
 

@@ -100,7 +100,7 @@ def verify_partition(
     return _Partition(files, directory, report, go_on, policy).run()
 
 
-class _Judged:
+class _FindingRecorder:
     """Receives findings: updates the result and passes them through a FindingLimiter.
 
     The checks refer to this object, not to `_Partition`, which refers to them: a cycle would keep the columns of one
@@ -108,7 +108,7 @@ class _Judged:
     """
 
     def __init__(self, result: Verification, report: Report) -> None:
-        self._result, self._dam = result, FindingLimiter(report)
+        self._result, self._limiter = result, FindingLimiter(report)
 
     def __call__(self, finding: Finding) -> None:
         """Process one finding."""
@@ -120,11 +120,11 @@ class _Judged:
         if finding.severity is not Severity.INFO and finding.code not in LOSSES:
             result.is_broken = True
         result.is_partly_remote |= finding.code == "records-in-remote-storage"
-        self._dam(finding)
+        self._limiter(finding)
 
     def finish(self) -> None:
         """Report how many findings were not reported one by one."""
-        self._dam.finish()
+        self._limiter.finish()
 
 
 class _Partition:
@@ -135,7 +135,7 @@ class _Partition:
         self._prefix = directory if directory.endswith("/") else directory + "/"
         self._go_on = go_on
         self.result = Verification(directory)
-        self._report = _Judged(self.result, report)
+        self._report = _FindingRecorder(self.result, report)
         self._paths: dict[tuple[FileKind, int | None], str] = {}
         self._links: set[FileKind] = set()  # indexes of the segment that are links to a target that does not exist
         self._unread_indexes: set[FileKind] = set()  # indexes that were deleted in between, or are too large
@@ -473,15 +473,15 @@ def _report_swaps(directory: str, plan: Replacement, policy: Policy, report: Rep
     if plan.lost:
         lost = sorted(offsets for each in plan.lost.values() for offsets in each)
         unknown = ", unless the topic is compacted" if policy().compacted is None else ""
-        gone = f"; only the replaced segments hold offsets {_in_words(lost)}, which are lost{unknown}"
+        loss = f"; only the replaced segments hold offsets {_in_words(lost)}, which are lost{unknown}"
     else:
-        gone = ""
+        loss = ""
     for swap in plan.swaps:
         where = Where(f"{directory}/{swap.name}")
         if swap.fault is not None:
-            report(Finding("swap-loses-records", where, f"{swap.fault}: the file is incomplete; {does}{gone}"))
-        elif gone and swap is plan.swaps[-1]:
-            report(Finding("swap-loses-records", where, f"{does}{gone}"))
+            report(Finding("swap-loses-records", where, f"{swap.fault}: the file is incomplete; {does}{loss}"))
+        elif loss and swap is plan.swaps[-1]:
+            report(Finding("swap-loses-records", where, f"{does}{loss}"))
         else:
             report(Finding("leftover-file", where, does))
 

@@ -1,1 +1,1 @@
-"""Compression: one module per codec, with bounded output; codecs.py chooses among them."""
+"""Compression: one module per codec, with bounded output; codecs.py selects the module."""

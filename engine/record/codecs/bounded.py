@@ -1,16 +1,16 @@
-"""Where codecs put what they inflate: never more than a limit."""
+"""The output of codecs, limited in size."""
 
 from __future__ import annotations
 
-MAX_DECOMPRESSED_BYTES = 256 << 20  # of a batch, or of all sets within an entry of 0.7, unless a caller says otherwise
+MAX_DECOMPRESSED_BYTES = 256 << 20  # default for a batch, or for all sets inside an entry of 0.7
 
 
 class OverLimitError(Exception):
-    """More than the limit would come out."""
+    """The output exceeds the limit."""
 
 
 class Output:
-    """Inflated parts up to a limit: the first as it came, a growing buffer as soon as there is another."""
+    """Decompressed parts up to a limit: the first part itself, a growing buffer if more follow."""
 
     __slots__ = ("data", "left")
 
@@ -19,7 +19,7 @@ class Output:
         self.data: bytes | bytearray = b""
 
     def add(self, part: bytes | bytearray) -> None:
-        """Take a part; raises OverLimitError after taking what still fits."""
+        """Add a part. Raises OverLimitError after adding what fits."""
         whole = len(part) <= self.left
         if not whole:
             part = part[: self.left]
@@ -34,7 +34,7 @@ class Output:
             raise OverLimitError
 
     def cut(self, size: int) -> None:
-        """Take back what came after the first `size` bytes."""
+        """Remove all but the first `size` bytes."""
         self.left += len(self.data) - size
         if isinstance(self.data, bytearray):
             del self.data[size:]

@@ -1,8 +1,7 @@
-"""Bounded inflation and deflation in the five codecs of Kafka. Mirrors CompressionType and common.compress.
+"""Bounded decompression, and compression, with the five codecs of Kafka. Mirrors CompressionType and common.compress.
 
-What counts as damage follows Kafka's readers, not the codec libraries: the two differ in checksums, in several
-frames one after the other and in what may follow the last one. Libraries are imported at first use. Every function may
-be called from any thread.
+What counts as damage follows Kafka's readers, not the codec libraries. They differ in checksums, in consecutive frames and in
+bytes after the last frame. Libraries are imported on first use. All functions are thread-safe.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ Buffer = bytes | bytearray | memoryview
 
 
 class InflateStatus(IntEnum):
-    """How an inflation ended."""
+    """The result of a decompression."""
 
-    OK = 0  # everything, to the end that Kafka would see
-    CORRUPT = 1  # `data` holds what came before the damage
-    OVER_LIMIT = 2  # `data` holds the beginning; the rest was not inflated
+    OK = 0  # complete, as Kafka would read it
+    CORRUPT = 1  # `data` has the bytes before the damage
+    OVER_LIMIT = 2  # `data` has the beginning; the rest was not decompressed
     UNKNOWN_CODEC = 3
 
 
 class Inflated(NamedTuple):
-    """What came out: `data` is never longer than the limit, `problem` is one line, None where all is well."""
+    """The output: `data` is never longer than the limit, `problem` is one line, None if there is none."""
 
     data: Buffer
     status: InflateStatus
@@ -51,20 +50,20 @@ FINDINGS = {
     InflateStatus.CORRUPT: "decompression-failed",
     InflateStatus.OVER_LIMIT: "over-limit",
     InflateStatus.UNKNOWN_CODEC: "unknown-codec",
-}  # the code of what is wrong
+}  # code of the finding
 LEVELS = {Codec.GZIP: (1, 9, -1), Codec.LZ4: (1, 17, 9), Codec.ZSTD: (-131072, 22, 3)}  # smallest, largest, default
 
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\x01\0\0\0\x01"  # version 1, readable since version 1
 _XERIAL_BLOCK = 32 * 1024  # SnappyOutputStream's default
-_SNAPPY_PIECE = 1 << 20  # inflated bytes that may be there twice
-_SNAPPY_BEST_RATIO = 64  # no element of a block makes more bytes than this out of one of its own
+_SNAPPY_PIECE = 1 << 20  # decompressed bytes that may be in memory twice
+_SNAPPY_BEST_RATIO = 64  # largest output of an element of a block by its own bytes
 
-_ZSTD_WINDOW = 1 << 27  # what zstd-jni accepts by default
+_ZSTD_WINDOW = 1 << 27  # default limit of zstd-jni
 
 
 class _Contexts(threading.local):
-    """Codec contexts that are too dear to make for each batch and must not be shared between threads."""
+    """Codec contexts, which are slow to make and must not be shared between threads."""
 
     def __init__(self) -> None:
         self.decompressor: ZstdDecompressor | None = None
@@ -75,13 +74,13 @@ _contexts = _Contexts()
 
 
 def inflate(codec: int, data: memoryview | bytes, limit: int, *, magic: int = MAGIC_V2) -> Inflated:
-    """Inflate the records of one batch, at most `limit` bytes of them.
+    """Decompress the records of one batch, at most `limit` bytes.
 
     codec  id of the codec (attribute bits 0 to 2)       data   compressed bytes, any length
     magic  message format: 0 accepts LZ4 frames with a wrong header checksum (KAFKA-3160)
 
-    Never raises for bad bytes, never holds more than the limit and one block of the codec beyond it. Without a codec
-    the result is a view of `data`.
+    Never raises for bad bytes, and never holds more than the limit and one block of the codec. Without a codec the result is a
+    view of `data`.
     """
     limit = max(limit, 0)
     if codec == Codec.NONE:
@@ -102,9 +101,9 @@ def inflate(codec: int, data: memoryview | bytes, limit: int, *, magic: int = MA
 
 
 def deflate(codec: int, data: Buffer, *, level: int | None = None, magic: int = MAGIC_V2) -> bytes:
-    """Compress as Kafka's writers do: the same bytes, as far as zlib and libzstd are those of its JVM.
+    """Compress as Kafka's writers do: the same bytes, if zlib and libzstd have the versions of Kafka's JVM.
 
-    level  None is Kafka's default (gzip -1, lz4 9, zstd 3); UsageError outside LEVELS or for a codec without levels
+    level  None is Kafka's default (gzip -1, lz4 9, zstd 3); UsageError outside LEVELS, or for a codec without levels
     magic  message format: 0 writes the wrong LZ4 header checksum that its readers expect (KAFKA-3160)
     """
     if codec == Codec.NONE:
@@ -129,7 +128,7 @@ def _level(codec: Codec, level: int | None) -> int:
     return level
 
 
-# ---- gzip: see gzip_members
+# ---- gzip: see gzip.py
 
 
 def _inflate_gzip(data: memoryview, output: Output, _magic: int) -> None:
@@ -145,7 +144,7 @@ def _inflate_snappy(data: memoryview, output: Output, _magic: int) -> None:
     if len(data) < len(_XERIAL_HEADER) or data[:8] != _XERIAL_MAGIC:
         _snappy_block(data, output)  # one bare block, as other clients write it
         return
-    at = len(_XERIAL_HEADER)  # whose versions are not looked at, in the first header only
+    at = len(_XERIAL_HEADER)  # versions in the first header are not checked
     while len(data) - at >= 4:
         if data[at : at + 4] == _XERIAL_MAGIC[:4]:
             header = data[at : at + len(_XERIAL_HEADER)]
@@ -185,7 +184,7 @@ def _snappy_block(block: memoryview, output: Output) -> None:
 
 
 def _large_snappy_block(block: memoryview, declared: int) -> bytearray:
-    """The same by the library below, which takes a buffer to fill: the one above makes a copy of what comes out."""
+    """As `_snappy_block`, with the lower-level library, which fills a given buffer; the other one copies its output."""
     import cramjam
 
     data = bytearray(declared)
@@ -208,12 +207,12 @@ def _deflate_snappy(data: Buffer, level: int | None) -> bytes:
 
 
 def _snappy_blocks() -> Callable[[memoryview], bytes]:
-    """Kafka's own bytes."""
+    """Return the function whose output is identical to Kafka's."""
     out, table = memoryview(bytearray(snappy_bound(_XERIAL_BLOCK))), memoryview(array("H", bytes(2 * TABLE)))
     return lambda block: bytes(out[: snappy_block(block, out, table)])
 
 
-# ---- lz4: see lz4_frames
+# ---- lz4: see lz4.py
 
 
 def _inflate_lz4(data: memoryview, output: Output, magic: int) -> None:
@@ -221,7 +220,7 @@ def _inflate_lz4(data: memoryview, output: Output, magic: int) -> None:
         output.add(block)
 
 
-# ---- zstd: see zstd_frames
+# ---- zstd: see zstd.py
 
 
 def _zstd_decompressor() -> ZstdDecompressor:
@@ -234,7 +233,7 @@ def _zstd_decompressor() -> ZstdDecompressor:
 
 
 def _usual_size(frame: memoryview) -> int:
-    """Bytes that a frame of ordinary records does not exceed."""
+    """Return a size that a frame of ordinary records does not exceed."""
     return max(64 * 1024, 8 * len(frame))
 
 
@@ -246,7 +245,7 @@ def _inflate_zstd(data: memoryview, output: Output, _magic: int) -> None:
         try:
             output.add(_zstd_frame(data, context, output.left))
         except zstandard.ZstdError:
-            pass  # damage, or larger than expected: step by step
+            pass  # damage, or larger than expected: decompress it block by block
         else:
             return
     for part in zstd_frames.blocks(data, context):
@@ -254,9 +253,9 @@ def _inflate_zstd(data: memoryview, output: Output, _magic: int) -> None:
 
 
 def _zstd_frame(data: memoryview, context: ZstdDecompressor, limit: int) -> bytes:
-    """What one frame holds. Raises ZstdError for damage, and where it is more than the limit or 64 times its size.
+    """Decompress one frame. Raises ZstdError for damage, and if it is more than the limit or 64 times its size.
 
-    The library takes as much memory as the frame may become: fresh memory costs more than inflating into it.
+    The library allocates the declared size: new memory costs more time than decompression.
     """
     import zstandard
 
@@ -277,7 +276,7 @@ def _deflate_zstd(data: Buffer, level: int) -> bytes:
     if context is None:
         context = zstandard.ZstdCompressor(level=level, write_content_size=False, write_checksum=False)
         _contexts.compressors[level] = context
-    # Java's stream flushes a block before it ends the frame: an empty last block
+    # Java's stream flushes a block before it ends the frame, which adds an empty last block
     stream = context.compressobj()
     parts = (stream.compress(data), stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), stream.flush())
     return b"".join(parts)

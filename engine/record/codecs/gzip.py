@@ -1,6 +1,6 @@
-"""gzip members one after the other, as Kafka reads and writes them. Mirrors GZIPInputStream of Java 17 over an 8 KiB buffer.
+"""Read and write consecutive gzip members as Kafka does. Mirrors GZIPInputStream of Java 17 over an 8 KiB buffer.
 
-Whether Java looks for another member after one depends on where its buffer ends, so that is followed here.
+Whether Java looks for another member depends on where its buffer ends, so this module tracks the buffer.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
     Buffer = bytes | bytearray | memoryview
 
-_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, system unknown: as Java writes it
-_BUFFER = 8192  # GzipCompression's input buffer; decides whether another member is looked for
+_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, unknown system: as Java writes it
+_BUFFER = 8192  # GzipCompression's input buffer; determines whether Java looks for another member
 _TRAILER = 8
-_STEP = 64 << 10  # compressed bytes that zlib gets at a time: it copies what it leaves
-_PIECE = 1 << 20  # inflated bytes that it hands out at a time: it holds them twice
+_STEP = 64 << 10  # compressed bytes per call of zlib, which copies what it does not use
+_PIECE = 1 << 20  # decompressed bytes per call of zlib, which holds them twice
 _HCRC, _EXTRA, _NAME, _COMMENT = 2, 4, 8, 16
 
 
 def inflate(data: memoryview, output: Output) -> None:
-    """Put what comes out of all members into `output`. Raises CorruptError where Kafka would stop, OverLimitError."""
+    """Decompress all members into `output`. Raises CorruptError if Kafka would stop, OverLimitError."""
     start = _header(data, 0)
-    filled = start  # up to here Java's buffer has taken the input
+    filled = start  # Java's buffer has read the input up to here
     step = _STEP
     while True:
         end, size, crc = _member(data, start, step, output)
-        step = _BUFFER  # a thousand tiny members must not copy what is left a thousand times
+        step = _BUFFER  # small, so that after each of many tiny members little is copied
         filled += -(-(end - filled) // _BUFFER) * _BUFFER if end > filled else 0
         filled = min(filled, len(data))
         buffered, at = filled - end, end + _TRAILER
@@ -44,16 +44,16 @@ def inflate(data: memoryview, output: Output) -> None:
             raise CorruptError("size in the trailer does not match")
         filled = max(filled, at)
         if filled == len(data) and buffered <= 26:
-            return  # Java looks for another member only where one can be
+            return  # Java looks for another member only if there is room for one
         try:
             start = _header(data, at)
         except CorruptError:
-            return  # and takes anything else as padding
+            return  # anything else is padding for Java
         filled = max(filled, start)
 
 
 def _header(data: memoryview, at: int) -> int:
-    """Position after the header that begins at `at`; CorruptError where there is none."""
+    """Return the position after the header at `at`. Raises CorruptError if there is none."""
     end = at + len(_HEADER)
     if data[at : at + 2] != b"\x1f\x8b"[: len(data) - at]:
         raise CorruptError("not in gzip format")
@@ -84,7 +84,7 @@ def _header(data: memoryview, at: int) -> int:
 
 
 def _member(data: memoryview, start: int, step: int, output: Output) -> tuple[int, int, int]:
-    """Inflate one member into `output`: (position after its deflate stream, size, CRC-32 of what came out)."""
+    """Decompress one member into `output`; returns (position after its deflate stream, size, CRC-32 of the output)."""
     before = len(output.data)
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     at, size, crc = start, 0, 0
@@ -104,7 +104,7 @@ def _member(data: memoryview, start: int, step: int, output: Output) -> tuple[in
 
 
 def _parts(inflater: zlib._Decompress, data: memoryview, output: Output) -> Iterator[bytes]:
-    """What comes out of the next bytes of a deflate stream, some at a time."""
+    """Decompress the next bytes of a deflate stream, in pieces."""
     left: Buffer = data
     while not inflater.eof:
         most = min(output.left + 1, _PIECE)
@@ -116,7 +116,7 @@ def _parts(inflater: zlib._Decompress, data: memoryview, output: Output) -> Iter
 
 
 def _salvage(data: memoryview, output: Output) -> None:
-    """What comes out of a deflate stream before its damage, which zlib reports without giving that up."""
+    """Decompress a deflate stream up to its damage; zlib reports the damage without that output."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     before, at = inflater.copy(), 0
     try:
@@ -133,7 +133,7 @@ def _salvage(data: memoryview, output: Output) -> None:
 
 
 def write(data: Buffer, level: int) -> bytes:
-    """`data` as one member at a level of zlib."""
+    """Return `data` as one member, compressed at a level of zlib."""
     deflater = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     trailer = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
     return b"".join((_HEADER, deflater.compress(data), deflater.flush(), trailer))

@@ -1,8 +1,8 @@
-"""libzstd's functions, for kernels that inflate and compress many batches in one call (see engine.kernels.libzstd).
+"""libzstd's functions, for kernels that decompress and compress many batches in one call (see engine.kernels.libzstd).
 
-They are those of the `zstandard` package, found in its own shared library: the package's module takes one frame at a time,
-and threads that work side by side wait for each other between frames. Where that library does not give its functions away,
-or is of another version than the module, kernels do without, and the module does the same more slowly.
+The functions are in the shared library of the `zstandard` package. The package's own module handles one frame per call, and
+threads wait for each other between frames. If the library does not export its functions, or its version differs from the
+module's, the module does the work, more slowly.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from engine.kernels.tables import ZSTD_WORDS, Zstd
 if TYPE_CHECKING:
     from ctypes import CDLL
 
-_MODULES = ("zstandard._cffi", "zstandard.backend_c")  # which of them was built so that its functions can be found differs
+_MODULES = ("zstandard._cffi", "zstandard.backend_c")  # which of them exports its functions depends on the build
 _LEVEL = 3  # Kafka's default
 _COMPRESSION_LEVEL, _CONTENT_SIZE, _CHECKSUM = 100, 200, 201  # ZSTD_cParameter
 _NOTHING = memoryview(array("Q"))
 
 
 class _Functions(NamedTuple):
-    """What is used of the library. All take and give what zstd.h says."""
+    """The functions that are used, with the signatures in zstd.h."""
 
     library: CDLL
     addresses: dict[Zstd, int]
@@ -61,9 +61,9 @@ _of_thread = _OfThread()
 
 
 def calls_for(table: memoryview, row: int, end: int) -> memoryview:
-    """What kernels want as `library` for the batches row … end − 1: nothing where none of them is zstd.
+    """Return the kernels' `library` argument for the batches row … end − 1: empty if none of them is zstd.
 
-    It is the calling thread's own. Nothing too where the functions are not available.
+    It belongs to the calling thread. Also empty if the functions are not available.
     """
     if not holds_codec(table, row, end, Codec.ZSTD):
         return _NOTHING
@@ -71,7 +71,7 @@ def calls_for(table: memoryview, row: int, end: int) -> memoryview:
 
 
 def calls() -> memoryview:
-    """The same, whatever the batches."""
+    """As `calls_for`, for any batches."""
     functions = _functions()
     if functions is None:
         return _NOTHING
@@ -82,7 +82,7 @@ def calls() -> memoryview:
 
 @cache
 def _functions() -> _Functions | None:
-    """Found once. None: the package has no library that gives them."""
+    """Find the functions, once. None: no library of the package exports them."""
     from ctypes import CDLL, c_int, c_size_t, c_void_p, cast
 
     import zstandard
@@ -107,7 +107,7 @@ def _functions() -> _Functions | None:
             library.ZSTD_CCtx_setParameter.restype = c_size_t
             version = int(library.ZSTD_versionNumber())
         except (OSError, AttributeError):
-            continue  # it cannot be loaded, or its functions are nobody else's affair
+            continue  # not loadable, or the functions are not exported
         major, minor, release = zstandard.ZSTD_VERSION
         if version == 10000 * major + 100 * minor + release:
             return _Functions(library, {word: cast(function, c_void_p).value or 0 for word, function in wanted.items()})

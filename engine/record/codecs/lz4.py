@@ -1,7 +1,7 @@
-"""LZ4 frames as Kafka reads and writes them. Mirrors Lz4BlockInputStream and Lz4BlockOutputStream.
+"""Read and write LZ4 frames as Kafka does. Mirrors Lz4BlockInputStream and Lz4BlockOutputStream.
 
-Kafka's reader is stricter than the frame format (independent blocks only, no dictionaries) and laxer (the content
-checksum and whatever follows the end mark are not looked at), so frames are taken apart here, block by block.
+Kafka's reader is stricter than the frame format (independent blocks only, no dictionaries) and more lenient (it ignores the
+content checksum and bytes after the end mark), so this module parses frames, block by block.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = 2654435761, 2246822519, 32664
 
 @lru_cache(maxsize=64)
 def header_checksum(descriptor: bytes) -> int:
-    """The second byte of XXH32 over at most 15 bytes: what a frame stores after its descriptor."""
+    """Return the second byte of XXH32 over at most 15 bytes, which a frame stores after its descriptor."""
     value = (_PRIME_5 + len(descriptor)) & _U32
     whole = len(descriptor) & ~3
     for (lane,) in struct.iter_unpack("<I", descriptor[:whole]):
@@ -46,12 +46,12 @@ def header_checksum(descriptor: bytes) -> int:
 
 @cache
 def written_checksums() -> memoryview:
-    """What ends the header of a frame of independent blocks without checksums, for blocks of 64 KiB up to 4 MiB."""
+    """Return the header checksums of frames of independent blocks without checksums, for blocks of 64 KiB up to 4 MiB."""
     return memoryview(bytes(header_checksum(bytes((_WRITTEN_DESCRIPTOR[0], size << 4))) for size in range(4, 8)))
 
 
 def written_header(*, broken_checksum: bool = False) -> bytes:
-    """What a frame begins with, see `write`."""
+    """Return the header of a frame, see `write`."""
     hashed = MAGIC + _WRITTEN_DESCRIPTOR if broken_checksum else _WRITTEN_DESCRIPTOR
     return MAGIC + _WRITTEN_DESCRIPTOR + bytes((header_checksum(hashed),))
 
@@ -62,9 +62,9 @@ def _rotate(value: int, by: int) -> int:
 
 
 def blocks(data: memoryview, *, ignore_checksum: bool) -> Iterator[bytes]:
-    """The inflated blocks of a frame, each at most 4 MiB. Raises CorruptError where Kafka would stop.
+    """Return the decompressed blocks of a frame, each at most 4 MiB. Raises CorruptError if Kafka would stop.
 
-    ignore_checksum  of the descriptor: message format 0 was written with a wrong one (KAFKA-3160)
+    ignore_checksum  of the descriptor: for message format 0 Kafka wrote a wrong one (KAFKA-3160)
     """
     from lz4.block import LZ4BlockError, decompress
 
@@ -94,13 +94,13 @@ def blocks(data: memoryview, *, ignore_checksum: bool) -> Iterator[bytes]:
                 raise CorruptError("ends inside a block checksum")
             _verify_block(data[at - 4 : at + size + checksum_size])
         if not inflated:
-            return  # to Kafka's buffered reader that is the end
+            return  # Kafka's buffered reader takes an empty block for the end
         at += size + checksum_size
         yield inflated
 
 
 def _read_header(data: memoryview, *, ignore_checksum: bool) -> tuple[int, int, int]:
-    """(position of the first block, flags, largest block in bytes)."""
+    """Return (position of the first block, flags, largest block in bytes)."""
     if len(data) < 6:
         raise CorruptError("ends inside the header")
     if data[:4] != MAGIC:
@@ -114,7 +114,7 @@ def _read_header(data: memoryview, *, ignore_checksum: bool) -> tuple[int, int, 
         raise CorruptError("dependent blocks are unsupported")
     if block_descriptor & 0x8F or block_descriptor >> 4 < 4:
         raise CorruptError(f"block descriptor {block_descriptor:02x} is invalid")
-    end = 14 if flags & _CONTENT_SIZE else 6  # the content size itself is not looked at
+    end = 14 if flags & _CONTENT_SIZE else 6  # the content size itself is not checked
     if len(data) <= end:
         raise CorruptError("ends inside the header")
     if not ignore_checksum and data[end] != header_checksum(bytes(data[4:end])):
@@ -123,7 +123,7 @@ def _read_header(data: memoryview, *, ignore_checksum: bool) -> tuple[int, int, 
 
 
 def _verify_block(block: memoryview) -> None:
-    """Check a block (size, bytes, checksum) by a frame of its own: the library knows XXH32, we need it nowhere else."""
+    """Check a block (size, bytes, checksum) as a frame of its own, so that the library computes XXH32."""
     import lz4.frame
 
     descriptor = b"\x70\x70"  # version 1, independent blocks of up to 4 MiB, with checksums
@@ -135,10 +135,10 @@ def _verify_block(block: memoryview) -> None:
 
 
 def write(data: Buffer, level: int, *, broken_checksum: bool) -> bytes:
-    """One frame: independent blocks of 64 KiB, no checksums but the header's.
+    """Return one frame: independent blocks of 64 KiB, with no checksum but the header's.
 
-    level            9 is the fast compressor, any other one of the high compressor
-    broken_checksum  as message format 0 has it: over the frame's magic too (KAFKA-3160)
+    level            9 is the fast compressor, any other level the high compressor
+    broken_checksum  the header checksum of message format 0, which covers the frame's magic, too (KAFKA-3160)
     """
     compress = _fast_blocks() if level == _FAST_LEVEL else _high_blocks(level)
     parts: list[Buffer] = [written_header(broken_checksum=broken_checksum)]
@@ -155,7 +155,7 @@ def write(data: Buffer, level: int, *, broken_checksum: bool) -> bytes:
 
 
 class _Buffers(threading.local):
-    """Memory of the compressor, for each thread."""
+    """Buffers of the compressor, one set per thread."""
 
     def __init__(self) -> None:
         self.out = memoryview(bytearray(lz4_bound(LZ4_FRAME_BLOCK)))
@@ -166,7 +166,7 @@ _buffers = _Buffers()
 
 
 def _fast_blocks() -> Callable[[memoryview], Buffer]:
-    """Kafka's own bytes."""
+    """Return the function whose output is identical to Kafka's."""
     out, table = _buffers.out, _buffers.table
     return lambda block: bytes(out[: lz4_block(block, out, table)])
 

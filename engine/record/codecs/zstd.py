@@ -1,8 +1,8 @@
-"""zstd frames one after the other, as Kafka reads them. Mirrors ZstdInputStreamNoFinalizer of zstd-jni.
+"""Read consecutive zstd frames as Kafka does. Mirrors ZstdInputStreamNoFinalizer of zstd-jni.
 
-The library says neither where a frame is cut off nor, for frames without a content size, what follows it, and it can
-not bound what one call makes. So frames are taken apart here: headers of frames and blocks are walked, the library
-gets one block at a time. It stands alone as each codec does.
+The library reports neither a truncated frame nor, for frames without a content size, what follows the frame, and it cannot
+limit the output of one call. So this module parses the headers of frames and blocks, and passes one block at a time to the
+library. It is a module of its own, like each codec.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE_FIRST = range(0x50, 0x60)  # first byte of a skippable frame's magic
 _SKIPPABLE_REST = b"\x2a\x4d\x18"
-_INPUT_BUFFER = 131075  # zstd-jni reads its input in such pieces (ZSTD_DStreamInSize)
-_NO_ROOM = "Destination buffer is too small"  # what a library that has inflated nothing larger before says of some damage …
-_DAMAGE = "Data corruption detected"  # … and one that has
+_INPUT_BUFFER = 131075  # zstd-jni reads its input in pieces of this size (ZSTD_DStreamInSize)
+_NO_ROOM = "Destination buffer is too small"  # reported for some damage by a context with little memory …
+_DAMAGE = "Data corruption detected"  # … and by one with more
 
 
 def blocks(data: memoryview, context: ZstdDecompressor) -> Iterator[bytes]:
-    """What comes out of all frames, at most 128 KiB at a time. Raises CorruptError where Kafka would stop."""
+    """Return the content of all frames, at most 128 KiB at a time. Raises CorruptError if Kafka would stop."""
     import zstandard
 
     start = 0
@@ -43,14 +43,14 @@ def blocks(data: memoryview, context: ZstdDecompressor) -> Iterator[bytes]:
                     raise CorruptError(_DAMAGE if what == _NO_ROOM else what) from None
                 if left is not None:
                     left -= len(part)
-                    if left < 0:  # a library that has inflated something larger before has room for it
+                    if left < 0:  # a context that has decompressed larger data reports damage
                         raise CorruptError(_DAMAGE)
                 yield part
                 at = end
         else:
             raise CorruptError("unknown frame descriptor")
         if at > len(data):
-            # zstd-jni forgets that it is inside a later frame until it has to fill its input buffer again
+            # inside a later frame zstd-jni reports its end only when it must fill its input buffer again
             if start and (start - 1) // _INPUT_BUFFER == (len(data) - 1) // _INPUT_BUFFER:
                 return
             raise CorruptError("ends inside a frame")
@@ -58,7 +58,7 @@ def blocks(data: memoryview, context: ZstdDecompressor) -> Iterator[bytes]:
 
 
 def _declared(frame: memoryview) -> int | None:
-    """The size that the frame says it will have; None: it does not say, or has no whole header."""
+    """Return the content size in the frame's header; None: it has none, or the header is incomplete."""
     import zstandard
 
     try:
@@ -69,7 +69,7 @@ def _declared(frame: memoryview) -> int | None:
 
 
 def _steps(data: memoryview, start: int) -> Iterator[int]:
-    """Where header, blocks and checksum of a frame end; the last lies after the data if the frame does."""
+    """Return the ends of header, blocks and checksum of a frame; the last is after the data if the frame is truncated."""
     import zstandard
 
     beyond = len(data) + 1
@@ -80,7 +80,7 @@ def _steps(data: memoryview, start: int) -> Iterator[int]:
     yield at
     while len(data) - at >= 3:
         block = data[at] | data[at + 1] << 8 | data[at + 2] << 16
-        at += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)  # a run is one byte, whatever its size
+        at += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)  # a run of equal bytes is stored as one byte
         yield at
         if block & 1:
             if data[start + 4] & 4:

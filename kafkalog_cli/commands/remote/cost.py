@@ -9,8 +9,8 @@ import click
 
 from engine.amounts import count_of, size_text
 from kafkalog_cli.app import printable
-from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.help import Example, Section
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class _Price(click.ParamType[float]):
     name = "price"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Text → number; click.BadParameter for anything else."""
+        """Convert text to a number. Raises click.BadParameter."""
         try:
             price = float(value)
         except ValueError:
@@ -47,7 +47,7 @@ class _Price(click.ParamType[float]):
         return price
 
 
-@click.command("remote-cost", cls=DocumentedCommand, examples=_EXAMPLES, main_options=("--store", "--price-per-gib", "--topic"),
+@click.command("remote-cost", cls=RemoteCommand, examples=_EXAMPLES, main_options=("--store", "--price-per-gib", "--topic"),
                sections=(WHICH, STORE, Section("Price", ("--price-per-gib",)), OUTPUT))
 @remote_options
 @store_options
@@ -66,7 +66,7 @@ def command(
     PATHS are log dirs with the logs of all partitions of __remote_log_metadata, with the partitions, and with the cluster's
     metadata. Where a partition is in none of them, its leader's history is not known.
     """
-    options = required_store(values)
+    options = required_store(values, config_file)
     named, settings = log_dirs_and_settings(paths, config_file)
     return show(form, lambda output: _cost(named, settings, topics, options, price, output))
 
@@ -77,7 +77,6 @@ def _cost(
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.log_dirs import find_log_dirs
     from engine.log.logdir.startup import survey
-    from engine.remote.access import open_layout, open_store
     from engine.remote.cost import costs, sum_of
     from engine.remote.metadata import RemoteLogMetadata
     from engine.remote.metadata_log import MetadataLogs
@@ -85,7 +84,7 @@ def _cost(
     from engine.remote.partitions import TieredPartitions, is_wanted
 
     files, metadata, report = ReadOnlyFiles(), RemoteLogMetadata(), output.outcome.finding
-    layout = open_layout(open_store(files, options.store), options.layout, options.prefix, dict(options.private_keys))
+    layout = options.open(files)
     cluster = survey(files, find_log_dirs(files, named)).metadata
     cluster = None if cluster is None or cluster.findings else cluster
     found = find_orphans(layout, MetadataLogs(files, named, report), metadata, cluster)
@@ -128,7 +127,7 @@ def _money(amount: float) -> str:
 
 
 def _name(one: TopicCost, ids: Sequence[str | None]) -> str:
-    """With its id where a topic was created again."""
+    """Return the name, with the topic id if a topic of that name was created again."""
     if one.topic is None:
         return _NO_TOPIC
     return one.topic if ids.count(one.topic) == 1 else f"{one.topic} ({one.topic_id})"

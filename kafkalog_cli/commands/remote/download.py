@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.app import printable
-from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import PATH
-from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _EXAMPLES = (
 )  # fmt: skip
 
 
-@click.command("remote-download", cls=DocumentedCommand, examples=_EXAMPLES, main_options=("--into", "--store", "--topic"),
+@click.command("remote-download", cls=RemoteCommand, examples=_EXAMPLES, main_options=("--into", "--store", "--topic"),
                sections=(WHICH, STORE, Section("What is done", ("--into", "--dry-run")), OUTPUT), writes=True)
 @remote_options
 @store_options
@@ -42,7 +42,7 @@ def command(
     the logs of __remote_log_metadata; the command does not change them. You can stop it and run it again: complete files are
     not written twice.
     """
-    options = required_store(values)
+    options = required_store(values, config_file)
     named, settings = log_dirs_and_settings(paths, config_file)
     return show(form, lambda output: _download(named, settings, topics, options, into, output, dry_run=dry_run))
 
@@ -55,7 +55,6 @@ def _download(
     from engine.files import Files, now_ms
     from engine.log.report import Report
     from engine.overlay import OverlayFiles
-    from engine.remote.access import open_layout, open_store
     from engine.remote.download import Download, refuse_log_dir
     from engine.remote.partitions import TieredPartitions
     from kafkalog_cli.render_report import report_fields, text_lines
@@ -63,7 +62,7 @@ def _download(
     files = OverlayFiles(Files(), now_ms()) if dry_run else Files()
     refuse_log_dir(files, into)
     partitions = TieredPartitions(files, named, settings, topics, output.outcome.finding)
-    layout = open_layout(open_store(files, options.store), options.layout, options.prefix, dict(options.private_keys))
+    layout = options.open(files)
     download = Download(files, layout, into)
     for directory in partitions.directories.values():
         report = Report(directory, "remote download")

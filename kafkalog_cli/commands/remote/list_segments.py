@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.amounts import count_of, size_text
-from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.help import Example, Section
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ _EXAMPLES = (
 _STATES = ("copying", "copied", "deleting", "deleted")
 
 
-@click.command("remote-list", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS,
+@click.command("remote-list", cls=RemoteCommand, examples=_EXAMPLES, sections=_SECTIONS,
                main_options=("--topic", "--events", "--format"))
 @remote_options
 @click.option("--events", is_flag=True, help="List every change of every segment, in the order in which a broker reads them.")

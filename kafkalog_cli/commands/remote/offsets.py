@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.amounts import count_of, size_text
-from kafkalog_cli.help import DocumentedCommand, Example
-from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.help import Example
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
 
 if TYPE_CHECKING:
-    from engine.remote.offsets import Lag, LogOffsets
-    from engine.remote.tiered_log import TieredLog
+    from engine.remote.tiered_log import Lag, LogOffsets, TieredLog
     from kafkalog_cli.remote_output import Output
 
 _EXAMPLES = (
@@ -22,7 +21,7 @@ _EXAMPLES = (
 _HEADINGS = ("partition", "first", "first local", "last remote", "last stable", "end", "lag")
 
 
-@click.command("remote-offsets", cls=DocumentedCommand, examples=_EXAMPLES, sections=(WHICH, OUTPUT),
+@click.command("remote-offsets", cls=RemoteCommand, examples=_EXAMPLES, sections=(WHICH, OUTPUT),
                main_options=("--topic", "--format"))
 @remote_options
 def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | None, form: str) -> int:
@@ -40,8 +39,8 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | 
     def work(output: Output) -> None:
         from engine.errors import KafkalogError
         from engine.files import ReadOnlyFiles
-        from engine.remote.offsets import copy_lag, log_offsets
         from engine.remote.partitions import TieredPartitions
+        from engine.remote.tiered_log import copy_lag, log_offsets
 
         partitions = TieredPartitions(ReadOnlyFiles(), named, settings, topics, output.outcome.finding)
         rows, waits = [], []

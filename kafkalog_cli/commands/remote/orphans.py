@@ -9,10 +9,10 @@ import click
 from engine.amounts import size_text
 from kafkalog_cli.app import printable
 from kafkalog_cli.engine_options import quarantine_options
-from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import Duration, Whole, yes_option
 from kafkalog_cli.quarantining import DECLINED, agreed
-from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _EXAMPLES = (
 _WORDS = ("partition", "why", "segment")
 
 
-@click.command("remote-orphans", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS,
+@click.command("remote-orphans", cls=RemoteCommand, examples=_EXAMPLES, sections=_SECTIONS,
                main_options=("--store", "--delete", "--older-than", "--dry-run"))
 @remote_options
 @click.option("--metadata-partitions", "metadata_count", type=Whole(1, 1_000_000), metavar="N",
@@ -64,7 +64,7 @@ def command(
     refused where one of them is missing or damaged. Objects are copied into the quarantine before they are deleted;
     `kafkalog restore` puts them back. The command can be stopped and run again; brokers may run.
     """
-    options = required_store(values)
+    options = required_store(values, config_file)
     if deletes and older_than_ms is None:
         raise click.UsageError("--delete needs --older-than: what is being uploaded is not named by a record yet")
     if values["quarantine"] is not None and (values["no_quarantine"] or not deletes):
@@ -76,7 +76,7 @@ def command(
 
 
 class _Work:
-    """Finds orphans, shows them, deletes them. `status`: where somebody declined."""
+    """Finds, prints and deletes orphans. `status`: the exit status if the user declined."""
 
     def __init__(
         self, options: StoreOptions, named: Sequence[str], topics: Sequence[str], metadata_count: int | None,
@@ -87,19 +87,18 @@ class _Work:
         self.status = 0
 
     def run(self, output: Output, deletion: dict[str, Any] | None) -> None:
-        """`deletion`: its options; None: nothing is deleted."""
+        """Print the orphans, and delete them with the options `deletion`; None: delete nothing."""
         from engine.files import Files, now_ms
         from engine.log.logdir.log_dirs import find_log_dirs
         from engine.log.logdir.startup import survey
-        from engine.remote.access import open_layout, open_writable_store
         from engine.remote.metadata import RemoteLogMetadata
         from engine.remote.metadata_log import MetadataLogs
         from engine.remote.orphans import DELETABLE, find_orphans, refuse_doubtful
         from engine.remote.partitions import is_wanted
 
         files, now, damaged = Files(), now_ms(), []
-        store = open_writable_store(files, self._options.store)
-        layout = open_layout(store, self._options.layout, self._options.prefix, dict(self._options.private_keys))
+        store = self._options.open_writable(files)
+        layout = self._options.layout_of(store)
 
         def report(finding: Any) -> None:
             damaged.append(finding)
@@ -150,7 +149,7 @@ class _Work:
 
 
 def _show(orphans: Sequence[Orphan], output: Output, what: str | None) -> None:
-    """`what` becomes of those that may be deleted; None: nothing."""
+    """Print orphans; `what` happens to those that may be deleted, None: nothing."""
     from engine.remote.orphans import DELETABLE
 
     if output.stream is not None:

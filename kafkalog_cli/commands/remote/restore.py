@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.engine_options import quarantine_options
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Example, Section
 from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option
+from kafkalog_cli.remote_output import RemoteCommand
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ _EXAMPLES = (
 UNASKED: dict[str, Any] = {
     "settings": (), "now": None, "clean_start": False, "recovery_point": None, "log_start_offset": None,
     "keep_deleted": False, "jobs": 1, "metrics_textfile": None, "yes": True,
-}  # fmt: skip  # what commands that work on logs may be asked
+}  # fmt: skip  # options of commands on logs that this command does not have
 
 
-@click.command("remote-restore", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True,
+@click.command("remote-restore", cls=RemoteCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True,
                main_options=("--into", "--store", "--full", "--dry-run"))
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @click.option("--into", "log_dir", type=PATH, required=True, metavar="LOGDIR",
@@ -69,7 +70,7 @@ def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **
     Records that were not copied before the loss are not in the store. Do not start a broker before this command has ended: a
     leader whose log is empty deletes the remote segments that it knows. You can stop the command and run it again.
     """
-    options = required_store(values)
+    options = required_store(values, values["config_file"])
     from engine.remote.restore import RestoreOptions
     from kafkalog_cli.partitions import run
 
@@ -79,19 +80,17 @@ def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **
     )  # fmt: skip
 
     def work(session: Session, progress: Progress) -> Iterator[Report]:
-        from engine.remote.access import open_layout, open_store
         from engine.remote.restore import Restore
 
-        store = open_store(session.dirs.disk, options.store)
-        layout = open_layout(store, options.layout, options.prefix, dict(options.private_keys))
+        layout = options.open(session.dirs.disk)
         return Restore(chosen, layout, lambda finding: progress.say(str(finding))).work(session)
 
     return run("remote-restore", {**UNASKED, **values, "paths": (log_dir,)}, work, makes_partitions=True,
-               beside=lambda: of_one_broker(log_dir, log_dirs))
+               more_log_dirs=lambda: of_one_broker(log_dir, log_dirs))
 
 
 def of_one_broker(log_dir: str, others: tuple[str, ...]) -> list[str]:
-    """Those of the other log dirs that belong to the broker of `log_dir`: they are locked with it."""
+    """Return the log dirs among `others` of the same broker as `log_dir`, to lock them together."""
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.log_dirs import find_log_dirs
     from engine.log.logdir.startup import survey

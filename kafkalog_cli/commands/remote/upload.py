@@ -8,9 +8,9 @@ import click
 
 from kafkalog_cli.commands.remote.restore import UNASKED
 from kafkalog_cli.engine_options import quarantine_options
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Example, Section
 from kafkalog_cli.options import PATH, format_option, quiet_option, verbose_option, version_option
-from kafkalog_cli.remote_output import WHICH
+from kafkalog_cli.remote_output import WHICH, RemoteCommand
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _EXAMPLES = (
 )  # fmt: skip
 
 
-@click.command("remote-upload", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True,
+@click.command("remote-upload", cls=RemoteCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True,
                main_options=("--store", "--topic", "--dry-run"))
 @click.argument("paths", nargs=-1, type=PATH, required=True)
 @click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
@@ -50,20 +50,20 @@ def command(topics: tuple[str, ...], **values: Any) -> int:
     PATHS are the broker's log dirs, with the logs of __remote_log_metadata or copies of them. The command copies the segments
     after the last remote offset, up to the last stable offset, without the active segment. It reads and checks each segment
     first. It records the start of a copy before the upload, and its end when all objects are in the store; brokers that start
-    on these logs then read the segments. In the layout of Aiven's RemoteStorageManager it neither compresses nor encrypts.
+    on these logs then read the segments. In the layout of Aiven's RemoteStorageManager it does not compress; it encrypts if the
+    newest segment is encrypted, and needs the private key of its key pair.
 
     You can stop the command and run it again. An upload that was stopped leaves the same objects as a broker that dies during
     a copy; `kafkalog remote orphans` finds them.
     """
-    options = required_store(values)
+    options = required_store(values, values["config_file"])
     from kafkalog_cli.partitions import run
 
     def work(session: Session, progress: Progress) -> Iterator[Report]:
-        from engine.remote.access import open_layout, open_writable_store
         from engine.remote.upload import Upload
 
-        store = open_writable_store(session.dirs.disk, options.store)
-        layout = open_layout(store, options.layout, options.prefix, dict(options.private_keys))
+        store = options.open_writable(session.dirs.disk)
+        layout = options.layout_of(store)
         report = progress.say
         return Upload(store, layout, topics, lambda one: report(str(one)), dry_run=session.options.dry_run).work(session)
 

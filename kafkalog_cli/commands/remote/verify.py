@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.amounts import count_of, size_text
-from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import Whole
-from kafkalog_cli.remote_output import OUTPUT, WHICH, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _EXAMPLES = (
 )
 
 
-@click.command("remote-verify", cls=DocumentedCommand, examples=_EXAMPLES,
+@click.command("remote-verify", cls=RemoteCommand, examples=_EXAMPLES,
                sections=(WHICH, STORE, Section("How far", ("--deep", "--sample")), OUTPUT),
                main_options=("--store", "--topic", "--deep", "--sample"))
 @remote_options
@@ -45,27 +45,25 @@ def command(
     PATHS are log dirs with the logs of __remote_log_metadata: those of all its partitions. Objects of segments that they do
     not have count as unknown.
     """
-    options = required_store(values)
+    options = required_store(values, config_file)
     named, _settings = log_dirs_and_settings(paths, config_file)
     count = sample if sample or deep else 0
     return show(form, lambda output: _verify(named, topics, options, count, output))
 
 
 def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, count: int | None, output: Output) -> None:
-    """`count`: of segments that are read; None: all."""
+    """Verify; `count`: number of segments to read; None: all."""
     from engine.files import ReadOnlyFiles
-    from engine.remote.access import open_layout, open_store
     from engine.remote.metadata_log import MetadataLogs
     from engine.remote.partitions import is_wanted
     from engine.remote.verify import DeepCheck, compare_with_listing, sample
 
     files, report = ReadOnlyFiles(), output.outcome.finding
     metadata = MetadataLogs(files, named, report).read()
-    store = open_store(files, options.store)
-    layout = open_layout(store, options.layout, options.prefix, dict(options.private_keys))
+    layout = options.open(files)
     partitions = [one for one in metadata.partitions() if is_wanted(one.topic, topics)]
     prefix = options.prefix or ""
-    listed = compare_with_listing(partitions, store, layout, prefix, names_unknown=not topics, report=report)
+    listed = compare_with_listing(partitions, layout.store, layout, prefix, names_unknown=not topics, report=report)
     chosen = list(listed.sound) if count is None else sample(listed.sound, count)
     size = sum(segment.size for _, segment in chosen)
     if chosen and output.stream is None:

@@ -17,8 +17,8 @@ from engine.log.logdir.startup import survey
 from engine.log.report import Report
 from engine.log.session import OpenOptions
 from kafkalog_spark.errors import LogDirError
-from kafkalog_spark.jobs import holds, upkeep
-from kafkalog_spark.jobs.holds import JobIsOver, JobLock
+from kafkalog_spark.jobs import job_locks, upkeep
+from kafkalog_spark.jobs.job_locks import JobEnded, JobLock
 from kafkalog_spark.jobs.recover import recover
 from kafkalog_spark.jobs.upkeep import Assignment
 from tests.spark.logs_left import NOW, done
@@ -55,7 +55,7 @@ def test_a_job_waits_for_its_tasks_before_a_broker_may_start(torn, monkeypatch):
         if len(seen) == 2:
             held.__exit__(None, None, None)
 
-    monkeypatch.setattr(holds, "time", SimpleNamespace(sleep=end_the_other, monotonic=time.monotonic))
+    monkeypatch.setattr(job_locks, "time", SimpleNamespace(sleep=end_the_other, monotonic=time.monotonic))
     with job_on(torn):
         held.__enter__()
         assert len(ours(torn)) == 3
@@ -67,7 +67,7 @@ def test_a_job_waits_for_its_tasks_before_a_broker_may_start(torn, monkeypatch):
 
 @pytest.mark.usefixtures("no_session")
 def test_a_task_that_goes_on_and_on_is_named_with_what_to_do(torn, monkeypatch):
-    monkeypatch.setattr(holds, "_LEAVING", 0)
+    monkeypatch.setattr(job_locks, "_LEAVING", 0)
     (torn / MARKER).write_bytes(b"{}")
     with lock_held(torn / ".kafkalog-task-a-0"), pytest.raises(LogDirError) as caught:
         run_on(torn)
@@ -78,7 +78,7 @@ def test_a_task_that_goes_on_and_on_is_named_with_what_to_do(torn, monkeypatch):
 
 
 def test_what_failed_before_is_told_and_not_that_a_task_goes_on(torn, monkeypatch, caplog):
-    monkeypatch.setattr(holds, "_LEAVING", 0)
+    monkeypatch.setattr(job_locks, "_LEAVING", 0)
 
     def fail():
         with job_on(torn):
@@ -122,13 +122,13 @@ def test_what_a_driver_that_died_held_is_removed(torn):
 
 def test_a_task_knows_whether_its_job_goes_on(torn):
     hold = JobLock("one", THEIRS)
-    with pytest.raises(JobIsOver, match="has ended"):
+    with pytest.raises(JobEnded, match="has ended"):
         hold.check(FILES, str(torn))
     with lock_held(torn / ".kafkalog-job-one"):
         hold.check(FILES, str(torn))
-        with lock_held(torn / ".lock"), pytest.raises(JobIsOver):  # of a broker, or of another job
+        with lock_held(torn / ".lock"), pytest.raises(JobEnded):  # of a broker, or of another job
             JobLock("two", THEIRS).check(FILES, str(torn))
-    with pytest.raises(JobIsOver):  # its driver died: the file is there still
+    with pytest.raises(JobEnded):  # its driver died: the file is there still
         hold.check(FILES, str(torn))
 
 
@@ -149,10 +149,10 @@ def test_a_task_stops_before_the_next_log_when_its_job_ends(torn):
 
     work = Assignment(OpenOptions(now=NOW), operate)
     held.__enter__()
-    with pytest.raises(JobIsOver):
+    with pytest.raises(JobEnded):
         list(upkeep._rows(list(log_dir.places), work, survey(FILES, [log_dir]), JobLock("one", THEIRS)))
     assert len(touched) == 2
-    with pytest.raises(JobIsOver):
+    with pytest.raises(JobEnded):
         list(upkeep._rows(list(log_dir.places), work, survey(FILES, [log_dir]), JobLock("one", THEIRS)))
     assert len(touched) == 2
 
@@ -160,7 +160,7 @@ def test_a_task_stops_before_the_next_log_when_its_job_ends(torn):
 @pytest.mark.usefixtures("no_session")
 def test_an_attempt_waits_for_another_one_that_still_works(torn, monkeypatch):
     """Spark may run a task twice at once (speculation): one that fails at once fails four times, and with it the job."""
-    monkeypatch.setattr(holds, "_GRACE", 0)
+    monkeypatch.setattr(job_locks, "_GRACE", 0)
     held = lock_held(str(torn / ".kafkalog-task-small_segments-0"))
     held.__enter__()
     slept = []
@@ -170,20 +170,20 @@ def test_an_attempt_waits_for_another_one_that_still_works(torn, monkeypatch):
         if len(slept) == 2:
             held.__exit__(None, None, None)
 
-    monkeypatch.setattr(holds, "time", SimpleNamespace(sleep=end_the_other, monotonic=time.monotonic))
+    monkeypatch.setattr(job_locks, "time", SimpleNamespace(sleep=end_the_other, monotonic=time.monotonic))
     assert ("recovered", "small_segments-0") in done(recover(None, str(torn), now=NOW))
     assert len(slept) >= 2
-    monkeypatch.setattr(holds, "_PATIENCE", 0)
-    monkeypatch.setattr(holds, "_LEAVING", 0)
+    monkeypatch.setattr(job_locks, "_PATIENCE", 0)
+    monkeypatch.setattr(job_locks, "_LEAVING", 0)
     with lock_held(str(torn / ".kafkalog-task-small_segments-0")), pytest.raises(LogDirError, match="kafkalog-task-small_segments-0"):
         recover(None, str(torn), now=NOW)
 
 
 def test_copies_of_a_partition_in_one_log_dir_do_not_wait_for_each_other(tmp_path, monkeypatch):
     """As of a topic that was deleted and made again, or that moves; and a name may be as long as names are."""
-    monkeypatch.setattr(holds, "_PATIENCE", 0)
+    monkeypatch.setattr(job_locks, "_PATIENCE", 0)
     names = ["t-0", f"t-0.{'a' * 32}-delete", f"t-0.{'a' * 32}-future", f"{'l' * 249}-0", f"{'l' * 249}-1"]
-    locks = [holds.own_lock(Files(), str(tmp_path), f"{tmp_path}/{name}") for name in names]
+    locks = [job_locks.lock_partition(Files(), str(tmp_path), f"{tmp_path}/{name}") for name in names]
     assert len({lock.path for lock in locks}) == len(names)
     assert all(file.name.startswith(TASK_LOCK) for file in tmp_path.iterdir())
     for lock in locks:

@@ -1,4 +1,4 @@
-"""Small files in which the sink keeps what it must find again: a version, and fields with their types."""
+"""The state files of the sink: JSON objects with a version and typed fields."""
 
 from __future__ import annotations
 
@@ -16,45 +16,51 @@ if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
 
 _VERSION = 1
-_LATER = {"later": True}  # of fields that files of the same version may lack
+_OPTIONAL = {"later": True}  # metadata of a field that may be missing in files of the same version
 _ADVICE = "write here with the version of kafkalog that wrote the file"
 
 
 class UnknownFormat(KafkalogError):
-    """A file of the sink's that says what this version does not understand. Nothing is guessed from it."""
+    """A state file that this version cannot interpret."""
 
     code = "unknown-format"
 
 
 @dataclass
 class Manifest:
-    """What was committed last, and of every stream the last batch.
+    """The last commit, and the last batch of every stream.
 
-    Of the last commit that changed partitions, so that it can be undone (see undoing):
-    at_ms     when it was
-    written   by partition directory: its log end before (−1: it did not exist) and now, and what identifies its last batch
+    last      name of the last commit
+    streams   last batch by query
+
+    The other fields describe the last commit that changed partitions, so that it can be undone (see undoing):
+    at_ms     time of the commit
+    written   by partition directory: log end offset before (−1: it did not exist), log end offset after, and CRC-32 of the
+              header of its last batch
     replaced  partition directories that were removed
-    batch     of a stream, by its query
-    undoing   undoing it was begun
+    batch     batch of the stream, by its query
+    undoing   undoing has begun
     """
 
     last: str = ""
     streams: dict[str, int] = field(default_factory=dict)
-    at_ms: int = field(default=0, metadata=_LATER)
-    written: dict[str, list[int]] = field(default_factory=dict, metadata=_LATER)
-    replaced: list[str] = field(default_factory=list, metadata=_LATER)
-    batch: dict[str, int] = field(default_factory=dict, metadata=_LATER)
-    undoing: bool = field(default=False, metadata=_LATER)
+    at_ms: int = field(default=0, metadata=_OPTIONAL)
+    written: dict[str, list[int]] = field(default_factory=dict, metadata=_OPTIONAL)
+    replaced: list[str] = field(default_factory=list, metadata=_OPTIONAL)
+    batch: dict[str, int] = field(default_factory=dict, metadata=_OPTIONAL)
+    undoing: bool = field(default=False, metadata=_OPTIONAL)
 
 
 @dataclass
 class Journal:
-    """What a commit changes: partition directories by name.
+    """The changes of a commit. Partitions are named by their directories.
 
-    ends      of those that records are appended to: where they ended
-    new       that come, those that come in the place of others included        replaced  that go
-    own       files of the log dir itself: what they held, in base64; None of those that were not there
-    settings  of topics, as the job had them
+    commit    name of the commit
+    ends      log end offset before, of each partition that is appended to
+    new       partitions that are added, including those that replace others
+    replaced  partitions that are removed
+    own       previous content of the log dir's own files in base64; None: the file did not exist
+    settings  topic settings of the job
     """
 
     commit: str
@@ -69,15 +75,18 @@ T = TypeVar("T", bound="DataclassInstance")
 
 
 def write_kept(files: Files, path: str, content: DataclassInstance) -> None:
-    """Put it at `path`, whole; its first field is the second one there (see sink_commits). Raises UnwritableFile."""
+    """Write `content` to `path` in one replacement; its first field follows the version (see sink_commits).
+
+    Raises UnwritableFile.
+    """
     data = json.dumps({"version": _VERSION, **vars(content)}).encode()
-    if len(data) > MAX_KEPT_SIZE:  # nobody could read it
+    if len(data) > MAX_KEPT_SIZE:  # `read_kept` would refuse it
         raise UnwritableFile(f"{path}: {len(data)} bytes, more than {MAX_KEPT_SIZE}", do="write fewer partitions in one commit")
     replace(files, path, [data])
 
 
 def read_kept(files: ReadOnlyFiles, path: str, kind: type[T]) -> T | None:
-    """What `write_kept` wrote; None: there is no such file. Raises UnknownFormat, KafkalogError."""
+    """Read a file of `write_kept`; None: it does not exist. Raises UnknownFormat, KafkalogError."""
     if not files.exists(path):
         return None
     try:
@@ -88,10 +97,10 @@ def read_kept(files: ReadOnlyFiles, path: str, kind: type[T]) -> T | None:
         raise UnknownFormat(f"{path}: no object of JSON, but the sink writes nothing else there: {_ADVICE}", path=path)
     version = found.pop("version", None)
     if version != _VERSION:
-        said = json.dumps(version)
-        raise UnknownFormat(f"{path}: version {said}, and version {_VERSION} is known here: {_ADVICE}", path=path)
+        shown = json.dumps(version)
+        raise UnknownFormat(f"{path}: version {shown}, and version {_VERSION} is known here: {_ADVICE}", path=path)
     types = get_type_hints(kind)
-    needed = {one.name for one in fields(kind) if one.metadata != _LATER}
+    needed = {one.name for one in fields(kind) if one.metadata != _OPTIONAL}
     if names := ", ".join(sorted((needed - found.keys()) | (found.keys() - types.keys()))):
         raise UnknownFormat(f"{path}: {names}: unknown or missing fields: {_ADVICE}", path=path)
     for name, value in found.items():
@@ -101,7 +110,7 @@ def read_kept(files: ReadOnlyFiles, path: str, kind: type[T]) -> T | None:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Has a value out of JSON the type that one of our fields has?"""
+    """Does a JSON value have the type of a field?"""
     of = get_args(hint)
     if get_origin(hint) is dict:
         return isinstance(value, dict) and all(_fits(one, of[1]) for one in value.values())
