@@ -287,32 +287,24 @@ def _pages(error: Exception) -> Iterator[str]:
 
 
 def _verify(spark: SparkSession, given: Given) -> int:
-    from kafkalog_spark.jobs.verify import SCHEMA, check_split, splits_of
-    from kafkalog_spark.tasks import options_of, rows_of, run
+    from kafkalog_spark.jobs.verify import verify
+    from kafkalog_spark.tasks import rows_of
 
     reading = {name: value for name, value in given.reading.items() if name != "onCorruption"}
     outcome = given.outcome
     severities: Counter[str] = Counter()
-    worst: dict[str, Severity] = {}  # by directory
-    is_unreadable, total = False, Total()
-    splits = splits_of(options_of(given.paths, reading), given.config)
-    for row in rows_of(run(spark, splits, SCHEMA, check_split)):
-        severity = Severity(row["severity"])
-        severities[severity.value] += 1
-        worst[row["directory"]] = max(worst.get(row["directory"], Severity.INFO), severity, key=list(Severity).index)
+    is_unreadable = False
+    for row in rows_of(verify(spark, *given.paths, config=given.config, **reading)):
+        severities[row["severity"]] += 1
         is_unreadable |= row["code"] == UNREADABLE
         if outcome.is_text:
-            if not (outcome.is_quiet and severity is Severity.INFO):
+            if not (outcome.is_quiet and row["severity"] == Severity.INFO.value):
                 click.echo(_finding_line(row))
         else:
             outcome.finding(_finding(row["code"], row["severity"], row["file"], row["what"], row["position"], row["offset"]))
     said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])
     if outcome.is_text:
         click.echo(said or "nothing wrong", err=True)
-        for piece in (piece for split in splits for piece in split):
-            severity = worst.get(piece.directory, Severity.INFO)
-            total.add("with problems" if severity is not Severity.INFO else "without problems", severity, piece.size)
-        total.say(quiet=outcome.is_quiet, err=True)
     if is_unreadable:
         return 8
     return 4 if severities["error"] or severities["warning"] else 0
