@@ -1,4 +1,4 @@
-"""What reading through needs besides a log: the store of its remote segments, and the metadata that names them."""
+"""Access to remote segments: the store that has their objects, and the metadata that lists them."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _SCHEMES = ("s3", "gs", "az", "http", "https", "file")
 
 
 def open_store(files: ReadOnlyFiles, name: str, client: Settings = ()) -> Store:
-    """The store that a URL or the path of a folder names. `client`: see StoreOptions. Raises UsageError, UnreadableFile."""
+    """Open a store by its URL or the path of its folder. `client`: see StoreOptions. Raises UsageError, UnreadableFile."""
     folder = _folder(files, name)
     return _object_store(name, client) if folder is None else FolderStore(files, folder)
 
 
 def open_writable_store(files: Files, name: str, client: Settings = ()) -> WritableStore:
-    """The same, to be changed."""
+    """Open a store for reading and writing. See `open_store`."""
     folder = _folder(files, name)
     return _object_store(name, client) if folder is None else WritableFolderStore(files, folder)
 
 
 def _folder(files: ReadOnlyFiles, name: str) -> str | None:
-    """The folder that is named; None: a URL names something else. Raises UsageError, UnreadableFile."""
+    """Return the folder of a path or a file URL; None for other URLs. Raises UsageError, UnreadableFile."""
     match = _URL.fullmatch(name)
     if match is None or match[1] == "file":
         folder = name if match is None else "/" + match[2].lstrip("/")
@@ -67,10 +67,10 @@ def _object_store(name: str, client: Settings) -> ObjectStore:
 
 
 def open_layout(store: Store, name: str, prefix: str | None, private_keys: dict[str, str]) -> Layout:
-    """The layout called `name`, or the one that is recognised by `auto`.
+    """Return the layout `name`; `auto`: the layout that the keys have.
 
-    prefix        of all keys; None: as it is recognised
-    private_keys  files with PEM keys by their ids, of Aiven's encryption
+    prefix        of all keys; None: recognised from the keys
+    private_keys  PEM files by the id of their key pair, for Aiven's encryption
     Raises UsageError, UnreadableFile.
     """
     if name == "auto" or prefix is None:
@@ -82,9 +82,9 @@ def open_layout(store: Store, name: str, prefix: str | None, private_keys: dict[
 
 
 class StoreOptions(NamedTuple):
-    """Where remote segments are. See `open_layout`.
+    """The location of remote segments. See `open_layout`.
 
-    client  settings of the client of an object store (endpoint, region, credentials), which override the environment
+    client  settings of the object store's client (endpoint, region, credentials); they override the environment
     """
 
     store: str
@@ -94,22 +94,23 @@ class StoreOptions(NamedTuple):
     client: Settings = ()
 
     def open(self, files: ReadOnlyFiles) -> Layout:
-        """The store's layout. Raises UsageError, UnreadableFile."""
+        """Open the store, and return its layout. Raises UsageError, UnreadableFile."""
         return self.layout_of(open_store(files, self.store, self.client))
 
     def open_writable(self, files: Files) -> WritableStore:
-        """The store, to be changed. Raises UsageError, UnreadableFile."""
+        """Open the store for reading and writing. Raises UsageError, UnreadableFile."""
         return open_writable_store(files, self.store, self.client)
 
     def layout_of(self, store: Store) -> Layout:
-        """The layout of the store, which was opened. Raises UsageError, UnreadableFile."""
+        """Return the layout of an open store. Raises UsageError, UnreadableFile."""
         return open_layout(store, self.layout, self.prefix, dict(self.private_keys))
 
 
 class RemoteAccess:
-    """Remote segments of any partition. `log_dirs`: where logs of __remote_log_metadata are looked for, besides beside it.
+    """Opens logs with their remote segments.
 
-    layout  of the store
+    log_dirs  further log dirs with logs of __remote_log_metadata; the log dir of each partition is always read
+    layout    of the store
     Raises UsageError, UnreadableFile.
     """
 
@@ -121,14 +122,15 @@ class RemoteAccess:
         self._metadata: dict[str, RemoteLogMetadata] = {}  # by the log dir of a partition
 
     def open(self, view: PartitionView, log_start_offset: int | None = None) -> TieredView | None:
-        """The log of `view` for reading, as `log` finds it."""
+        """Open the log of `view` with its remote segments for reading; None: it has none. See `log`."""
         log = self.log(view, log_start_offset)
         return None if log is None else TieredView(log, self.layout, self._report)
 
     def log(self, view: PartitionView, log_start_offset: int | None = None) -> TieredLog | None:
-        """The log of `view`, which stays its opener's, with its remote segments; None: all of it is local.
+        """Return the log of `view` with its remote segments; None: it has none. The caller closes `view`.
 
-        log_start_offset  None: as the log dir's checkpoint says
+        log_start_offset  None: from the checkpoint of the log dir
+        Raises UsageError if no record of the partition was read, UnreadableFile.
         """
         start = remote_log_start(self._files, view.directory) if log_start_offset is None else log_start_offset
         if start is None or start >= view.log_start_offset:

@@ -1,4 +1,4 @@
-"""The layout of Aiven's RemoteStorageManager: a log in chunks, one object for all indexes, a manifest that is written last."""
+"""The layout of Aiven's RemoteStorageManager: a log in chunks, one object for all indexes, a manifest written last."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _PREFIX, _KEY = 1, 2  # fields of the custom metadata
 
 
 class AivenLayout:
-    """See Layout. `private_keys`: files by the ids of key pairs."""
+    """See Layout. `private_keys`: PEM files by the id of their key pair."""
 
     name = "aiven"
-    last_parts = frozenset({"log", "rsm-manifest"})  # the manifest; and the log may be deleted before it
+    last_parts = frozenset({"log", "rsm-manifest"})  # uploads end with the manifest; deletions may begin with the log
 
     def __init__(self, store: Store, prefix: str, private_keys: dict[str, str]) -> None:
         self.store, self.prefix = store, prefix
@@ -51,23 +51,23 @@ class AivenLayout:
         return AivenParts(self.store, self._below_store(custom.get(_PREFIX, self.prefix) + key), self._keys)
 
     def segment(self, named: ObjectName) -> tuple[RemoteSegment | None, AivenParts]:
-        """See Layout. The manifest has all of Kafka's metadata since September 2023."""
+        """See Layout. Manifests since September 2023 contain Kafka's metadata."""
         parts = AivenParts(self.store, named.stem, self._keys)
         segment = parts.manifest.segment
         path = self.store.path(f"{named.stem}.rsm-manifest")
         if segment is None:
             return None, parts
         names = (named.topic, named.topic_id, named.partition, named.base_offset, named.segment_id)
-        told = (*segment.partition, segment.metadata.start_offset, segment.metadata.name)
-        if names != told:
-            what = f"{path}: of the segment {told[4]} of {told[0]}-{told[2]} ({told[1]}) from offset {told[3]}"
+        stored = (*segment.partition, segment.metadata.start_offset, segment.metadata.name)
+        if names != stored:
+            what = f"{path}: of the segment {stored[4]} of {stored[0]}-{stored[2]} ({stored[1]}) from offset {stored[3]}"
             raise CorruptObject(what, path=path)
         return segment.metadata, parts
 
     def objects(
         self, partition: PartitionMetadata, segment: RemoteSegment, parts: SegmentParts
     ) -> Iterator[tuple[str, int, Iterable[bytes]]]:
-        """See Layout. Not compressed, and encrypted as the newest one is: each manifest says how its own segment is stored."""
+        """See Layout. The segment is not compressed; it is encrypted if the newest one is. Its manifest records both."""
         seal = None if self._encrypts_under is None else self._keys.new_seal(self._encrypts_under)
         folder = f"{self.prefix}{partition.topic}-{partition.topic_id}/{partition.partition}"
         stem = f"{folder}/{segment.start_offset:020d}-{segment.name}"
@@ -85,7 +85,7 @@ class AivenLayout:
         yield f"{stem}.rsm-manifest", len(text), (text,)
 
     def refuse_new(self) -> None:
-        """See Layout. What its broker encrypts must not lie there as plain text."""
+        """See Layout. If the newest segment is encrypted, new ones are too, and its private key is required."""
         manifests = [one for one in self.store.list(self.prefix) if one.key.endswith(".rsm-manifest")]
         newest = max(manifests, key=lambda one: one.modified_ms, default=None)
         if newest is not None:
@@ -95,7 +95,7 @@ class AivenLayout:
                 self._keys.new_seal(self._encrypts_under)
 
     def _below_store(self, key: str) -> str:
-        """A key of the bucket as the store has it, which may be a folder of the bucket: `cold/t-ID/…` in `s3://bucket/cold`."""
+        """Return the key in the store for a key in the bucket: `t-ID/…` for `cold/t-ID/…` if the store is `s3://bucket/cold`."""
         if not (self.prefix and key.startswith(self.prefix)):
             for at in (match.start() for match in re.finditer("/", key)):
                 if self.store.name.endswith(f"/{key[:at]}"):
@@ -104,7 +104,7 @@ class AivenLayout:
 
 
 def custom_fields(custom: bytes) -> dict[int, str]:
-    """Prefix and key that a segment was stored under, where its custom metadata has them (SegmentCustomMetadataSerde)."""
+    """Return the prefix and the key of a segment, by field number, from custom metadata (SegmentCustomMetadataSerde)."""
     found: dict[int, str] = {}
     try:
         count, at = unsigned_varint(custom, 0)
@@ -116,7 +116,7 @@ def custom_fields(custom: bytes) -> dict[int, str]:
                 found[tag] = custom[start : start + max(length, 0)].decode()
             at += max(size, 0)
     except (SchemaError, UnicodeDecodeError):
-        return {}  # of another RemoteStorageManager
+        return {}  # metadata of another RemoteStorageManager
     return found
 
 
@@ -127,10 +127,10 @@ class AivenParts:
         self._store, self._stem, self._keys = store, stem, keys
         self._objects: dict[str, Object] = {}
         self._manifest: Manifest | None = None
-        self._last: tuple[Chunk, bytes] | None = None  # the chunk that was decoded last
+        self._last: tuple[Chunk, bytes] | None = None  # the last decoded chunk
 
-    def keys(self, segment: RemoteSegment) -> dict[str, int | None]:  # noqa: ARG002  # all segments have the same ones
-        """See SegmentParts. Without indexes, which an empty log has, their object is missing."""
+    def keys(self, segment: RemoteSegment) -> dict[str, int | None]:  # noqa: ARG002  # all segments have the same objects
+        """See SegmentParts. The object of the indexes is missing if all indexes are empty, as for an empty log."""
         return dict.fromkeys(f"{self._stem}.{suffix}" for suffix in ("log", "indexes", "rsm-manifest"))
 
     def path(self, kind: IndexKind | None) -> str:
@@ -147,7 +147,7 @@ class AivenParts:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest, read once."""
+        """The manifest; read at the first access."""
         if self._manifest is None:
             key = f"{self._stem}.rsm-manifest"
             path, data = self._store.path(key), self._store.read_whole(key, MAX_MANIFEST_SIZE)
@@ -161,7 +161,7 @@ class AivenParts:
         return self.manifest.original_size
 
     def read_log(self, start: int, end: int) -> bytes:
-        """See SegmentParts. All chunks that are needed come in one request."""
+        """See SegmentParts. Reads all chunks with these bytes in one request."""
         manifest, found = self.manifest, self._find("log")
         if found.size != manifest.stored[-1]:
             what = f"{self.path(None)}: {found.size} bytes, but {manifest.stored[-1]} by its manifest"
@@ -173,12 +173,12 @@ class AivenParts:
             return self._store.read(found, start, end)
         first, last = chunks[0].at, self._last
         is_last = last is not None and chunks == [last[0]]
-        stored = memoryview(b"" if is_last else self._store.read(found, first, chunks[-1].behind))
-        data = b"".join(self._decoded(chunk, stored[chunk.at - first : chunk.behind - first], last) for chunk in chunks)
+        stored = memoryview(b"" if is_last else self._store.read(found, first, chunks[-1].stored_end))
+        data = b"".join(self._decoded(chunk, stored[chunk.at - first : chunk.stored_end - first], last) for chunk in chunks)
         return data[start - chunks[0].start : end - chunks[0].start]
 
     def _decoded(self, chunk: Chunk, stored: memoryview, last: tuple[Chunk, bytes] | None) -> bytes:
-        """The bytes of a chunk; `last`: the one that was decoded last, which another thread may change meanwhile."""
+        """Decode a chunk. `last`: the last decoded chunk, passed because other threads change `self._last`."""
         if last is not None and last[0] == chunk:
             return last[1]
         try:
@@ -195,7 +195,7 @@ class AivenParts:
         return data
 
     def _opened(self, data: bytes) -> bytes:
-        """Decrypted, if the segment is encrypted. Raises ValueError."""
+        """Decrypt data if the segment is encrypted. Raises ValueError."""
         manifest = self.manifest
         if manifest.key is None:
             return data
@@ -203,7 +203,7 @@ class AivenParts:
         return decrypt_chunk(data, key, manifest.aad or b"")
 
     def index(self, kind: IndexKind) -> bytes | None:
-        """See SegmentParts. An empty index takes no byte of the object."""
+        """See SegmentParts. An empty index has no bytes in the object."""
         place = self.manifest.indexes.get(kind)
         if place is None:
             return None

@@ -1,4 +1,4 @@
-"""The manifest of a segment that Aiven's RemoteStorageManager stored: how its log is cut into chunks, where its indexes are."""
+"""The manifest of a segment in the layout of Aiven's RemoteStorageManager: chunks of the log, positions of the indexes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.remote.records import State, uuid_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MAX_MANIFEST_SIZE = 64 << 20  # bytes; a chunk takes four at most, so that of 2 GiB in chunks of 1 KiB is far below
+MAX_MANIFEST_SIZE = 64 << 20  # bytes; at most 4 per chunk, in base64: 11 MiB for 2 GiB in chunks of 1 KiB
 _MAX_CHUNKS = 1 << 22
 _INDEXES = {
     "offset": IndexKind.OFFSET, "timestamp": IndexKind.TIMESTAMP, "producerSnapshot": IndexKind.PRODUCER_SNAPSHOT,
@@ -29,39 +29,41 @@ _INDEXES = {
 STORED_ORDER = (
     IndexKind.OFFSET, IndexKind.TIMESTAMP, IndexKind.PRODUCER_SNAPSHOT, IndexKind.LEADER_EPOCH, IndexKind.TRANSACTION,
 )  # fmt: skip  # of the indexes in their object
-CHUNK_SIZE = 4 << 20  # bytes, of segments that we store
+CHUNK_SIZE = 4 << 20  # bytes; for segments that kafkalog stores
 
 
 class CorruptObject(KafkalogError):
-    """An object of a store whose bytes are not what its RemoteStorageManager writes."""
+    """An object of a store with content that its RemoteStorageManager does not write."""
 
     code = "corrupt-object"
 
 
 class Chunk(NamedTuple):
-    """Bytes [start, end) of the log, stored as bytes [at, behind) of the object."""
+    """Bytes [start, end) of the log, stored as bytes [at, stored_end) of the object."""
 
     start: int
     end: int
     at: int
-    behind: int
+    stored_end: int
 
 
 class DescribedSegment(NamedTuple):
-    """What a manifest says of its segment: topic, topic id and partition; Kafka's metadata, as it was when the copy began."""
+    """The segment in a manifest: (topic, topic id, partition), and Kafka's metadata at the start of the copy."""
 
     partition: tuple[str, str, int]
     metadata: RemoteSegment
 
 
 class Manifest(NamedTuple):
-    """SegmentManifestV1.
+    """A manifest. Mirrors SegmentManifestV1.
 
-    original_size, chunk_size  bytes of the log, and of its chunks but the last
-    stored         where each chunk begins in the object, and where the last one ends
-    indexes        (position, stored size) of each index that there is
-    segment        None: the manifest is older than September 2023, and does not tell
-    key, aad       the wrapped data key as `id:base64`, additional authenticated data; None: not encrypted
+    original_size  bytes of the log
+    chunk_size     bytes of each of its chunks except the last
+    stored         position of each chunk in the object, and the end of the last one
+    indexes        (position, stored size) of each existing index
+    key            wrapped data key as `id:base64`; None: not encrypted
+    aad            additional authenticated data; None: not encrypted
+    segment        None: not in the manifest, which is older than September 2023
     """
 
     original_size: int
@@ -74,7 +76,7 @@ class Manifest(NamedTuple):
     segment: DescribedSegment | None
 
     def chunks(self, start: int, end: int) -> list[Chunk]:
-        """The chunks with bytes [start, end) of the log."""
+        """Return the chunks that contain bytes [start, end) of the log."""
         if start >= end:
             return []
         size = self.chunk_size
@@ -85,7 +87,7 @@ class Manifest(NamedTuple):
 
 
 def parse_manifest(data: bytes, path: str) -> Manifest:
-    """Read a manifest. Raises CorruptObject."""
+    """Parse a manifest; `path` names it in errors. Raises CorruptObject."""
     try:
         fields = json.loads(data)
         _refuse_unless(fields["version"] == "1", f"version {str(fields['version'])[:20]!r}, which is not known")
@@ -111,10 +113,11 @@ def encode_manifest(
     partition: tuple[str, str, int], segment: RemoteSegment, sizes: dict[IndexKind, int | None],
     sealed: tuple[str, bytes, int] | None = None,
 ) -> bytes:  # fmt: skip
-    """The manifest of a segment that is not compressed.
+    """Encode the manifest of a segment that is not compressed.
 
-    partition  topic, topic id, number        sizes  of the indexes as stored, one after the other; None: there is none
-    sealed     wrapped key, additional authenticated data, and bytes that encryption adds to a chunk; None: not encrypted
+    partition  (topic, topic id, number)
+    sizes      stored size of each index, stored one after the other; None: the segment does not have it
+    sealed     (wrapped key, additional authenticated data, bytes that encryption adds to a chunk); None: not encrypted
     """
     added = 0 if sealed is None else sealed[2]
     topic, topic_id, number = partition
@@ -188,7 +191,7 @@ def _size(value: Any) -> int:
 
 
 def _stored_sizes(index: dict[str, Any], count: int) -> list[int]:
-    """Bytes that each chunk takes. Mirrors FixedSizeChunkIndex, VariableSizeChunkIndex."""
+    """Return the stored size of each chunk in bytes. Mirrors FixedSizeChunkIndex, VariableSizeChunkIndex."""
     if count > _MAX_CHUNKS:
         raise ValueError(f"{count} chunks")
     if index["type"] == "fixed":
@@ -200,7 +203,7 @@ def _stored_sizes(index: dict[str, Any], count: int) -> list[int]:
 
 
 def unpack_zstd(data: bytes, limit: int) -> bytes:
-    """Raises ValueError where it is no zstd, or more than `limit` bytes."""
+    """Decompress a zstd frame. Raises ValueError if it is damaged, or has more than `limit` bytes."""
     inflated = inflate(Codec.ZSTD, data, limit)
     if inflated.status is not InflateStatus.OK:
         raise ValueError("the zstd frame is damaged, or larger than it may be")
@@ -208,9 +211,10 @@ def unpack_zstd(data: bytes, limit: int) -> bytes:
 
 
 def decode_chunk_sizes(data: bytes, count: int) -> list[int]:
-    """The sizes of `count` chunks. Mirrors ChunkSizesBinaryCodec. Raises ValueError.
+    """Decode the sizes of `count` chunks. Mirrors ChunkSizesBinaryCodec. Raises ValueError.
 
-    Number of values; a single one as it is; else the smallest of all but the last, bytes for each above that, these, the last.
+    Format: the count (4 bytes); for one chunk its size (4 bytes). For more: the smallest size without the last chunk (4), the
+    width of the differences in bytes (1), the difference of each size except the last to the smallest, the last size (4).
     """
     plain = unpack_zstd(data, 16 + 4 * count)
     if int.from_bytes(plain[:4]) != count or len(plain) < 4:

@@ -1,7 +1,7 @@
-"""The store that server.properties names for a broker: the settings of its RemoteStorageManager.
+"""The store in a broker's server.properties: class and settings of its RemoteStorageManager.
 
-Only what is needed to find and to read objects is taken. A class or a setting that may change where or how objects are stored,
-and that is not known here, is an error that names it.
+Only settings for finding and reading objects are used. An unknown class or setting may change where or how objects are stored,
+so it is an error that names it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BACKENDS = "io.aiven.kafka.tieredstorage.storage."
 _LOCAL_FOLDER = "kafka-tiered-storage/"
 _DO = "name the store: --store URL|DIR, and --key-prefix, --private-key where they are needed"
 
-# of a backend: the setting of its bucket, the scheme of the URL, and the settings of the client by those of the backend
+# by backend: the setting of its bucket, the scheme of the URL, and the settings of the client by setting of the backend
 _S3 = {
     "s3.endpoint.url": "endpoint", "s3.region": "region", "aws.access.key.id": "access_key_id",
     "aws.secret.access.key": "secret_access_key",
@@ -41,7 +41,7 @@ _OBJECT_STORES = {
     "azure.AzureBlobStorage": ("azure.container.name", "az", _AZURE),
 }
 _FILES = "filesystem.FileSystemStorage"
-# settings of backends that change neither where objects are nor what is read of them
+# settings of backends that change neither the location nor the content of objects
 _HARMLESS = frozenset({
     "backend.class", "overwrite.enabled", "s3.path.style.access.enabled", "s3.multipart.upload.part.size", "s3.storage.class",
     "s3.api.call.timeout", "s3.api.call.attempt.timeout", "s3.legacy.md5.plugin.enabled", "aws.checksum.check.enabled",
@@ -50,7 +50,7 @@ _HARMLESS = frozenset({
 
 
 def configured_store(server: ServerConfig) -> StoreOptions:
-    """The store of the broker with these settings. Raises UsageError where they name none, or one that is not known."""
+    """Return the store in a broker's settings. Raises UsageError if they name no store or an unknown one."""
     values = dict(server.values)
     name = values.get(_CLASS, "").strip()
     if not name:
@@ -65,7 +65,7 @@ def configured_store(server: ServerConfig) -> StoreOptions:
 
 
 def _value(values: Mapping[str, str], name: str, prefix: str) -> str:
-    """A setting that must be there. Raises UsageError; also for one that the broker takes from elsewhere."""
+    """Return a required setting. Raises UsageError if it is missing, or comes from a config provider of the broker."""
     found = values.get(name, "")
     if not found:
         raise UsageError(f"server.properties has no {prefix}{name}", _DO)

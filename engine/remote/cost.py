@@ -1,7 +1,7 @@
-"""What the objects of a store take, by topic: those that brokers read, and the others with the reason.
+"""The size of the objects in a store by topic: those that brokers read, and the others with the reason.
 
-Every object counts once, so that the sums are those of a listing. A module of its own: neither the inventory nor the orphans
-know the logs of the partitions, by which segments are left out of a leader's history.
+Every object counts once, so the sums match a listing. This is a separate module because it needs the logs of the partitions,
+which determine the history of a leader; `inventory` and `orphans` do not read them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from engine.remote.orphans import Found
     from engine.remote.partitions import TieredPartitions
 
-READ = "read"  # by brokers; every other word says why a segment is not read
+READ = "read"  # by brokers; the other values are reasons why a segment is not read
 
 
 class Amount(NamedTuple):
-    """Segments, their objects, and the bytes of these."""
+    """Number of segments and of their objects, bytes of the objects."""
 
     segments: int
     objects: int
@@ -32,29 +32,29 @@ _NOTHING = Amount(0, 0, 0)
 
 
 class TopicCost:
-    """The amounts of a topic by reason. `topic`, `topic_id`: None for objects that are of no segment."""
+    """The amounts of a topic by reason. `topic`, `topic_id`: None for objects of no segment."""
 
     def __init__(self, topic: str | None, topic_id: str | None) -> None:
         self.topic, self.topic_id = topic, topic_id
         self.amounts: dict[str, Amount] = {}
 
     def add(self, why: str, amount: Amount) -> None:
-        """Count an amount."""
+        """Add an amount to those with the same reason."""
         before = self.amounts.get(why, _NOTHING)
         self.amounts[why] = Amount(*map(sum, zip(before, amount, strict=True)))
 
     @property
     def total(self) -> Amount:
-        """All of it."""
+        """The sum of all amounts."""
         return Amount(*map(sum, zip(_NOTHING, *self.amounts.values(), strict=True)))
 
     def unread(self) -> list[tuple[str, Amount]]:
-        """The reasons why some of it is not read, in the order of their words."""
+        """Return (reason, amount) of what brokers do not read, sorted by reason."""
         return sorted((why, amount) for why, amount in self.amounts.items() if why != READ)
 
 
 def sum_of(topics: Iterable[TopicCost]) -> TopicCost:
-    """All topics together."""
+    """Return the sum of several topics."""
     total = TopicCost(None, None)
     for one in topics:
         for why, amount in one.amounts.items():
@@ -63,9 +63,9 @@ def sum_of(topics: Iterable[TopicCost]) -> TopicCost:
 
 
 def costs(found: Found, metadata: RemoteLogMetadata, partitions: TieredPartitions) -> list[TopicCost]:
-    """The amounts of each topic, in the order of names; objects of no segment come last. Raises UnreadableFile, CorruptRecord.
+    """Return the amounts of each topic, sorted by name; objects of no segment come last. Raises UnreadableFile, CorruptRecord.
 
-    Where no log dir has a partition, all its copied segments count as read which no later copy replaced.
+    If no log dir has a partition, its copied segments count as read unless a later copy replaced them.
     """
     topics: dict[tuple[str | None, str | None], TopicCost] = {}
 
@@ -92,7 +92,7 @@ def costs(found: Found, metadata: RemoteLogMetadata, partitions: TieredPartition
 
 
 def _reasons(known: PartitionMetadata, partitions: TieredPartitions) -> dict[str, str]:
-    """Why segments of a partition are not read, by their names; those that are not in it are read."""
+    """Return by segment name why brokers do not read a segment; they read the segments that are missing in the result."""
     found = {one.name: why for one in known.segments() if (why := _why_by_records(known, one)) is not None}
     directory = partitions.directories.get((known.topic, known.partition))
     if directory is None:

@@ -1,4 +1,4 @@
-"""Aiven's encryption: chunks by AES-GCM under a key for each segment, which is wrapped by an RSA key pair of the operator.
+"""Aiven's encryption: AES-GCM for each chunk, with one key per segment that is wrapped by the operator's RSA key pair.
 
 The only module that imports cryptography.
 """
@@ -17,28 +17,28 @@ from engine.remote.aiven_manifest import CorruptObject
 if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
 
-IV_SIZE, TAG_SIZE = 12, 16  # bytes around the ciphertext of a chunk
+IV_SIZE, TAG_SIZE = 12, 16  # bytes before and after the ciphertext of a chunk
 _DATA_KEY_SIZE = 32
 _MAX_KEY_FILE = 64 << 10
 _HASH_SIZE = hashlib.sha3_512().digest_size
 
 
 class Seal(NamedTuple):
-    """What encrypts the parts of one segment. `wrapped`: the key as the manifest has it, `id:base64`."""
+    """The encryption of one segment. `wrapped`: the data key in the form of the manifest, `id:base64`."""
 
     wrapped: str
     key: bytes
     aad: bytes
 
     def encrypt(self, data: bytes) -> bytes:
-        """IV, ciphertext and tag of a chunk."""
+        """Encrypt a chunk → IV, ciphertext and tag."""
         iv = token_bytes(IV_SIZE)
         sealed: bytes = _library("hazmat.primitives.ciphers.aead").AESGCM(self.key).encrypt(iv, data, self.aad)
         return iv + sealed
 
 
 class PrivateKeys:
-    """RSA keys by id, out of PEM files. Raises UsageError, UnreadableFile."""
+    """RSA private keys from PEM files. `paths`: by the id of the key pair. Raises UsageError, UnreadableFile."""
 
     def __init__(self, files: ReadOnlyFiles, paths: dict[str, str]) -> None:
         self._numbers: dict[str, Any] = {}
@@ -52,7 +52,7 @@ class PrivateKeys:
                 raise UnreadableFile(f"{path}: not an RSA private key in PEM (PKCS#8)", path=path) from error
 
     def data_key(self, wrapped: str, path: str) -> bytes:
-        """The key of a segment, as its manifest has it: `id:base64`. Raises UsageError, CorruptObject."""
+        """Unwrap the data key of a segment; `wrapped`: `id:base64`. Raises UsageError, CorruptObject."""
         if wrapped not in self._data_keys:
             name, _, text = wrapped.partition(":")
             if name not in self._numbers:
@@ -66,9 +66,8 @@ class PrivateKeys:
             self._data_keys[wrapped] = key
         return self._data_keys[wrapped]
 
-
     def new_seal(self, name: str) -> Seal:
-        """For a new segment, under the key pair with that id, whose public part is in the private one. Raises UsageError."""
+        """Make the seal of a new segment with the key pair `name`. Raises UsageError if its private key is not known."""
         if name not in self._numbers:
             what = f"segments of this store are encrypted under the key pair {name!r}, and new ones would not be"
             raise UsageError(what, f"give its private key: --private-key {name}=FILE; or let a broker copy them")
@@ -77,7 +76,7 @@ class PrivateKeys:
 
 
 def decrypt_chunk(data: bytes, key: bytes, aad: bytes) -> bytes:
-    """IV, ciphertext and tag → plain bytes. Raises ValueError where they do not belong together."""
+    """Decrypt IV, ciphertext and tag. Raises ValueError if they do not match."""
     aead = _library("hazmat.primitives.ciphers.aead")
     if len(data) < IV_SIZE + TAG_SIZE:
         raise ValueError(f"{len(data)} bytes are less than an encrypted chunk has")
@@ -89,7 +88,10 @@ def decrypt_chunk(data: bytes, key: bytes, aad: bytes) -> bytes:
 
 
 def _unwrap(wrapped: bytes, private: Any) -> bytes:
-    """RSA with OAEP, hash and mask by SHA3-512, which cryptography refuses: its numbers, and the padding here (RFC 8017)."""
+    """Unwrap a key by RSA-OAEP with SHA3-512 for hash and mask (RFC 8017). Raises ValueError.
+
+    The cryptography package does not support this hash, so only the numbers of the key come from it.
+    """
     size = (private.public_numbers.n.bit_length() + 7) // 8
     number = int.from_bytes(wrapped)
     if len(wrapped) != size or number >= private.public_numbers.n:
@@ -105,7 +107,7 @@ def _unwrap(wrapped: bytes, private: Any) -> bytes:
 
 
 def _wrap(key: bytes, public: Any) -> bytes:
-    """The opposite of `_unwrap`."""
+    """Wrap a key. The inverse of `_unwrap`."""
     size = (public.n.bit_length() + 7) // 8
     block = hashlib.sha3_512().digest() + b"\1" + key
     block = block[:_HASH_SIZE] + bytes(size - 1 - _HASH_SIZE - len(block)) + block[_HASH_SIZE:]
@@ -117,7 +119,7 @@ def _wrap(key: bytes, public: Any) -> bytes:
 
 
 def _mask(seed: bytes, size: int) -> bytes:
-    """MGF1."""
+    """Return a mask of `size` bytes (MGF1)."""
     count = -(-size // _HASH_SIZE)
     return b"".join(hashlib.sha3_512(seed + number.to_bytes(4)).digest() for number in range(count))[:size]
 

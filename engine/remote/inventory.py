@@ -1,4 +1,4 @@
-"""The segments in a store, found without `__remote_log_metadata`: by keys, manifests, and the objects."""
+"""Find the segments in a store without `__remote_log_metadata`: from keys, manifests and objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class PartitionName(NamedTuple):
-    """A partition of a topic that may have been created again under another id."""
+    """The name of a partition with the topic id, because a topic may be created again under another id."""
 
     topic: str
     topic_id: str
@@ -37,30 +37,30 @@ class PartitionName(NamedTuple):
 
 
 class StoredSegment(NamedTuple):
-    """Objects whose keys name one segment. `named`: what the key of one of them says; objects by the parts of their keys."""
+    """The objects of one segment, by the part in their key. `named`: the parsed key of one of them."""
 
     named: ObjectName
     objects: dict[str, Object]
 
     @property
     def partition(self) -> PartitionName:
-        """Whose segment it is."""
+        """The partition of the segment."""
         return PartitionName(self.named.topic, self.named.topic_id, self.named.partition)
 
     @property
     def size(self) -> int:
-        """Bytes of all its objects."""
+        """Bytes of all objects."""
         return sum(one.size for one in self.objects.values())
 
 
 class Inventory(NamedTuple):
-    """The objects of a store. `others`: those whose keys the layout does not have, or has behind another prefix."""
+    """The objects of a store. `others`: objects whose key does not match the layout, or has another prefix."""
 
     segments: list[StoredSegment]
     others: list[Object]
 
     def by_partition(self) -> dict[PartitionName, list[StoredSegment]]:
-        """The segments of each partition, in the order of their offsets."""
+        """Return the segments of each partition, sorted by base offset."""
         found: dict[PartitionName, list[StoredSegment]] = {}
         for one in sorted(self.segments, key=lambda one: (one.partition, one.named.base_offset, one.named.segment_id)):
             found.setdefault(one.partition, []).append(one)
@@ -68,7 +68,7 @@ class Inventory(NamedTuple):
 
 
 def list_store(layout: Layout) -> Inventory:
-    """Everything behind the layout's prefix, by one listing. Raises UnreadableFile."""
+    """Return all objects below the layout's prefix, from one listing. Raises UnreadableFile."""
     segments: dict[str, StoredSegment] = {}
     others = []
     for one in layout.store.list(layout.prefix):
@@ -81,12 +81,12 @@ def list_store(layout: Layout) -> Inventory:
 
 
 def lacking_parts(layout: Layout, stored: StoredSegment) -> list[str]:
-    """The parts without which a copy was cut off, or its deletion has begun."""
+    """Return the missing parts that show an interrupted copy or deletion."""
     return sorted(layout.last_parts - stored.objects.keys())
 
 
 def describe(layout: Layout, stored: StoredSegment) -> tuple[RemoteSegment, SegmentParts]:
-    """The segment as its metadata would have it, and its parts: by its manifest, or else by reading all of its log.
+    """Return a segment and its parts. The segment comes from the manifest, or else from reading the whole log.
 
     Raises CorruptObject, UnreadableFile, FileChangedWhileReading.
     """
@@ -95,7 +95,7 @@ def describe(layout: Layout, stored: StoredSegment) -> tuple[RemoteSegment, Segm
 
 
 def leader_epochs_of(parts: SegmentParts) -> list[EpochEntry]:
-    """The leader epochs of the log up to the segment's end. Raises UnreadableFile, CorruptObject, MalformedCheckpoint."""
+    """Return the leader epochs up to the segment's end. Raises UnreadableFile, CorruptObject, MalformedCheckpoint."""
     path = parts.path(IndexKind.LEADER_EPOCH)
     data = parts.index(IndexKind.LEADER_EPOCH)
     if data is None:
@@ -107,7 +107,7 @@ def leader_epochs_of(parts: SegmentParts) -> list[EpochEntry]:
 
 
 def _read(named: ObjectName, parts: SegmentParts) -> RemoteSegment:
-    """What the log says of itself. Where the cleaner took the last records, its end is that of those that are left."""
+    """Derive the metadata from the log. If the cleaner removed the last records, the end offset is too low."""
     base, path = named.base_offset, parts.path(None)
     following, largest = base, NO_TIMESTAMP
     with RangedFile(path, parts.log_size(), parts.read_log) as file:
@@ -137,7 +137,7 @@ def _read(named: ObjectName, parts: SegmentParts) -> RemoteSegment:
 
 
 def _sound_rows(path: str, window: Window) -> Iterator[int]:
-    """The rows of the window's batches. Raises CorruptObject for the first that is damaged."""
+    """Return the rows of the window's batches. Raises CorruptObject for the first damaged one."""
     for _, finding in unsound_batches(path, window, codecs=False):
         raise CorruptObject(f"{path}: byte {finding.where.position}: {finding.what}", path=path)
     yield from range(window.rows)

@@ -1,4 +1,4 @@
-"""Where a RemoteStorageManager keeps the parts of a segment, and how a store is recognised."""
+"""The layouts in which a RemoteStorageManager stores the parts of a segment, and their recognition by keys."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from engine.remote.storage import Store
 
 MAX_INDEX_SIZE = 64 << 20  # bytes; a broker's log.index.size.max.bytes is 10 MiB by default
-_PIECE = 8 << 20  # bytes of a log that are read at once
-_LOOKED_AT = 1000  # objects, to recognise a layout
+_PIECE = 8 << 20  # bytes of a log that are read by one request
+_MAX_EXAMINED = 1000  # objects, to recognise a layout
 
 
 class IndexKind(IntEnum):
@@ -31,7 +31,7 @@ class IndexKind(IntEnum):
     LEADER_EPOCH = 4
 
 
-# file names of the indexes that have the base offset of their segment
+# of the indexes whose file name has the base offset of the segment
 INDEX_FILE_NAMES = {
     IndexKind.OFFSET: offset_index_file_name, IndexKind.TIMESTAMP: time_index_file_name,
     IndexKind.TRANSACTION: transaction_index_file_name,
@@ -39,31 +39,31 @@ INDEX_FILE_NAMES = {
 
 
 class SegmentParts(Protocol):
-    """The parts of one remote segment. Raises UnreadableFile, FileChangedWhileReading; CorruptObject where one is damaged."""
+    """The parts of one remote segment. Raises UnreadableFile, FileChangedWhileReading; CorruptObject for a damaged part."""
 
     def keys(self, segment: RemoteSegment) -> dict[str, int | None]:
-        """The keys of all objects of the segment, with the size by its metadata; None: unknown. −1: it may be missing."""
+        """Return the size by key for all objects of the segment; None: the size is unknown, −1: the object may be missing."""
         ...
 
     def path(self, kind: IndexKind | None) -> str:
-        """The object that holds a part as errors and findings name it; None: the log."""
+        """Return the name for errors and findings of the object that contains a part; `kind` None: the log."""
         ...
 
     def log_size(self) -> int:
-        """Bytes of the log."""
+        """Return the size of the log in bytes."""
         ...
 
     def read_log(self, start: int, end: int) -> bytes:
-        """Bytes [start, end) of the log."""
+        """Read bytes [start, end) of the log."""
         ...
 
     def index(self, kind: IndexKind) -> bytes | None:
-        """The bytes of another part; None: there is none."""
+        """Read another part; None: the segment does not have it."""
         ...
 
 
 def log_pieces(parts: SegmentParts, at_once: int = _PIECE) -> Iterator[bytes]:
-    """The bytes of a log, one piece at a time."""
+    """Read a log in pieces of at most `at_once` bytes."""
     size = parts.log_size()
     for at in range(0, size, at_once):
         yield parts.read_log(at, min(at + at_once, size))
@@ -72,8 +72,9 @@ def log_pieces(parts: SegmentParts, at_once: int = _PIECE) -> Iterator[bytes]:
 class Layout(Protocol):
     """How a RemoteStorageManager arranges objects in a store.
 
-    name, prefix  see Recognised        store  where they are
-    last_parts    what of a segment is written last: without one of these its upload, or its deletion, was cut off
+    name, prefix  see Recognised
+    store         contains the objects
+    last_parts    if one of these parts is missing, the upload or the deletion of the segment was interrupted
     """
 
     name: str
@@ -82,38 +83,39 @@ class Layout(Protocol):
     last_parts: frozenset[str]
 
     def segment(self, named: ObjectName) -> tuple[RemoteSegment | None, SegmentParts]:
-        """The segment that has objects of these names, as far as they say themselves what it is, and its parts.
+        """Return (segment, parts) for a key. The segment comes from the objects; None: they do not contain its metadata.
 
         Raises CorruptObject, UnreadableFile.
         """
         ...
 
     def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> SegmentParts:
-        """The parts of a segment; nothing is read yet."""
+        """Return the parts of a segment; reads nothing yet."""
         ...
 
     def refuse_new(self) -> None:
-        """Raise UsageError where a new segment would not be stored as the others are."""
+        """Raise UsageError if a new segment cannot be stored in the same way as the newest one."""
         ...
 
     def objects(
         self, partition: PartitionMetadata, segment: RemoteSegment, parts: SegmentParts
     ) -> Iterator[tuple[str, int, Iterable[bytes]]]:
-        """(key, size, bytes) of the objects that a new segment becomes, in the order in which they are written."""
+        """Return (key, size, bytes) of the objects of a new segment, in the order in which they are written."""
         ...
 
 
 class Recognised(NamedTuple):
-    """What the keys of a store look like: `name` of the layout, prefix of its keys."""
+    """A recognised layout: its name, and the prefix of its keys."""
 
     name: str
     prefix: str
 
 
 class ObjectName(NamedTuple):
-    """What a key says.
+    """The parsed key of an object.
 
-    stem  of the keys of all parts of the segment        part  what follows it
+    stem  the common start of the keys of all parts of the segment
+    part  the rest of the key
     """
 
     prefix: str
@@ -144,7 +146,7 @@ _OTHERS = (
 
 
 def parse_key(layout: str, key: str, prefix: str = "") -> ObjectName | None:
-    """What a key behind `prefix` says in the layout called `layout`; None: it is not of that layout."""
+    """Parse a key that begins with `prefix` in the layout named `layout`; None: the key does not match the layout."""
     match = _KEYS[layout].fullmatch(key[len(prefix) :])
     if match is None or int(match["partition"]) > INT_MAX or int(match["base_offset"]) > LONG_MAX:
         return None
@@ -155,10 +157,10 @@ def parse_key(layout: str, key: str, prefix: str = "") -> ObjectName | None:
 
 
 def recognise(store: Store, prefix: str = "") -> Recognised:
-    """The layout of the store, by its first keys below `prefix`. Raises UsageError where it is none that is known."""
+    """Recognise the layout of the store by its first keys below `prefix`. Raises UsageError for an unknown layout."""
     seen = ""
     for number, found in enumerate(store.list(prefix)):
-        if number == _LOOKED_AT:
+        if number == _MAX_EXAMINED:
             break
         seen = seen or found.key
         for name in _KEYS:

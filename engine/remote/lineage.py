@@ -1,7 +1,7 @@
-"""Which remote segments belong to the history of a leader, by leader epochs. Mirrors RemoteLogManager.
+"""The history of a leader: its leader epochs, and the remote segments that belong to them. Mirrors RemoteLogManager.
 
-A leader knows by its leader-epoch-checkpoint which epoch wrote which offsets. Segments of another history, which an unclean
-election cut off, stay in the store but are neither read nor counted.
+The leader-epoch-checkpoint of a leader records which epoch wrote which offsets. Segments of another history, which an unclean
+election discarded, stay in the store, but leaders neither read nor count them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Lineage:
-    """The leader epochs of a log, as its broker has them after loading, and its end."""
+    """The leader epochs of a log after its broker has loaded it, and the log end offset."""
 
     def __init__(self, entries: Sequence[EpochEntry], log_end_offset: int) -> None:
         self.entries = tuple(entries)
@@ -26,26 +26,26 @@ class Lineage:
         self._of = {entry.epoch: entry.start_offset for entry in entries}
 
     def epoch_of(self, offset: int) -> int | None:
-        """The epoch that wrote `offset`; None before the first one (LeaderEpochFileCache.epochForOffset)."""
+        """Return the epoch that wrote `offset`; None before the first one (LeaderEpochFileCache.epochForOffset)."""
         at = bisect_right(self._starts, offset)
         return self.entries[at - 1].epoch if at else None
 
     def following(self, epoch: int) -> tuple[int, int] | None:
-        """The first later epoch, with its start; None: it is the last."""
+        """Return (epoch, start offset) of the first later epoch; None: `epoch` is the last one."""
         return next(((entry.epoch, entry.start_offset) for entry in self.entries if entry.epoch > epoch), None)
 
     def end_of(self, epoch: int) -> int:
-        """The offset after the last one of `epoch`."""
+        """Return the offset after the last one of `epoch`."""
         following = self.following(epoch)
         return self.log_end_offset if following is None else following[1]
 
     def segment(self, partition: PartitionMetadata, offset: int) -> RemoteSegment | None:
-        """The remote segment that a leader reads `offset` from (fetchRemoteLogSegmentMetadata)."""
+        """Return the remote segment from which a leader reads `offset` (fetchRemoteLogSegmentMetadata)."""
         epoch = self.epoch_of(offset)
         return None if epoch is None else partition.segment(epoch, offset)
 
     def highest_remote_offset(self, partition: PartitionMetadata) -> int:
-        """The last offset that was copied; −1: none is known (findHighestRemoteOffset)."""
+        """Return the last copied offset; −1: unknown (findHighestRemoteOffset)."""
         for entry in reversed(self.entries):
             highest = partition.highest_offset(entry.epoch)
             if highest is not None:
@@ -62,11 +62,11 @@ class Lineage:
         if not earliest <= last <= latest or common[0][0] not in self._of:
             return False
         first, start = common[0]
-        if first != earliest and start < self._of[first]:  # of the earliest one, the start may have been deleted
+        if first != earliest and start < self._of[first]:  # the start of the earliest epoch may have been deleted
             return False
-        for (epoch, _), behind in zip(common, [*common[1:], None], strict=True):
+        for (epoch, _), expected in zip(common, [*common[1:], None], strict=True):
             following = self.following(epoch)
-            if epoch not in self._of or (behind is not None and following != behind):
+            if epoch not in self._of or (expected is not None and following != expected):
                 return False
         following = self.following(last)
         if following is not None and segment.end_offset >= following[1]:
@@ -75,7 +75,7 @@ class Lineage:
 
 
 def with_records(epochs: Epochs) -> Epochs:
-    """Without epochs that have no record, as they end where they begin (buildFilteredLeaderEpochMap)."""
+    """Remove epochs without a record: the next epoch has the same start offset (buildFilteredLeaderEpochMap)."""
     return tuple(
         entry for entry, following in zip(epochs, [*epochs[1:], None], strict=True)
         if following is None or following[1] != entry[1]

@@ -1,8 +1,8 @@
-"""What `__remote_log_metadata` says of the remote segments of each partition.
+"""The remote segments of each partition, from the records of `__remote_log_metadata`.
 
-Mirrors RemoteLogMetadataCache and RemoteLogLeaderEpochState: the same records in the same order give the same answers as a
-broker's. A partition may have had millions of segments, so a segment is a row of numbers, and becomes an object when it is
-asked for.
+Mirrors RemoteLogMetadataCache and RemoteLogLeaderEpochState: the same records in the same order give the same answers as in a
+broker. A partition may have had millions of segments, so a segment is stored as a row of bytes, and becomes an object only when
+a caller asks for it.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 
 Epochs = tuple[tuple[int, int], ...]  # (leader epoch, its first offset), ascending
 
-# a segment as RemoteRow has it, without the key: id; what stays: start and end offset, largest timestamp, size, first leader
-# epoch, is the transaction index empty; and what changes: broker, time of the event, state
+# a segment in the form of RemoteRow without the key: id; fixed: start and end offset, largest timestamp, size, first leader
+# epoch, is the transaction index empty; changing: broker, time of the event, state
 _KEYED, _ROW, _FIXED, _CHANGES = Struct(">20s16s33s13s"), Struct(">16sqqqii?iqb"), Struct(">qqqii?"), Struct(">iqb")
-_START, _PLACE = Struct(">q"), Struct(">qq12xi")  # of a row, from _FIXED_AT on: start offset; start and end offset, epoch
+_START, _EXTENT = Struct(">q"), Struct(">qq12xi")  # of a row, from _FIXED_AT on: start offset; start and end offset, epoch
 _FIXED_AT, _CHANGES_AT, _STATE_AT = (at - RemoteRow.ID for at in (RemoteRow.OFFSETS, RemoteRow.BROKER, RemoteRow.STATE))
 _UPDATE = int(RemoteKind.UPDATE)
 _STATES = tuple(State)
 _STARTED, _FINISHED, _DELETING, _DELETED = map(int, State)
-# by state, what may follow. Mirrors RemoteLogSegmentState.isValidTransition
+# by state: valid next states. Mirrors RemoteLogSegmentState.isValidTransition
 _FOLLOWING = ((_FINISHED, _DELETING), (_FINISHED, _DELETING), (_DELETING, _DELETED), ())
-_REBUILT_AT = 1024  # entries that were removed from the front of a list, from which on it is made shorter
+_REBUILT_AT = 1024  # removed entries at the front of a list from which on the list is shortened
 
 
 class RemoteSegment(NamedTuple):
-    """A remote segment as its metadata has it. Mirrors RemoteLogSegmentMetadata.
+    """The metadata of a remote segment. Mirrors RemoteLogSegmentMetadata.
 
     id               16 bytes
     leader_epochs    (epoch, its first offset in the segment), ascending
-    txn_index_empty  False before Kafka 3.9 means that nobody knows
-    custom           of the RemoteStorageManager
+    txn_index_empty  False: not empty; or unknown, before Kafka 3.9
+    custom           metadata of the RemoteStorageManager
     """
 
     id: bytes
@@ -67,16 +67,16 @@ class RemoteSegment(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The id as Kafka writes it."""
+        """The id in Kafka's text form."""
         return uuid_text(self.id)
 
     def last_offset_of(self, epoch: int) -> int:
-        """The last offset that a leader epoch has in the segment."""
+        """Return the last offset of a leader epoch in the segment."""
         return _last_offset(self.leader_epochs, epoch, self.end_offset)
 
 
 def records_of(segment: RemoteSegment, topic: str, key: bytes) -> tuple[SegmentRecord, UpdateRecord]:
-    """The records of a copy that is complete. `key`: of the partition."""
+    """Return the records of a complete copy. `key`: of the partition."""
     name, event = topic.encode(), segment.event_timestamp_ms
     started = SegmentRecord(
         key, name, segment.id, segment.start_offset, segment.end_offset, segment.broker_id, segment.max_timestamp_ms, event,
@@ -94,8 +94,8 @@ def _last_offset(epochs: Epochs, epoch: int, end_offset: int) -> int:
 class _EpochState:
     """The segments of one leader epoch. Mirrors RemoteLogLeaderEpochState.
 
-    starts, rows  of the segments that readers find, ascending; those before `first` were removed
-    highest       the highest offset that was ever copied; None: none was
+    starts, rows  start offset and row of the segments for readers, ascending; those before index `first` are removed
+    highest       the highest offset that was ever copied; None: none
     """
 
     __slots__ = ("first", "highest", "rows", "starts")
@@ -106,15 +106,15 @@ class _EpochState:
         self.highest: int | None = None
 
     def finish(self, start: int, row: int, end: int) -> None:
-        """The copy of a segment is complete, which has offsets start … end of this epoch.
+        """Add a segment with a complete copy, which has offsets [start, end] of this epoch.
 
-        Those that begin no earlier are copies of the same records that a former leader made.
+        It replaces segments with the same or a later start: copies of the same records by a former leader.
         """
         starts, rows = self.starts, self.rows
         while len(starts) > self.first and starts[-1] >= start and (self.highest is None or self.highest <= end):
             starts.pop()
             rows.pop()
-        if len(starts) == self.first or starts[-1] < start:  # mostly it is the newest
+        if len(starts) == self.first or starts[-1] < start:  # the usual case: the newest segment
             starts.append(start)
             rows.append(row)
         else:
@@ -128,9 +128,9 @@ class _EpochState:
             self.highest = end
 
     def begin_deletion(self, start: int, row: int) -> None:
-        """The segment is about to be deleted."""
+        """Remove a segment whose deletion begins."""
         at, starts, rows = self.first, self.starts, self.rows
-        if at < len(rows) and rows[at] == row and starts[at] == start:  # mostly it is the oldest
+        if at < len(rows) and rows[at] == row and starts[at] == start:  # the usual case: the oldest segment
             self._remove_first()
             return
         at = bisect_left(starts, start, at)
@@ -144,7 +144,7 @@ class _EpochState:
             self.first = 0
 
     def floor(self, offset: int) -> int | None:
-        """The row of the last segment that begins at or below `offset`."""
+        """Return the row of the last segment that begins at or before `offset`; None: there is no such segment."""
         at = bisect_right(self.starts, offset, self.first)
         return None if at == self.first else self.rows[at - 1]
 
@@ -152,9 +152,9 @@ class _EpochState:
 class PartitionMetadata:
     """The remote segments of one partition. Mirrors RemoteLogMetadataCache.
 
-    metadata_partition  the partition of the topic that its records are in
-    refused  records that a broker drops: changes of segments that it does not know, or that do not follow their state
-    deletion  of the partition itself; Kafka 4.3.1 never writes it
+    metadata_partition  the partition of __remote_log_metadata with its records
+    refused   number of records that a broker drops: changes of unknown segments, and invalid changes of the state
+    deletion  state of the deletion of the partition (PartitionState); Kafka 4.3.1 never writes it
     """
 
     def __init__(self, topic: str, key: bytes, metadata_partition: int) -> None:
@@ -165,15 +165,15 @@ class PartitionMetadata:
         self._rows: dict[bytes, int] = {}  # by segment id
         self._table = bytearray()  # _ROW, row by row
         self._free: list[int] = []  # rows of deleted segments
-        self._former: dict[int, set[int]] = {}  # of a row that was begun again: the epochs that it was in before
-        self._listed: dict[int, list[int]] | None = None  # by epoch the rows that are not deleted, once somebody asks
+        self._former: dict[int, set[int]] = {}  # by row of a copy that began again: its earlier epochs
+        self._listed: dict[int, list[int]] | None = None  # rows by epoch; None: not computed yet
         self._epochs: dict[int, _EpochState] = {}
-        self._several: dict[int, Epochs] = {}  # leader epochs of a row that has not one from its start on
+        self._several: dict[int, Epochs] = {}  # by row, unless it has one leader epoch that begins at its start
         self._custom: dict[int, bytes] = {}
 
     @property
     def name(self) -> str:
-        """As a directory is named."""
+        """TOPIC-PARTITION."""
         return f"{self.topic}-{self.partition}"
 
     def __len__(self) -> int:
@@ -182,7 +182,7 @@ class PartitionMetadata:
     # ---- records
 
     def apply(self, record: Record) -> bool:
-        """Take the next record of the partition; False: a broker drops it."""
+        """Apply the next record of the partition; False: a broker drops it."""
         if isinstance(record, PartitionRecord):
             self.deletion, self._listed = record.state, None
             if record.state == PartitionState.DELETE_PARTITION_FINISHED:
@@ -201,18 +201,19 @@ class PartitionMetadata:
     def begin_copy(
         self, segment_id: bytes, fixed: bytes, changes: bytes, epochs: Epochs | None = None, custom: bytes | None = None
     ) -> bool:
-        """Take a SegmentRecord in the parts of a row. `epochs`: None is the one of the row, from the segment's start on.
+        """Apply a SegmentRecord, given as the parts of a row; False: a broker drops it.
 
+        epochs  None: only the epoch of the row, from the segment's start on
         Mirrors RemoteLogMetadataCache.addCopyInProgressSegment.
         """
         row = self._rows.get(segment_id)
         if changes[-1] != _STARTED or (row is not None and self._table[row * _ROW.size + _STATE_AT] != _STARTED):
             self.refused += 1
             return False
-        start, _, epoch = _PLACE.unpack_from(fixed, 0)
+        start, _, epoch = _EXTENT.unpack_from(fixed, 0)
         if row is None:
             row = self._rows[segment_id] = self._free.pop() if self._free else len(self._table) // _ROW.size
-        else:  # it began before, perhaps in other epochs, which go on listing it
+        else:  # the copy began before, perhaps with other epochs, which continue to list the segment
             self._former.setdefault(row, set()).update(one for one, _ in self._epochs_of(row))
         at = row * _ROW.size
         self._table[at : at + _ROW.size] = segment_id + fixed + changes
@@ -231,7 +232,7 @@ class PartitionMetadata:
         return True
 
     def update(self, segment_id: bytes, changes: bytes, custom: bytes | None = None) -> bool:
-        """Take an UpdateRecord; `changes`: a part of a row. Mirrors RemoteLogMetadataCache.updateRemoteLogSegmentMetadata."""
+        """Apply an UpdateRecord; False: a broker drops it. Mirrors RemoteLogMetadataCache.updateRemoteLogSegmentMetadata."""
         row, state, table = self._rows.get(segment_id), changes[-1], self._table
         at = -1 if row is None else row * _ROW.size
         if row is None or state not in _FOLLOWING[table[at + _STATE_AT]]:
@@ -245,7 +246,7 @@ class PartitionMetadata:
             self._former.pop(row, None)
             self._free.append(row)
             return True
-        start, end, epoch = _PLACE.unpack_from(table, at + _FIXED_AT)
+        start, end, epoch = _EXTENT.unpack_from(table, at + _FIXED_AT)
         epochs = self._several.get(row) if self._several else None
         if epochs is None and state == _FINISHED:
             self._epochs[epoch].finish(start, row, end)
@@ -268,10 +269,10 @@ class PartitionMetadata:
         else:
             self._custom.pop(row, None)
 
-    # ---- questions
+    # ---- queries
 
     def _epochs_of(self, row: int) -> Epochs:
-        start, _, epoch = _PLACE.unpack_from(self._table, row * _ROW.size + _FIXED_AT)
+        start, _, epoch = _EXTENT.unpack_from(self._table, row * _ROW.size + _FIXED_AT)
         return self._several.get(row) or ((epoch, start),)
 
     def _segment(self, row: int) -> RemoteSegment:
@@ -294,15 +295,15 @@ class PartitionMetadata:
             yield self._segment(row)
 
     def segments(self) -> Iterator[RemoteSegment]:
-        """All that are not deleted, in the order of their offsets, then of their ids (listAllRemoteLogSegments)."""
+        """Return all segments, sorted by start offset and id (listAllRemoteLogSegments)."""
         return self._in_order(self._rows.values())
 
     def epochs(self) -> list[int]:
-        """The leader epochs of all segments that there ever were."""
+        """Return the leader epochs of all segments, including deleted ones."""
         return sorted(self._epochs)
 
     def segments_of(self, epoch: int) -> Iterator[RemoteSegment]:
-        """Those with records of a leader epoch that are not deleted, in the same order (listRemoteLogSegments)."""
+        """Return the segments with records of a leader epoch, in the order of `segments` (listRemoteLogSegments)."""
         if self._listed is None:
             self._listed = {}
             for row in self._rows.values():
@@ -311,12 +312,12 @@ class PartitionMetadata:
         return self._in_order(self._listed.get(epoch, ()))
 
     def highest_offset(self, epoch: int) -> int | None:
-        """The highest offset of a leader epoch that was ever copied (highestOffsetForEpoch)."""
+        """Return the highest offset of a leader epoch that was ever copied (highestOffsetForEpoch)."""
         state = self._epochs.get(epoch)
         return None if state is None else state.highest
 
     def segment(self, epoch: int, offset: int) -> RemoteSegment | None:
-        """The segment that a leader of the lineage reads `offset` of `epoch` from (remoteLogSegmentMetadata)."""
+        """Return the segment from which a leader reads `offset` of `epoch` (remoteLogSegmentMetadata)."""
         state = self._epochs.get(epoch)
         row = None if state is None else state.floor(offset)
         if row is None:
@@ -325,7 +326,7 @@ class PartitionMetadata:
         return None if offset > found.last_offset_of(epoch) else found
 
     def segment_with_txn_index(self, epoch: int, offset: int) -> RemoteSegment | None:
-        """The first segment from `offset` on that may have aborted transactions (nextSegmentWithTxnIndex)."""
+        """Return the first segment from `offset` on that may have aborted transactions (nextSegmentWithTxnIndex)."""
         found = self.segment(epoch, offset)
         while found is not None and found.txn_index_empty:
             found = self.segment(epoch, found.end_offset + 1)
@@ -333,13 +334,16 @@ class PartitionMetadata:
 
 
 class RemoteLogMetadata:
-    """The remote segments of all partitions, by what the records of the topic say so far."""
+    """The remote segments of all partitions, after the records that were applied so far."""
 
     def __init__(self) -> None:
         self._partitions: dict[bytes, PartitionMetadata] = {}
 
     def of(self, record: Record, metadata_partition: int) -> PartitionMetadata:
-        """The partition that a record belongs to, which is in that partition of the topic; known from then on."""
+        """Return the partition of a record; create it if it is new.
+
+        metadata_partition  the partition of __remote_log_metadata that has the record
+        """
         partition = self._partitions.get(record.key)
         if partition is None:
             topic = record.topic.decode("utf-8", "replace")
@@ -349,15 +353,15 @@ class RemoteLogMetadata:
     def apply_rows(
         self, kinds: memoryview, rows: memoryview, metadata_partition: int, record_at: Callable[[int], Record | None]
     ) -> None:
-        """Take records that `engine.kernels.remote` has decoded, in their order.
+        """Apply records that `engine.kernels.remote` decoded, in their order.
 
-        record_at  decodes the one of that number by other means; None: it cannot be decoded
+        record_at  decodes the record with a given index without the kernel; None: it cannot be decoded
         """
         known = self._partitions.get
         for number, (kind, parts) in enumerate(zip(kinds, _KEYED.iter_unpack(rows), strict=True)):
             key, segment_id, fixed, changes = parts
             partition = known(key) if kind else None
-            if partition is None:  # it is unusual, or names its topic for the first time
+            if partition is None:  # an unusual form, or the first record of its partition
                 record = record_at(number)
                 if record is not None:
                     self.of(record, metadata_partition).apply(record)
@@ -367,9 +371,9 @@ class RemoteLogMetadata:
                 partition.begin_copy(segment_id, fixed, changes)
 
     def partitions(self) -> list[PartitionMetadata]:
-        """In the order of topics, numbers, topic ids: a topic that was made again has a new id."""
+        """Return all partitions, sorted by topic, number and topic id. A topic that was created again has a new id."""
         return sorted(self._partitions.values(), key=lambda one: (one.topic, one.partition, one.topic_id))
 
     def find(self, topic_id: str, partition: int) -> PartitionMetadata | None:
-        """The partition of a topic by its id."""
+        """Return a partition of the topic with this id; None: no record names it."""
         return next((one for one in self._partitions.values() if (one.topic_id, one.partition) == (topic_id, partition)), None)

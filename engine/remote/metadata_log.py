@@ -1,6 +1,4 @@
-"""`__remote_log_metadata` in log dirs: every record of every partition of it is read, as a broker's consumer does; and more
-are appended.
-"""
+"""Read all records of `__remote_log_metadata` in log dirs, as a broker's consumer does, and append records."""
 
 from __future__ import annotations
 
@@ -50,8 +48,9 @@ if TYPE_CHECKING:
 class Event(NamedTuple):
     """A record of the topic.
 
-    metadata_partition, offset  where it is
-    is_taken  False: a broker drops it, as it does not follow from what was before
+    metadata_partition, offset  its location in the topic
+    partition  the user partition of the record
+    is_taken   False: a broker drops the record, because it is not valid after the earlier ones
     """
 
     metadata_partition: int
@@ -62,16 +61,17 @@ class Event(NamedTuple):
 
 
 def is_unfinished(files: ReadOnlyFiles, directory: str) -> bool:
-    """Was the command stopped that made this log? It has no byte then, and no topic id."""
+    """Is this log left over from an interrupted command? All its files are empty then."""
     found = (look(files, f"{directory}/{name}") for name in files.list(directory) if not name.endswith(".tmp"))
     return not any(info is not None and info.size for info in found)
 
 
 class MetadataLogs:
-    """The logs of `__remote_log_metadata` in the log dirs behind `paths`; of several copies the one that a leader would have.
+    """The logs of `__remote_log_metadata` in the log dirs `paths`; of several copies the one that a leader would have.
 
-    report   takes damage, and records that cannot be decoded: a broker's consumer ends at each of these
-    Raises UsageError where no log dir has one and one is needed, UnreadableFile.
+    report       receives damage, and records that cannot be decoded: a broker's consumer stops at each of them
+    directories  of the logs, by partition of the topic
+    Raises UsageError if no log is found and `is_needed` is set, UnreadableFile.
     """
 
     def __init__(self, files: ReadOnlyFiles, paths: Iterable[str], report: Report, *, is_needed: bool = True) -> None:
@@ -84,14 +84,14 @@ class MetadataLogs:
                     replicas.setdefault(place.name.partition, []).append(place.path)
         if not replicas and is_needed:
             what = f"no log of {REMOTE_LOG_METADATA_TOPIC} in {', '.join(named)}"
-            do = "name the log dirs of the brokers that hold it: each one with replicas of the topic has some of its partitions"
+            do = "name the log dirs of all brokers that hold replicas of the topic"
             raise UsageError(what, do)
         self.directories = {
             number: read_best_replica(files, replicas[number], report) for number in sorted(replicas)
         }
 
     def read(self) -> RemoteLogMetadata:
-        """What all records say. Raises UnreadableFile, FileChangedWhileReading."""
+        """Read and apply all records. Raises UnreadableFile, FileChangedWhileReading."""
         metadata, kinds, rows = RemoteLogMetadata(), bytearray(RECORD_ROWS), bytearray(RECORD_ROWS * REMOTE_ROW_SIZE)
         for number, run in self._runs():
             count = run.end - run.first
@@ -103,17 +103,17 @@ class MetadataLogs:
         return metadata
 
     def events(self, metadata: RemoteLogMetadata) -> Iterator[Event]:
-        """The same record by record; `metadata` takes them."""
+        """Read record by record, and apply each to `metadata`. Raises as `read` does."""
         for number, run in self._runs():
             offsets = run.chunk.records.field(RecordField.OFFSET)
-            for place in range(run.end - run.first):
-                record = self._record(run, place)
+            for index in range(run.end - run.first):
+                record = self._record(run, index)
                 if record is not None:
                     partition = metadata.of(record, number)
-                    yield Event(number, offsets[run.first + place], record, partition, partition.apply(record))
+                    yield Event(number, offsets[run.first + index], record, partition, partition.apply(record))
 
     def _runs(self) -> Iterator[tuple[int, Run]]:
-        """(partition of the topic, records), one piece of a log after the other."""
+        """Yield (partition of the topic, run of records) for all logs."""
         columns = FetchColumns()
         for number, directory in self.directories.items():
             view = PartitionView(self._files, directory, self._report)
@@ -127,9 +127,9 @@ class MetadataLogs:
             finally:
                 view.close()
 
-    def _record(self, run: Run, place: int) -> Record | None:
-        """The record of a run with that number; None: it cannot be decoded, and that is reported."""
-        records, column = run.chunk.records.table, run.first + place
+    def _record(self, run: Run, index: int) -> Record | None:
+        """Decode the record of a run with that index; None: it cannot be decoded, which is reported."""
+        records, column = run.chunk.records.table, run.first + index
         at, size = records[RecordField.VALUE_POSITION, column], records[RecordField.VALUE_SIZE, column]
         try:
             return decode_record(None if size < 0 else bytes(run.chunk.data[at : at + size]))
@@ -139,13 +139,14 @@ class MetadataLogs:
             return None
 
 
-_BATCH = 16384  # bytes, as a producer's batch.size
+_BATCH = 16384  # bytes; the default batch.size of a producer
 
 
 class AppendRecords(Operation):
     """Appends records to logs of the topic.
 
-    command  that does it        values  by the directory of the log
+    command  the name of the command, for reports
+    values   of the records, by directory of the log
     """
 
     for_snapshots = False
@@ -155,7 +156,7 @@ class AppendRecords(Operation):
         self.name, self._values = command, values
 
     def work(self, log: UnifiedLog) -> None:
-        """Append to one open log, as its leader does. Raises LogDamaged where no reader would find what is appended."""
+        """Append to one open log, as its leader does. Raises LogDamaged if readers would not reach the new records."""
         refuse_damaged_end(log)
         values = self._values[log.directory]
         intake = BatchIntake(log, log.leader_epoch_cache.latest_epoch or 0)
@@ -169,12 +170,12 @@ class AppendRecords(Operation):
 
 
 def append_records(session: Session, command: str, values: Mapping[str, Sequence[bytes]]) -> Iterator[OperationReport]:
-    """Append records to logs of the topic in the log dirs of a session; `values` by the directory of the log."""
+    """Append records to logs of the topic in the log dirs of a session. `values`: by directory of the log."""
     return operate_on(session, list(values), AppendRecords(command, values))
 
 
 def operate_on(session: Session, directories: Sequence[str], operation: Operation) -> Iterator[OperationReport]:
-    """Do an operation on logs of the topic in the log dirs of a session."""
+    """Run an operation on logs of the topic in the log dirs of a session."""
     for log_dir in session.log_dirs:
         own = [path for path in directories if parent_of(path) == log_dir.path.rstrip("/")]
         names = [(path, parse_partition_dir(file_name(path))) for path in own]

@@ -1,8 +1,8 @@
-"""Objects that no broker is ever going to delete, and their deletion.
+"""Find and delete orphans: objects that no broker will delete.
 
-Brokers delete objects by the records of `__remote_log_metadata`. What these do not name stays for ever: uploads and deletions
-that were cut off, topics that were deleted while no leader was alive. Objects that no record names may also be the only copy
-of records, where the metadata log was lost or is behind: such segments are told apart, and never deleted here.
+Brokers delete the segments in the records of `__remote_log_metadata`. Other objects stay for ever, for example after
+interrupted uploads and deletions, or if a topic was deleted while no leader was alive. If records of that topic were lost, an
+object without a record may be the only copy of its data: such segments are listed, but never deleted here.
 """
 
 from __future__ import annotations
@@ -34,38 +34,35 @@ if TYPE_CHECKING:
     from engine.remote.storage import Object, Store, WritableStore
 
 _SHOWN = 8  # numbers of partitions
-_PIECE = 8 << 20  # bytes of an object that are copied at once
+_PIECE = 8 << 20  # bytes of an object per read and write
 _MAX_MANIFEST = 1 << 30  # bytes
 
 
 class NotDeleted(KafkalogError):
-    """Objects that are left, because they may be needed."""
+    """Objects that are not deleted, because they may be needed."""
 
     code = "not-deleted"
     exit_status = 4
 
 
 class Why(Enum):
-    """Why no broker deletes an object. The value is the word of the JSON output."""
+    """The reason why no broker deletes an object. The values are those of the JSON output."""
 
-    DELETED = "deleted"  # the records say that the segment was deleted
-    CUT_OFF = "cut-off"  # no record names the segment, and not all of it is there
-    NOT_FINISHED = "not-finished"  # its copy began and did not finish; another segment has its offsets
+    DELETED = "deleted"  # according to the records the segment was deleted
+    CUT_OFF = "cut-off"  # no record names the segment, and some of its objects are missing
+    NOT_FINISHED = "not-finished"  # its copy did not finish; other segments have its offsets
     COPIED_AGAIN = "copied-again"  # no record names the segment, and others have its offsets
-    TOPIC_GONE = "topic-gone"  # the records name the segment, and the cluster has no topic of that id any more
+    TOPIC_GONE = "topic-gone"  # a record names the segment, and the cluster has no topic with that id any more
     ONLY_COPY = "only-copy"  # no record names the segment, and none has all of its offsets: it may be the only copy
     UNKNOWN_TOPIC = "unknown-topic"  # neither the cluster nor a record knows the topic: it may be another cluster's
-    FOREIGN = "foreign"  # no key of the layout: nobody knows whose it is
+    FOREIGN = "foreign"  # the key does not match the layout
 
 
 DELETABLE = frozenset({Why.DELETED, Why.CUT_OFF, Why.NOT_FINISHED, Why.COPIED_AGAIN, Why.TOPIC_GONE})
 
 
 class Orphan(NamedTuple):
-    """Objects of one segment, or one foreign object: `partition`, `segment_id` and `base_offset` are None then.
-
-    modified_ms  of the newest of them
-    """
+    """The objects of one segment, or one foreign object without `partition`, `segment_id` and `base_offset`."""
 
     why: Why
     partition: PartitionName | None
@@ -75,12 +72,12 @@ class Orphan(NamedTuple):
 
     @property
     def modified_ms(self) -> int:
-        """When the newest of them was written."""
+        """Time at which the newest object was written, in ms."""
         return max(one.modified_ms for one in self.objects)
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Bytes of the objects."""
         return sum(one.size for one in self.objects)
 
 
@@ -94,11 +91,13 @@ class Found(NamedTuple):
 def find_orphans(
     layout: Layout, logs: MetadataLogs, metadata: RemoteLogMetadata, cluster: ClusterMetadata | None
 ) -> Found:
-    """The orphans of a store, by its listing and all records of `logs`, which `metadata` takes. Raises UnreadableFile.
+    """Find the orphans of a store: compare its listing with all records. Raises UnreadableFile.
 
-    cluster  None: it is not known which topics there are
+    logs      with the records
+    metadata  empty; receives the records
+    cluster   None: the topics of the cluster are not known
     """
-    inventory = list_store(layout)  # before the records: what is copied meanwhile is named by them
+    inventory = list_store(layout)  # before the records are read: they then describe every finished copy in the listing
     there = {uuid_bytes(one.named.segment_id) for one in inventory.segments}
     deleted: set[bytes] = set()
     for event in logs.events(metadata):
@@ -108,17 +107,18 @@ def find_orphans(
     found = [Orphan(Why.FOREIGN, None, None, None, (one,)) for one in inventory.others]
     for name, stored in inventory.by_partition().items():
         known = metadata.find(name.topic_id, name.partition)
-        judge = _Judge(layout, known, stored, deleted, is_gone=cluster is not None and name.topic_id not in cluster.topics)
+        is_gone = cluster is not None and name.topic_id not in cluster.topics
+        classifier = _Classifier(layout, known, stored, deleted, is_gone=is_gone)
         for one in stored:
-            why = judge.why(one)
+            why = classifier.why(one)
             if why is not None:
                 objects = tuple(one.objects[part] for part in sorted(one.objects))
                 found.append(Orphan(why, name, one.named.segment_id, one.named.base_offset, objects))
     return Found(found, inventory.segments)
 
 
-class _Judge:
-    """Tells which segments of a partition are orphans."""
+class _Classifier:
+    """Classifies the stored segments of a partition. `is_gone`: the topic was deleted."""
 
     def __init__(
         self, layout: Layout, known: PartitionMetadata | None, stored: Sequence[StoredSegment], deleted: set[bytes], *,
@@ -130,19 +130,19 @@ class _Judge:
         self._readable = sorted(
             (one.start_offset, one.end_offset) for name, one in self._segments.items()
             if one.state is State.COPY_SEGMENT_FINISHED and name in whole
-        )  # whose objects are all there
+        )  # offsets of copied segments with all objects
 
     def why(self, stored: StoredSegment) -> Why | None:
-        """Why its objects are orphans; None: brokers read them, or are going to delete them."""
+        """Return why a segment is an orphan; None: brokers read it or will delete it."""
         segment_id = stored.named.segment_id
-        told = self._segments.get(segment_id)
-        if uuid_bytes(segment_id) in self._deleted and told is None:
+        recorded = self._segments.get(segment_id)
+        if uuid_bytes(segment_id) in self._deleted and recorded is None:
             return Why.DELETED
         if self._is_gone:
-            return Why.UNKNOWN_TOPIC if told is None else Why.TOPIC_GONE
-        if told is not None:
-            is_open = told.state is State.COPY_SEGMENT_STARTED
-            return Why.NOT_FINISHED if is_open and self._others_have(told.start_offset, told.end_offset) else None
+            return Why.UNKNOWN_TOPIC if recorded is None else Why.TOPIC_GONE
+        if recorded is not None:
+            is_open = recorded.state is State.COPY_SEGMENT_STARTED
+            return Why.NOT_FINISHED if is_open and self._others_have(recorded.start_offset, recorded.end_offset) else None
         if lacking_parts(self._layout, stored):
             return Why.CUT_OFF
         try:
@@ -162,22 +162,23 @@ class _Judge:
 def refuse_doubtful(
     logs: MetadataLogs, cluster: ClusterMetadata | None, count: int | None, found: Found, findings: int, store: str
 ) -> None:
-    """Raise NotDeleted where it is not sure that the records which were read are all that there are.
+    """Raise NotDeleted unless all records of __remote_log_metadata were certainly read.
 
-    count     of partitions of __remote_log_metadata, where the cluster does not tell        findings  in its logs
+    count     number of its partitions, for a cluster without metadata; None: unknown
+    findings  number of findings in its logs
     """
     if findings:
-        raise NotDeleted(f"{store}: the logs of __remote_log_metadata are damaged: they may name segments that cannot be told",
-                         "repair them first; without --delete the list is shown all the same")
+        raise NotDeleted(f"{store}: the logs of __remote_log_metadata are damaged: unreadable records may name these segments",
+                         "repair them first; without --delete the command shows the list")
     topic = None if cluster is None else cluster.by_name(REMOTE_LOG_METADATA_TOPIC)
     expected = count if topic is None else len(topic.replicas)
     if expected is None:
-        raise NotDeleted(f"{store}: nobody says how many partitions __remote_log_metadata has",
+        raise NotDeleted(f"{store}: the number of partitions of __remote_log_metadata is not known",
                          "name the log dir with __cluster_metadata-0, or --metadata-partitions N")
     missing = sorted(set(range(expected)) - logs.directories.keys())
     if missing:
         shown = ", ".join(map(str, missing[:_SHOWN])) + (", …" if len(missing) > _SHOWN else "")
-        raise NotDeleted(f"{store}: of __remote_log_metadata the partitions {shown} of {expected} are in none of the log dirs",
+        raise NotDeleted(f"{store}: partitions {shown} of the {expected} of __remote_log_metadata are in none of the log dirs",
                          "name the log dirs of all brokers that hold the topic")
     topic_ids = {one.named.topic_id for one in found.segments}
     if cluster is not None and topic_ids and not topic_ids & cluster.topics.keys():
@@ -188,9 +189,10 @@ def refuse_doubtful(
 
 
 class KeptObjects:
-    """A directory that keeps objects before they are deleted, and puts them back.
+    """A quarantine for objects of a store: receives a copy of each object before its deletion. See `put_back`.
 
-    The manifest names each object before it is deleted: a line with its key, size and checksum, behind the one about the store.
+    The first line of the manifest describes the store. Each other line has key, size and checksum of an object, and is written
+    before the object is deleted.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
@@ -198,7 +200,7 @@ class KeptObjects:
         self._lines: list[bytes] = []
 
     def begin(self, store: Store, now: int) -> None:
-        """Make the directory; it is on the disk afterwards. Raises UnwritableFile where there is something."""
+        """Create the directory and sync it. Raises UnwritableFile if it exists."""
         files, directory = self._files, self.directory
         if files.exists(directory):
             raise UnwritableFile(f"{directory}: already exists; a quarantine needs a new directory")
@@ -207,11 +209,11 @@ class KeptObjects:
         self._put({"version": OBJECTS_VERSION, "store": store.name, "created_ms": now})
 
     def in_use(self) -> AbstractContextManager[None]:
-        """Nobody puts objects back from it, or deletes it, meanwhile. Raises LogDirLocked, UnwritableFile."""
+        """Lock the directory against restoring and deletion. Raises LogDirLocked, UnwritableFile."""
         return in_use(self._files, self.directory)
 
     def keep(self, store: Store, found: Object) -> None:
-        """Copy an object, and note it: a line that is there has its copy."""
+        """Copy an object, then add its line to the manifest: each line has a complete copy."""
         name = f"{len(self._lines):06d}"
         digest, at = sha256(), 0
         with self._files.open_writable(f"{self.directory}/{name}", create=True) as file:
@@ -233,7 +235,7 @@ class KeptObjects:
 
 
 class Kept(NamedTuple):
-    """An object that was deleted: where its bytes are, its key, size and SHA-256."""
+    """A deleted object: path of its copy, key, size in bytes, SHA-256."""
 
     path: str
     key: str
@@ -242,14 +244,14 @@ class Kept(NamedTuple):
 
 
 def read_kept(files: ReadOnlyFiles, directory: str) -> tuple[str, list[Kept]]:
-    """(name of the store, its objects) of a directory that keeps some. Raises UnreadableFile where it cannot be understood.
+    """Read a manifest → (name of the store, kept objects). Raises UnreadableFile if the manifest is damaged.
 
-    A last line that never reached the disk, or not all of it, names an object that was not deleted.
+    An incomplete last line is ignored: its object was not deleted.
     """
     path = f"{directory}/{OBJECTS}"
     try:
         written = files.read(path, _MAX_MANIFEST).split(b"\n")[:-1]
-        if written and b"\0" in written[-1]:  # a sector of it is missing
+        if written and b"\0" in written[-1]:  # it is only partly on the disk
             written.pop()
         lines = [json.loads(line) for line in written]
         if lines[0]["version"] != OBJECTS_VERSION:
@@ -261,7 +263,7 @@ def read_kept(files: ReadOnlyFiles, directory: str) -> tuple[str, list[Kept]]:
 
 
 def put_back(files: ReadOnlyFiles, store: WritableStore, kept: Kept, *, dry_run: bool) -> bool:
-    """Put an object back; False: it is there. Raises NotDeleted where another is there, UnreadableFile for damaged bytes."""
+    """Put an object back; False: it exists. Raises NotDeleted if another object has the key, UnreadableFile for a bad copy."""
     digest = sha256()
     with files.open(kept.path) as file:
         size = file.size()
@@ -273,7 +275,7 @@ def put_back(files: ReadOnlyFiles, store: WritableStore, kept: Kept, *, dry_run:
         if there is not None:
             same = there.size == kept.size and _digest(store, there) == kept.sha256
             if not same:
-                raise NotDeleted(f"{store.path(kept.key)}: another object is there now", "move it away to get the old one back")
+                raise NotDeleted(f"{store.path(kept.key)}: another object has this key now", "move it away first")
             return False
         if not dry_run:
             store.put(kept.key, size, (file.read_exactly(at, min(_PIECE, size - at)) for at in range(0, size, _PIECE)))
@@ -288,9 +290,9 @@ def _digest(store: Store, found: Object) -> str:
 
 
 def delete(store: WritableStore, orphans: Sequence[Orphan], kept: KeptObjects | None) -> Iterator[Orphan]:
-    """Delete the objects of orphans, each one after it was kept → the deleted ones.
+    """Delete the objects of orphans → the deleted orphans. `kept` receives each object first; None: no copy is kept.
 
-    Raises UnreadableFile, UnwritableFile, FileChangedWhileReading: the rest is as it was.
+    Raises UnreadableFile, UnwritableFile, FileChangedWhileReading; the other objects are unchanged.
     """
     with nullcontext() if kept is None else kept.in_use():
         for orphan in orphans:

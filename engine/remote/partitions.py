@@ -1,4 +1,4 @@
-"""The partitions of log dirs with what is known of their remote segments: what commands go over."""
+"""The partitions of log dirs with the metadata of their remote segments, for commands that process all partitions."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 def is_wanted(topic: str, patterns: Sequence[str]) -> bool:
-    """Is the topic one of those that are named? None named: all are."""
+    """Does the topic match one of the patterns? Without patterns every topic does."""
     return not patterns or any(fnmatchcase(topic, pattern) for pattern in patterns)
 
 
 class TieredPartitions:
-    """The partitions in the log dirs behind `paths`, except those of internal topics.
+    """The partitions in the log dirs that `paths` name, except those of internal topics.
 
-    topics       names or patterns; none: all
-    metadata     of all remote segments; None: it is read
-    directories  of each (topic, partition) the copy that a leader would have, in order
+    topics       names or patterns; empty: all
+    metadata     of all remote segments; None: it is read from the log dirs
+    directories  by (topic, partition), sorted: the directory of the copy that a leader would have
     Raises UnreadableFile, UsageError as `MetadataLogs` does.
     """
 
@@ -58,7 +58,7 @@ class TieredPartitions:
 
     @contextmanager
     def open(self, directory: str) -> Iterator[TieredLog]:
-        """The log in one of the directories. Raises UnreadableFile, CorruptRecord."""
+        """Open the log in one of the directories. Raises UnreadableFile, CorruptRecord."""
         config, tiering = self._topics.config(directory), self._topics.tiering(directory)
         view = PartitionView(self._files, directory, self._report, config=config)
         try:

@@ -1,7 +1,7 @@
-"""A log with its remote segments, read as one: what a consumer is handed by a leader. Mirrors UnifiedLog and RemoteLogManager.
+"""Read a log with its remote segments as one, as a consumer receives it. Mirrors UnifiedLog and RemoteLogManager.
 
-Offsets below the first local one come from remote segments, whatever local segments hold as well. Each is found by the leader
-epoch of the offset, and read to its end; what follows is looked up again.
+Offsets before the local log start offset come from remote segments, even if a local segment has them too. The remote segment is
+found by the leader epoch of the offset and read to its end; then the next offset is looked up.
 """
 
 from __future__ import annotations
@@ -25,20 +25,19 @@ if TYPE_CHECKING:
     from engine.remote.metadata import RemoteSegment
     from engine.remote.tiered_log import TieredLog
 
-
-_HELD = 2  # remote segments of which something is kept in memory
+_HELD = 2  # remote segments with data in memory
 
 
 class TieredSegments:
-    """Remote and local segments. See ReadableSegments."""
+    """The remote and local segments of a log. See ReadableSegments."""
 
     def __init__(self, log: TieredLog, layout: Layout, report: Callable[[Finding], None]) -> None:
         self._log, self._layout, self._report = log, layout, report
-        self._known: dict[int, RemoteSegment] = {}  # by base offset, those that were asked for
-        self._views: dict[bytes, RemoteSegmentView] = {}  # by id, those that were asked for last
+        self._known: dict[int, RemoteSegment] = {}  # by base offset: segments that were read
+        self._views: dict[bytes, RemoteSegmentView] = {}  # by id: the last ones that were used
 
     def view(self, segment: RemoteSegment) -> RemoteSegmentView:
-        """A remote segment, open for reading."""
+        """Open a remote segment for reading."""
         self._known[segment.start_offset] = segment
         view = self._views.pop(segment.id, None)
         if view is None:
@@ -50,7 +49,7 @@ class TieredSegments:
         return view
 
     def floor_segment(self, offset: int) -> ReadableSegment | None:
-        """The segment that `offset` is read from."""
+        """Return the segment from which `offset` is read."""
         log = self._log
         if offset >= log.local_log_start_offset or log.remote is None:
             return log.view.segments.floor_segment(offset)
@@ -58,21 +57,21 @@ class TieredSegments:
         return None if found is None else self.view(found)
 
     def higher_segment(self, base_offset: int) -> ReadableSegment | None:
-        """The segment that is read after the one that begins at `base_offset`."""
+        """Return the segment that is read after the one with `base_offset`."""
         found = self._known.get(base_offset)
         if found is None:
             return self._log.view.segments.higher_segment(base_offset)
         return self.floor_segment(max(found.end_offset + 1, self._log.log_start_offset))
 
     def __iter__(self) -> Iterator[ReadableSegment]:
-        """From the oldest to the newest."""
+        """Iterate from the oldest to the newest segment."""
         following = self.floor_segment(self._log.log_start_offset)
         while following is not None:
             yield following
             following = self.higher_segment(following.base_offset)
 
     def close(self) -> None:
-        """Let go of all that was read."""
+        """Close all remote segments, and forget cached data."""
         for view in self._views.values():
             view.close_handlers()
         self._views.clear()
@@ -90,12 +89,12 @@ class TieredView:
 
     @property
     def log_end_offset(self) -> int:
-        """Behind the last whole batch."""
+        """The offset after the last complete batch."""
         return self._view.log_end_offset
 
     @property
     def leader_epoch_cache(self) -> _Epochs:
-        """The leader epochs of all of the log."""
+        """The leader epochs of the whole log."""
         return _Epochs(self._log)
 
     @property
@@ -104,19 +103,19 @@ class TieredView:
         return self._view.undecided
 
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
-        """The log end with its place."""
+        """Return the log end offset with its position."""
         return self._view.log_end_offset_metadata()
 
     def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark with its place, which is local."""
+        """Return the high watermark with its position, which is local."""
         return self._view.fetch_high_watermark_metadata()
 
     def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
-        """The last stable offset with its place: nothing from it on is copied."""
+        """Return the last stable offset with its position, which is local: later offsets are never copied."""
         return self._view.fetch_last_stable_offset_metadata()
 
     def offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """The first record with at least this timestamp, remote ones first (RemoteLogManager.findOffsetByTimestamp)."""
+        """Return the first record with at least this timestamp. Searches the remote part first (findOffsetByTimestamp)."""
         found = self._remote_by_timestamp(timestamp)
         return fetch_offset_by_timestamp(self._view, timestamp) if found is None else found
 
@@ -131,12 +130,12 @@ class TieredView:
                 is_due = segment.max_timestamp_ms >= timestamp and segment.end_offset >= start
                 if is_due and segment.state is State.COPY_SEGMENT_FINISHED and log.lineage.has(segment):
                     if segment.start_offset >= first_local:
-                        return None  # the local log is searched from its start: it has the same segment
+                        return None  # the local log, searched from its start, has this segment
                     return self.segments.view(segment).find_offset_by_timestamp(timestamp, start)
         return None
 
     def close(self) -> None:
-        """Let go of remote segments; the local log is its opener's."""
+        """Close remote segments. The caller closes the local log."""
         self.segments.close()
 
 

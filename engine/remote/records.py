@@ -1,7 +1,7 @@
-"""Values of `__remote_log_metadata` → remote segments and the changes of their state; and back.
+"""Decode and encode the values of `__remote_log_metadata`: remote segments and the changes of their state.
 
-Mirrors RemoteLogMetadataSerde with its transforms. A broker has as many records as it ever copied and deleted segments, so
-they are decoded in straight code; what is unusual goes to the reader of all schemas, which says what is wrong in Kafka's order.
+Mirrors RemoteLogMetadataSerde with its transforms. There are two or more records for each segment that was ever copied, so
+the usual forms are decoded by specialized code. All others are decoded by the schema, which reports errors in Kafka's order.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FRAME = 3  # frame version, api key and version: one byte each, as long as they are below _VARINT
-_VARINT = 0x80  # from here on an unsigned varint has more than one byte
+_VARINT = 0x80  # an unsigned varint of this value or more has several bytes
 _SEGMENT, _UPDATE, _PARTITION = b"\1\0\0", b"\1\1\0", b"\1\2\0"
 _SEGMENT_BODY = Struct(">20sb16sbqqiqqbiqbibb")  # with one leader epoch, without custom metadata; see `_segment`
 _IDS = Struct(">20sb16sb")  # topic id with partition, tags, segment id, tags
 _RANGE = Struct(">qqiqq")  # start and end offset, broker, largest timestamp, time of the event
 _EPOCH = Struct(">iqb")  # epoch, offset, tags
 _SIZE = Struct(">i")
-_UPDATE_BODY = Struct(">20sb16sbiqb")  # the same ids, broker, time of the event, size of the custom metadata
+_UPDATE_BODY = Struct(">20sb16sbiqb")  # ids as in _IDS, broker, time of the event, size of the custom metadata
 _PARTITION_BODY = Struct(">20sbiqbb")  # topic id with partition, tags, broker, time of the event, state, tags
 _INT = Struct(">i")
 _INT_LONG = Struct(">iq")
@@ -39,7 +39,7 @@ _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class State(IntEnum):
-    """What is known of a remote segment. Mirrors RemoteLogSegmentState."""
+    """The state of a remote segment. Mirrors RemoteLogSegmentState."""
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -48,7 +48,7 @@ class State(IntEnum):
 
 
 class PartitionState(IntEnum):
-    """How far the deletion of a partition is. Mirrors RemotePartitionDeleteState; Kafka 4.3.1 never writes it."""
+    """The state of the deletion of a partition. Mirrors RemotePartitionDeleteState; Kafka 4.3.1 never writes it."""
 
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1
@@ -56,9 +56,9 @@ class PartitionState(IntEnum):
 
 
 class SegmentRecord(NamedTuple):
-    """RemoteLogSegmentMetadata: a copy begins.
+    """RemoteLogSegmentMetadata: the start of a copy.
 
-    key            topic id and partition, as the record has them: 20 bytes
+    key            topic id and partition, in the encoding of the record: 20 bytes
     segment_id     16 bytes
     leader_epochs  (epoch, its first offset in the segment), ascending
     """
@@ -79,7 +79,7 @@ class SegmentRecord(NamedTuple):
 
 
 class UpdateRecord(NamedTuple):
-    """RemoteLogSegmentMetadataUpdate: the state of a segment changes."""
+    """RemoteLogSegmentMetadataUpdate: a change of the state of a segment."""
 
     key: bytes
     topic: bytes
@@ -91,7 +91,7 @@ class UpdateRecord(NamedTuple):
 
 
 class PartitionRecord(NamedTuple):
-    """RemotePartitionDeleteMetadata."""
+    """RemotePartitionDeleteMetadata: a state of the deletion of a partition."""
 
     key: bytes
     topic: bytes
@@ -104,23 +104,24 @@ Record = SegmentRecord | UpdateRecord | PartitionRecord
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of an id as Kafka writes it."""
+    """Return the 16 bytes of an id in Kafka's text form (Uuid.fromString)."""
     return urlsafe_b64decode(text + "==")
 
 
 def random_id() -> bytes:
-    """An id that is new. Its text does not begin with `-`, as none of Kafka's does (Uuid.randomUuid)."""
+    """Return a new random id of 16 bytes. Its text form does not begin with `-` (Uuid.randomUuid)."""
     return b"k" + uuid4().bytes[1:]
 
 
 def key_of(topic_id: str, partition: int) -> bytes:
-    """The key of a partition: 20 bytes."""
+    """Return the key of a partition: 20 bytes."""
     return uuid_bytes(topic_id) + _INT.pack(partition)
 
 
 def metadata_partition_of(key: bytes, count: int) -> int:
-    """The partition of the topic, which has `count`, that the records of a partition are in.
+    """Return the partition of `__remote_log_metadata` that has the records of the user partition `key`.
 
+    count  partitions of `__remote_log_metadata`
     Mirrors RemoteLogMetadataTopicPartitioner, with Objects.hash and Uuid.hashCode of Java.
     """
     digest = 1
@@ -133,30 +134,30 @@ def metadata_partition_of(key: bytes, count: int) -> int:
 
 
 def uuid_text(data: bytes) -> str:
-    """16 bytes as Kafka writes an id: 22 characters of URL-safe base64."""
+    """Return the text form of an id of 16 bytes: 22 characters of URL-safe base64 (Uuid.toString)."""
     return b2a_base64(data)[:22].translate(_URL_SAFE).decode()
 
 
 def partition_number(key: bytes) -> int:
-    """The partition of a key of 20 bytes."""
+    """Return the partition number of a key of 20 bytes."""
     number: int = _INT.unpack_from(key, 16)[0]
     return number
 
 
 def decode_record(value: bytes | None) -> Record:
-    """What a record says; None: it has no value.
+    """Decode the value of a record; `value` None: the record has no value.
 
-    Raises SchemaError where Kafka's reader, or the constructor of its class, throws.
+    Raises SchemaError if Kafka's deserializer, or the constructor of its class, throws.
     """
     try:
         found = None if value is None else _decode(value)
-    except (error, IndexError):  # it ends before its fields do
+    except (error, IndexError):  # the value ends within a field
         found = None
     return _decode_by_schema(value) if found is None else found
 
 
 def _decode(value: bytes) -> Record | None:
-    """A record as brokers write it; None: it has something unusual."""
+    """Decode a value in the usual form; None: it has another form."""
     if not 0 < value[_FRAME] < _VARINT:
         return None
     if value.startswith(_SEGMENT):
@@ -190,7 +191,7 @@ def _segment(value: bytes) -> SegmentRecord | None:
 
 
 def _large_segment(value: bytes) -> SegmentRecord | None:
-    """With several leader epochs, or custom metadata."""
+    """Decode a segment with several leader epochs or with custom metadata."""
     at = _FRAME + value[_FRAME]
     topic = value[_FRAME + 1 : at]
     key, tags, segment_id, more = _IDS.unpack_from(value, at)
@@ -236,7 +237,7 @@ def _update(value: bytes) -> UpdateRecord | None:
     return tuple.__new__(UpdateRecord, (key, topic, segment_id, broker, event, custom, state))
 
 
-# ---- the unusual
+# ---- unusual forms
 
 
 def _decode_by_schema(value: bytes | None) -> Record:
@@ -254,7 +255,7 @@ def _decode_by_schema(value: bytes | None) -> Record:
 
 
 def _ids(fields: dict[str, Any]) -> tuple[bytes, bytes]:
-    """(topic id and partition, name of the topic) of a TopicIdPartitionEntry."""
+    """Return (key, name of the topic) of a TopicIdPartitionEntry."""
     return uuid_bytes(fields["id"]) + _INT.pack(fields["partition"]), fields["name"].encode()
 
 
@@ -292,11 +293,11 @@ _BY_SCHEMA: dict[str, Callable[[dict[str, Any]], Record]] = {
 }
 
 
-# ---- the way back
+# ---- encoding
 
 
 def encode_record(record: SegmentRecord | UpdateRecord) -> bytes:
-    """The value of a record as RemoteLogMetadataSerde writes it."""
+    """Encode the value of a record (RemoteLogMetadataSerde.serialize)."""
     ids = encode_compact(record.topic) + record.key + b"\0" + record.segment_id + b"\0"
     if isinstance(record, UpdateRecord):
         changes = _INT_LONG.pack(record.broker_id, record.event_timestamp_ms)

@@ -1,7 +1,7 @@
-"""Records for segments that are whole in a store and unknown to `__remote_log_metadata`, which was lost or is behind.
+"""Append records to `__remote_log_metadata` for complete segments in a store whose records were lost.
 
-Without records brokers take what is remote for gone: a leader moves the log start up to its first local segment. Only segments
-of the log's own history are made known, by the epochs and the end that its disk has; and none that the records call deleted.
+Brokers treat segments without records as deleted: a leader moves the log start offset to its first local segment. Only segments
+in the history of the local log get records (by its leader epochs and log end), and none that the records report as deleted.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ _COMMAND = "remote repair-metadata"
 
 
 class RepairMetadata:
-    """Makes segments of `layout`'s store known again to the broker whose log dirs a session has.
+    """Appends records for segments in the store of `layout` to the logs of the broker whose log dirs a session has.
 
-    topics  names or patterns; none: all        log_dirs  others, with logs of __remote_log_metadata
-    metadata_count  see RestoreOptions          report  takes damage in these logs
+    topics          names or patterns; empty: all
+    log_dirs        further log dirs with logs of __remote_log_metadata
+    metadata_count  see RestoreOptions
+    report          receives damage in these logs
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class RepairMetadata:
         self._deleted: set[bytes] = set()
 
     def work(self, session: Session) -> Iterator[Report]:
-        """Plan everything, then append it. Raises UsageError, UnreadableFile."""
+        """Plan all records, then append them → reports. Raises UsageError, UnreadableFile."""
         disk, target = session.dirs.disk, session.log_dirs[0]
         paths = list(dict.fromkeys((*(one.path for one in session.log_dirs), *self._log_dirs)))
         inventory = list_store(self._layout).by_partition()
@@ -82,9 +84,9 @@ class RepairMetadata:
                             placement.check_records(name)
                             key = key_of(name.topic_id, name.partition)
                             number = metadata_partition_of(key, placement.metadata_count)
-                            told = [encode_record(record) for one in found for record in records_of(
+                            records = [encode_record(record) for one in found for record in records_of(
                                 _with_time(one, placement.node_id, session.options.now), name.topic, key)]  # fmt: skip
-                            values.setdefault(placement.metadata_log(number), []).extend(told)
+                            values.setdefault(placement.metadata_log(number), []).extend(records)
                 except (NotRestored, UnreadableFile, FileChangedWhileReading) as error:
                     report.failure = error
                 finally:
@@ -94,12 +96,12 @@ class RepairMetadata:
         yield from append_records(session, _COMMAND, values)
 
     def _unknown(self, log: TieredLog, stored: Sequence[StoredSegment], report: Report) -> list[RemoteSegment]:
-        """The segments of a log that are whole in the store and that no record names, in the order of their records."""
+        """Return the complete segments of a log that no record names, in the order of their records."""
         known = {} if log.remote is None else {one.name: one for one in log.remote.segments()}
         found = []
         for one in stored:
-            told = known.get(one.named.segment_id)
-            if told is not None and told.state is not State.COPY_SEGMENT_STARTED:
+            recorded = known.get(one.named.segment_id)
+            if recorded is not None and recorded.state is not State.COPY_SEGMENT_STARTED:
                 continue
             if lacking_parts(self._layout, one):
                 continue  # `remote orphans` lists it
@@ -117,11 +119,11 @@ class RepairMetadata:
             elif not log.lineage.has(segment):
                 report.add(Action.EXPLAINED, name, "left out: of another history than the log", offsets=offsets)
             else:
-                report.add(Action.CREATED, name, "is going to be known again", offsets=offsets, size=segment.size)
+                report.add(Action.CREATED, name, "becomes known again", offsets=offsets, size=segment.size)
                 found.append(segment)
         return sorted(found, key=lambda one: (one.leader_epochs[-1][0], one.start_offset, one.end_offset))
 
 
 def _with_time(segment: RemoteSegment, broker_id: int, now: int) -> RemoteSegment:
-    """With the broker and the time of now, where only its log describes the segment."""
+    """Add a broker and a time to a segment whose metadata comes from its log and lacks them."""
     return segment if segment.event_timestamp_ms else segment._replace(event_timestamp_ms=now, broker_id=broker_id)

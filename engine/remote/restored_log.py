@@ -1,6 +1,6 @@
-"""A partition as its store describes it: its segments, where it begins and ends; and its directory on a disk.
+"""Plan a partition from its segments in a store, and write its directory.
 
-The last segment of a partition holds the history: the leader epochs, and the producers at the log end.
+The last segment has the history of the partition: the leader epochs, and the producers at the log end.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from engine.remote.layouts import Layout, SegmentParts
     from engine.remote.metadata import RemoteLogMetadata, RemoteSegment
 
-_PIECE = 8 << 20  # bytes of a log that are read and written at once
+_PIECE = 8 << 20  # bytes of a log per read and write
 
 
 class NotRestored(KafkalogError):
-    """A partition that cannot be restored from a store: nothing was written for it."""
+    """A partition that cannot be restored from a store. Nothing was written for it."""
 
     code = "not-restored"
     exit_status = 4
@@ -49,14 +49,15 @@ class NotRestored(KafkalogError):
 
 @dataclass(slots=True)
 class RestoredLog:
-    """A partition as it is going to be.
+    """The plan for a restored partition.
 
-    segments   those that belong to it, in the order of their records; `chain` those that its offsets are read from, in order
-    left_out   (segment id, base offset, why) of the others in the store
-    gaps       (first, end) of offsets between its segments that no segment has
+    segments   of its history, in the order of their records
+    chain      the segments that a leader reads its offsets from, in the order of offsets
     snapshot   producers at the log end; None: the store has none
-    open_transactions  (producer id, first offset) of those that no marker in the store ends
-    metadata   all that is going to be known of it
+    metadata   with all segments
+    left_out   (segment id, base offset, reason) of the other segments in the store
+    gaps       (first, end) of missing offsets between segments
+    open_transactions  (producer id, first offset) of transactions without a marker in the store
     """
 
     name: PartitionName
@@ -73,12 +74,15 @@ class RestoredLog:
 
     @property
     def size(self) -> int:
-        """Bytes of its segments."""
+        """Bytes of the segments in `chain`."""
         return sum(one.size for one in self.chain)
 
 
 class _Candidate(NamedTuple):
-    """A complete segment. `is_read`: its end offset is that of the last record read; records after it may be cleaned."""
+    """A complete segment.
+
+    is_read  the end offset comes from the last record of the log; the cleaner may have removed records after it
+    """
 
     segment: RemoteSegment
     parts: SegmentParts
@@ -86,25 +90,26 @@ class _Candidate(NamedTuple):
 
 
 class RestorePlanner:
-    """Plans partitions from what `layout` finds in its store.
+    """Plans partitions from their objects in the store of `layout`.
 
-    known             what logs of __remote_log_metadata that are left say
-    metadata_count    partitions of that topic
+    known           from the remaining logs of __remote_log_metadata
+    metadata_count  number of partitions of that topic
     """
 
     def __init__(self, layout: Layout, known: RemoteLogMetadata, metadata_count: int) -> None:
         self._layout, self._known, self._count = layout, known, metadata_count
 
     def plan(self, name: PartitionName, stored: Sequence[StoredSegment], log_start_offset: int = 0) -> RestoredLog:
-        """The log of a partition whose objects are `stored`, from `log_start_offset` on as far as a checkpoint says.
+        """Plan a partition from its objects `stored`.
 
+        log_start_offset  from a checkpoint; 0: unknown
         Raises NotRestored, UnreadableFile, FileChangedWhileReading.
         """
         left_out: list[tuple[str, int, str]] = []
         whole = list(self._whole(name, stored, left_out))
         if not whole:
             why = f": {left_out[0][2]}" if left_out else ""
-            raise NotRestored(f"{name} ({name.topic_id}): the store has no whole segment of it{why}")
+            raise NotRestored(f"{name} ({name.topic_id}): the store has no complete segment of it{why}")
         last = max(whole, key=lambda one: (one.segment.leader_epochs[-1][0], one.segment.end_offset))
         try:
             entries = leader_epochs_of(last.parts)
@@ -122,8 +127,8 @@ class RestorePlanner:
         for one in whole:
             if one not in within:
                 is_before = one.segment.leader_epochs[-1][0] < entries[0].epoch
-                why = f"before offset {entries[0].start_offset}, where the log began" if is_before else (
-                    "of another history than the last segment: an unclean election cut it off")
+                why = f"before offset {entries[0].start_offset}, the start of the log" if is_before else (
+                    "of another history than the last segment: an unclean election discarded it")
                 left_out.append((one.segment.name, one.segment.start_offset, why))
         start = max(entries[0].start_offset, log_start_offset)
         log = self._log(name, within, lineage, start)
@@ -142,14 +147,15 @@ class RestorePlanner:
         partition = self._known.find(name.topic_id, name.partition)
         known = {} if partition is None else {one.name: one for one in partition.segments()}
         for one in stored:
-            told, lacks = known.get(one.named.segment_id), lacking_parts(self._layout, one)
-            why = f"its copy or its deletion was cut off: no {', no '.join(lacks)}" if lacks else ""
-            if told is not None and told.state is State.DELETE_SEGMENT_STARTED:
+            recorded, lacks = known.get(one.named.segment_id), lacking_parts(self._layout, one)
+            why = f"its copy or its deletion was interrupted: no {', no '.join(lacks)}" if lacks else ""
+            if recorded is not None and recorded.state is State.DELETE_SEGMENT_STARTED:
                 why = "its deletion had begun"
             if not why:
                 try:
                     segment, parts = describe(self._layout, one)
-                    yield _Candidate(segment if told is None else told, parts, told is None and segment.event_timestamp_ms == 0)
+                    is_read = recorded is None and segment.event_timestamp_ms == 0
+                    yield _Candidate(recorded or segment, parts, is_read)
                 except CorruptObject as error:
                     why = f"damaged: {error}"
             if why:
@@ -158,7 +164,7 @@ class RestorePlanner:
     def _log(
         self, name: PartitionName, within: Sequence[_Candidate], lineage: Lineage, log_start_offset: int
     ) -> RestoredLog:
-        """The log as a broker reads it that knows these segments."""
+        """Return the log that a broker with these segments reads."""
         key = key_of(name.topic_id, name.partition)
         metadata = PartitionMetadata(name.topic, key, metadata_partition_of(key, self._count))
         segments = [one.segment for one in within]
@@ -184,7 +190,7 @@ class RestorePlanner:
 
 
 def _open_transactions(snapshot: bytes | None, path: str) -> list[tuple[int, int]]:
-    """(producer id, first offset) in the order of offsets. Raises CorruptObject."""
+    """Return (producer id, first offset) of the open transactions in a producer snapshot, by offset. Raises CorruptObject."""
     if snapshot is None:
         return []
     producers = ProducerSnapshot(snapshot, path)
@@ -196,7 +202,7 @@ def _open_transactions(snapshot: bytes | None, path: str) -> list[tuple[int, int
 
 
 def _up_to_next(one: _Candidate, gaps: Sequence[tuple[int, int]]) -> _Candidate:
-    """A segment whose end offset is unknown ends where the next one begins."""
+    """Extend a segment with an uncertain end offset to the start of the next segment."""
     ends = dict(gaps)
     following = ends.get(one.segment.end_offset + 1)
     if following is None or not one.is_read:
@@ -205,16 +211,16 @@ def _up_to_next(one: _Candidate, gaps: Sequence[tuple[int, int]]) -> _Candidate:
 
 
 def _from_start(entries: Sequence[EpochEntry], start: int) -> list[EpochEntry]:
-    """The leader epochs of a log that begins at `start` (LeaderEpochFileCache.truncateFromStart)."""
+    """Return the leader epochs of a log that begins at `start` (LeaderEpochFileCache.truncateFromStart)."""
     first = [EpochEntry(one.epoch, start) for one in entries if one.start_offset <= start][-1:]
     return first + [one for one in entries if one.start_offset > start]
 
 
-# ---- on the disk
+# ---- writing
 
 
 class LogWriter:
-    """Writes the directories of partitions that were planned. `whole`: with their segments, not only the end of the log."""
+    """Writes the directories of planned partitions. `whole`: with all segments, not only the empty one at the log end."""
 
     def __init__(self, files: Files, layout: Layout, *, whole: bool) -> None:
         self._files, self._layout, self._whole = files, layout, whole
@@ -237,8 +243,8 @@ class LogWriter:
             known = name.removesuffix(".tmp")
             is_ours = known in large or (known in small and (known != name or self._holds(path, small[name])))
             if not is_ours:
-                what = f"{path}: is there already, and is not what this command writes"
-                do = f"move {argument(directory)} away if a broker is not to serve it"
+                what = f"{path}: already exists, and this command does not write it"
+                do = f"move {argument(directory)} away if no broker needs it"
                 raise NotRestored(what, do, path=path)
 
     def _holds(self, path: str, content: bytes) -> bool:
@@ -252,7 +258,7 @@ class LogWriter:
         return names
 
     def write(self, directory: str, log: RestoredLog, report: Report) -> None:
-        """Write everything but partition.metadata, without which a broker does not load the directory."""
+        """Write all files except partition.metadata; without it a broker does not load the directory."""
         self._files.make_directory(directory)
         for one in log.chain if self._whole else ():
             parts = self._layout.parts(log.metadata, one)
@@ -275,10 +281,9 @@ def _small_files(log: RestoredLog) -> dict[str, bytes]:
 
 
 def write_segment(files: Files, directory: str, parts: SegmentParts, segment: RemoteSegment) -> int:
-    """Write the files of a segment as its broker had them → bytes of its log. Each one comes whole or not at all.
+    """Write the files of a segment, byte for byte those of its broker → bytes of the log. Each file is written atomically.
 
-    The log comes last: indexes without a log are nobody's, and a broker removes them. Its name is on the disk once the caller
-    has synced the directory. Raises NotRestored.
+    The log is the last file: a broker removes indexes without a log. The caller must sync the directory. Raises NotRestored.
     """
     for kind, name in INDEX_FILE_NAMES.items():
         data = parts.index(kind)

@@ -1,4 +1,4 @@
-"""A remote segment as readers see it: its parts look like files, so that the reader of local segments reads it."""
+"""A remote segment for reading: its parts are presented as files to the reader of local segments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS = {"log": None, "index": IndexKind.OFFSET, "timeindex": IndexKind.TIMESTA
 
 
 class _PartFiles(ReadOnlyFiles):
-    """The parts of one segment as files. Paths are those of the objects; where one holds several parts, with their suffix."""
+    """The parts of one segment as files. Paths are those of the objects, with a suffix if an object has several parts."""
 
     def __init__(self, parts: SegmentParts) -> None:
         self._parts = parts
@@ -44,18 +44,18 @@ class _PartFiles(ReadOnlyFiles):
         return self._indexes[suffix]
 
     def exists(self, path: str) -> bool:
-        """Is there such a part?"""
+        """Does the segment have this part?"""
         return self._suffixes[path] == "log" or self._index(path) is not None
 
     def info(self, path: str) -> FileInfo:
-        """Its size. Raises UnreadableFile."""
+        """Return the size of a part. Raises UnreadableFile if it does not exist."""
         data = None if self._suffixes[path] == "log" else self._index(path)
         if data is None and self._suffixes[path] != "log":
             raise UnreadableFile(f"{path}: the object does not exist", path=path)
         return FileInfo(True, False, self._parts.log_size() if data is None else len(data), 0)
 
     def open(self, path: str) -> OpenFile:
-        """Read it by ranges; an index comes whole."""
+        """Open a part: a log is read by ranges, an index as a whole."""
         if self._suffixes[path] == "log":
             return RangedFile(path, self._parts.log_size(), self._parts.read_log)
         data = self._index(path)
@@ -65,9 +65,10 @@ class _PartFiles(ReadOnlyFiles):
 
 
 class RemoteSegmentView(SegmentView):
-    """A remote segment for reading. Nothing is read before it is needed.
+    """A remote segment for reading. Each part is read when it is first needed.
 
-    metadata  of the segment        report  takes a log that is not as long as that says
+    metadata  of the segment
+    report    receives a finding if the size of the log differs from the metadata
     """
 
     def __init__(self, parts: SegmentParts, metadata: RemoteSegment, report: Callable[[Finding], None]) -> None:
@@ -85,7 +86,7 @@ class RemoteSegmentView(SegmentView):
 
     @property
     def size(self) -> int:
-        """Bytes of the log, as the store has it."""
+        """Bytes of the log in the store."""
         if self._size is None:
             self._size = self._part_files.info(self.log_path).size
             if self._size != self.metadata.size:
@@ -99,7 +100,7 @@ class RemoteSegmentView(SegmentView):
 
     @property
     def txn_index(self) -> TransactionIndex:
-        """The transaction index; read when it is first used, and never where the metadata says that it has no entry."""
+        """The transaction index; read when it is first used, and not read if the metadata declares it empty."""
         if self._txn_index is None:
             exists = False if self.metadata.txn_index_empty else None
             self._txn_index = self._open_txn_index(exists=exists)
@@ -111,13 +112,13 @@ class RemoteSegmentView(SegmentView):
 
     @property
     def aborted_are_unknown(self) -> bool:
-        """Is the transaction index, which is said to have entries, missing or damaged?"""
+        """Is the transaction index missing or damaged, although the metadata does not declare it empty?"""
         if self.metadata.txn_index_empty:
             return False
         index = self.txn_index
         return not self._part_files.exists(self.txn_index_path) or bool(index.sanity())
 
     def largest(self) -> TimestampOffset:
-        """Largest timestamp, by the metadata."""
+        """Return the largest timestamp in the metadata, with the end offset."""
         return TimestampOffset(self.metadata.max_timestamp_ms, self.metadata.end_offset)
 

@@ -1,6 +1,6 @@
-"""Stores of objects: a folder, or what obstore reaches (S3, Google Cloud Storage, Azure, HTTP).
+"""Stores of objects: folders; see `object_store` for S3, Google Cloud Storage, Azure and HTTP.
 
-What a RemoteStorageManager keeps its objects in. Everything reads objects through `Store`, tests put faulty ones in its place.
+A RemoteStorageManager keeps its objects in a store. All code reads objects through `Store`; tests replace it by a faulty store.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from engine.files import FileInfo, Files, ReadOnlyFiles
 
-_DEEPEST = 16  # folders within one another in a store that is a folder
+_DEEPEST = 16  # nested folders in a store that is a folder
 _MISSING = "check that this is the store of the cluster; an older version of the bucket may have the object"
 
 
 class Object(NamedTuple):
-    """An object of a store: its key, its size in bytes, what changes when its content does, and when it did (ms)."""
+    """An object of a store: key, size in bytes, entity tag (changes with the content), time of the last change (ms)."""
 
     key: str
     size: int
@@ -30,56 +30,56 @@ class Object(NamedTuple):
 
 
 class Store(Protocol):
-    """What is asked of a store. Raises UnreadableFile, FileChangedWhileReading.
+    """A store for reading. Raises UnreadableFile, FileChangedWhileReading.
 
-    name  as the user named it, without what follows the bucket's prefix
+    name  path or URL in the spelling of the user, without a slash at the end
     """
 
     name: str
 
     def path(self, key: str) -> str:
-        """The object as errors and findings name it."""
+        """Return the name of an object for errors and findings."""
         ...
 
     def list(self, prefix: str = "") -> Iterator[Object]:
-        """The objects whose keys begin with `prefix`, in the order of keys."""
+        """Return the objects whose keys begin with `prefix`, in the order of keys."""
         ...
 
     def find(self, key: str) -> Object | None:
-        """The object of that key; None: there is none."""
+        """Return the object with that key; None: it does not exist."""
         ...
 
     def read(self, found: Object, start: int, end: int) -> bytes:
-        """Bytes [start, end) of an object, which must be what it was when it was found."""
+        """Read bytes [start, end) of an object, which must not have changed since it was found."""
         ...
 
     def read_whole(self, key: str, limit: int) -> bytes | None:
-        """A small object, in one request; None: there is none. Raises OversizedFile for more than `limit` bytes."""
+        """Read a small object in one request; None: it does not exist. Raises OversizedFile for more than `limit` bytes."""
         ...
 
 
 class Bucket(Store, Protocol):
-    """A store whose keys are looked at as paths."""
+    """A store whose keys are used as paths."""
 
     def children(self, folder: str) -> tuple[Sequence[str], Sequence[Object]]:
-        """What is directly below the prefix `folder`, "" for all: (what there is more below, objects)."""
+        """Return (subfolders, objects) directly below the prefix `folder`; "": below the root."""
         ...
 
 
 class WritableStore(Store, Protocol):
-    """A store that is changed. Raises UnwritableFile besides. Each call is done whole or not at all."""
+    """A store for reading and writing. Also raises UnwritableFile. Each call is atomic."""
 
     def put(self, key: str, size: int, parts: Iterable[bytes]) -> None:
-        """Make an object of `size` bytes. Raises UnwritableFile where there is one of that key."""
+        """Create an object of `size` bytes. Raises UnwritableFile if an object with that key exists."""
         ...
 
     def delete(self, found: Object) -> None:
-        """Delete an object, which must be what it was when it was found; that it is gone is no error."""
+        """Delete an object, which must not have changed since it was found. A missing object is not an error."""
         ...
 
 
 class FolderStore:
-    """A folder, each file in it an object: the store of LocalTieredStorage, a mounted bucket, a copy of one. See Store."""
+    """A folder whose files are objects: the store of LocalTieredStorage, a mounted bucket, a copy of a bucket. See Store."""
 
     def __init__(self, files: ReadOnlyFiles, folder: str) -> None:
         self._files, self.name = files, folder.rstrip("/") or "/"
@@ -137,17 +137,17 @@ class FolderStore:
 
 
 class WritableFolderStore(FolderStore):
-    """The same, to be changed. See WritableStore."""
+    """A folder for reading and writing. See WritableStore."""
 
     def __init__(self, files: Files, folder: str) -> None:
         super().__init__(files, folder)
         self._changing = files
 
     def put(self, key: str, size: int, parts: Iterable[bytes]) -> None:
-        """See WritableStore. Written aside and renamed."""
+        """See WritableStore. Writes KEY.tmp and renames it."""
         files, path = self._changing, self.path(key)
-        made = [key[:at] for at, character in enumerate(key) if character == "/"]
-        for folder in made:
+        folders = [key[:at] for at, character in enumerate(key) if character == "/"]
+        for folder in folders:
             files.make_directory(self.path(folder))
         with files.open_writable(f"{path}.tmp", create=True) as file:
             file.truncate(0)
@@ -159,7 +159,7 @@ class WritableFolderStore(FolderStore):
         if at != size:
             raise UnwritableFile(f"{path}: {at} bytes came of {size}")
         files.rename(f"{path}.tmp", path)
-        for folder in (*(self.path(one) for one in reversed(made)), self.name):
+        for folder in (*(self.path(one) for one in reversed(folders)), self.name):
             files.sync_directory(folder)
 
     def delete(self, found: Object) -> None:
@@ -178,10 +178,10 @@ def _object(key: str, info: FileInfo) -> Object:
 
 
 def changed(path: str) -> FileChangedWhileReading:
-    """The error for an object that is not what it was when it was found."""
+    """Return the error for an object that changed after it was found."""
     return FileChangedWhileReading(f"{path}: it was replaced while it was read", do="run the command again", path=path)
 
 
 def missing(path: str) -> UnreadableFile:
-    """The error for an object that does not exist."""
+    """Return the error for an object that does not exist."""
     return UnreadableFile(f"{path}: the object does not exist", do=_MISSING, path=path)

@@ -1,4 +1,4 @@
-"""A partition with remote storage as its leader has it: what is local and remote, its offsets, why segments are not copied.
+"""A log with remote storage: its local and remote part, its offsets, and its copy lag.
 
 Mirrors UnifiedLog.fetchOffsetByTimestamp for the special timestamps, and the candidates of RLMCopyTask.
 """
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from engine.log.fetch.view import PartitionView
     from engine.remote.metadata import RemoteLogMetadata
 
-class TieredLog:
-    """The log of `view`. Raises UnreadableFile.
 
-    config, tiering  of its topic      metadata  of all remote segments
-    remote           what that says of this partition; None: nothing        starts  as its files have them
-    log_start_offset        where it begins, local or remote; None: as its log dir says
-    local_log_start_offset  from here on it is local
+class TieredLog:
+    """The log of `view` with its remote segments. Raises UnreadableFile.
+
+    config, tiering         of its topic
+    metadata                of all remote segments
+    remote                  the metadata of this partition; None: no record names it
+    starts                  log starts in the files of the log dir
+    log_start_offset        of the whole log, local or remote; as a parameter, None: from the log dir
+    local_log_start_offset  of the local part
     """
 
     def __init__(
@@ -53,11 +56,11 @@ class TieredLog:
 
     @property
     def highest_remote_offset(self) -> int:
-        """The last offset that is known to be in remote storage; −1: none."""
+        """The last offset that is known to be in remote storage; −1: unknown or none."""
         return -1 if self.remote is None or not self.is_tiered else self.lineage.highest_remote_offset(self.remote)
 
     def _epochs(self, files: ReadOnlyFiles) -> Sequence[EpochEntry]:
-        """As its last leader had them: from the log start on, the last one perhaps without a record."""
+        """Return the epochs of the last leader, from the log start offset on. The last epoch may have no record."""
         path = f"{self.directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
         entries = read_leader_epochs(files, path).entries if files.exists(path) else []
         start, end = self.log_start_offset, self.view.log_end_offset
@@ -87,7 +90,8 @@ class Wait(Enum):
 class Lag(NamedTuple):
     """Closed segments that are not in remote storage (RemoteCopyLagSegments, RemoteCopyLagBytes).
 
-    reason  None: there are none
+    size    in bytes
+    reason  None: all closed segments are copied
     """
 
     segments: int
@@ -96,7 +100,7 @@ class Lag(NamedTuple):
 
 
 class LogOffsets(NamedTuple):
-    """What ListOffsets answers for the special timestamps; offset −1: there is none."""
+    """The answers of ListOffsets for the special timestamps; offset −1: there is none."""
 
     earliest: TimestampAndOffset
     latest: TimestampAndOffset
@@ -108,9 +112,9 @@ class LogOffsets(NamedTuple):
 
 
 def log_offsets(log: TieredLog) -> LogOffsets:
-    """The offsets of a log. Raises UnreadableFile, CorruptRecord.
+    """Return the offsets that a leader of the log answers. Raises UnreadableFile, CorruptRecord.
 
-    A leader that does not copy (remote.log.copy.disable) does not look for what is remote either, and answers −1.
+    A leader that does not copy (remote.log.copy.disable) does not search for remote segments either, and answers −1.
     """
     view, epochs = log.view, log.lineage
     is_before_epochs = not epochs.entries or epochs.entries[0].start_offset > log.log_start_offset
@@ -133,15 +137,15 @@ def _at(log: TieredLog, offset: int) -> TimestampAndOffset:
 
 
 def _earliest_pending_upload(log: TieredLog, highest: int) -> int:
-    """Mirrors UnifiedLog.fetchEarliestPendingUploadOffset."""
+    """Return the first offset that is not copied; −1: unknown or none. Mirrors UnifiedLog.fetchEarliestPendingUploadOffset."""
     if not log.is_tiered or (highest < 0 and log.local_log_start_offset != log.log_start_offset):
-        return -1  # its leader does not know what is remote
+        return -1  # its leader does not know the remote segments
     offset = max(highest + 1, log.log_start_offset)
     return offset if offset < log.view.log_end_offset else -1
 
 
 def copy_lag(log: TieredLog) -> Lag:
-    """What is to be copied. Raises UnreadableFile, CorruptRecord."""
+    """Return the closed segments that are not copied. Raises UnreadableFile, CorruptRecord."""
     highest = log.highest_remote_offset
     closed = list(log.view.segments)[:-1]
     waiting = [segment for segment in closed if segment.base_offset >= highest] if log.is_tiered else []

@@ -1,7 +1,7 @@
-"""Closed segments of a disk copied into a store, as their leader would have done. Mirrors RLMCopyTask.
+"""Copy closed segments from a disk into a store, as their leader would. Mirrors RLMCopyTask.
 
-In this order: the record that the copy begins, the objects, the record that it is complete. An upload that
-was stopped leaves the same objects as a broker that dies during a copy: no broker reads them.
+Writes the record that the copy begins, then the objects, then the record that the copy is complete. An interrupted upload
+leaves the same objects as a broker that dies during a copy: no broker reads them.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ _COMMAND = "remote upload"
 
 
 class NotUploaded(KafkalogError):
-    """A segment that is not copied, nor are those after it."""
+    """A segment that is not copied. The segments after it are not copied either."""
 
     code = "not-uploaded"
     exit_status = 4
 
 
 class LocalSegmentParts:
-    """The parts of a closed segment on a disk, as a leader hands them to its RemoteStorageManager. See SegmentParts.
+    """The parts of a closed segment on a disk, in the form that a leader gives to its RemoteStorageManager. See SegmentParts.
 
-    next_offset  base offset of the next segment        epochs  those of the log before it
+    next_offset  base offset of the next segment
+    epochs       leader epochs of the log before `next_offset`
     """
 
     def __init__(
@@ -87,16 +88,17 @@ class LocalSegmentParts:
 
 
 class Candidate(NamedTuple):
-    """A segment that is due."""
+    """A segment to be copied."""
 
     segment: RemoteSegment
     parts: LocalSegmentParts
 
 
 def candidates(files: ReadOnlyFiles, log: TieredLog, high_watermark: int | None, broker_id: int, now: int) -> list[Candidate]:
-    """The segments that the next task of the leader would copy (candidateLogSegments).
+    """Return the segments that the leader's next copy task would copy (candidateLogSegments).
 
-    high_watermark  as a checkpoint says; None: the log end
+    high_watermark  from a checkpoint; None: the log end
+    now             in ms
     """
     stable = log.view.fetch_last_stable_offset_metadata().message_offset
     stable = stable if high_watermark is None else min(stable, high_watermark)
@@ -106,13 +108,13 @@ def candidates(files: ReadOnlyFiles, log: TieredLog, high_watermark: int | None,
     for one, following in pairwise(segments):
         if following.base_offset <= first or following.base_offset > stable:
             continue
-        behind = following.base_offset
-        before = [entry for entry in log.lineage.entries if entry.start_offset < behind]
+        end = following.base_offset
+        before = [entry for entry in log.lineage.entries if entry.start_offset < end]
         at_start = [(entry.epoch, one.base_offset) for entry in before if entry.start_offset <= one.base_offset][-1:]
         within = [(entry.epoch, entry.start_offset) for entry in before if entry.start_offset > one.base_offset]
-        parts = LocalSegmentParts(files, log.directory, one.base_offset, behind, before)
+        parts = LocalSegmentParts(files, log.directory, one.base_offset, end, before)
         segment = RemoteSegment(
-            random_id(), State.COPY_SEGMENT_STARTED, one.base_offset, behind - 1, one.size, one.largest_timestamp, broker_id,
+            random_id(), State.COPY_SEGMENT_STARTED, one.base_offset, end - 1, one.size, one.largest_timestamp, broker_id,
             now, not parts.index(IndexKind.TRANSACTION), (*at_start, *within), None,
         )  # fmt: skip
         found.append(Candidate(segment, parts))
@@ -120,9 +122,10 @@ def candidates(files: ReadOnlyFiles, log: TieredLog, high_watermark: int | None,
 
 
 class Upload:
-    """Uploads what is due in the partitions of a session's log dirs.
+    """Uploads the candidates of all partitions in a session's log dirs.
 
-    topics  names or patterns; none: all        report  takes damage in logs of __remote_log_metadata
+    topics  names or patterns; empty: all
+    report  receives damage in logs of __remote_log_metadata
     """
 
     def __init__(
@@ -131,7 +134,7 @@ class Upload:
         self._store, self._layout, self._topics, self._report, self._dry_run = store, layout, topics, report, dry_run
 
     def work(self, session: Session) -> Iterator[Report]:
-        """Do it, partition by partition. Raises UsageError, UnreadableFile."""
+        """Upload partition by partition → their reports. Raises UsageError, UnreadableFile."""
         for log_dir in session.log_dirs:
             _refuse_unclean(session.dirs.disk, log_dir)
         self._layout.refuse_new()
@@ -172,8 +175,8 @@ class Upload:
         number = metadata_partition_of(key, count)
         if number not in logs.directories:
             records = f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
-            what = f"{place.path}: its records belong into {records}, which is in none of the log dirs"
-            raise NotUploaded(what, "name the log dir with it, or with a copy of it", path=place.path)
+            what = f"{place.path}: its records belong to {records}, which is in none of the log dirs"
+            raise NotUploaded(what, "name a log dir that has it, or a copy of it", path=place.path)
         partition = PartitionMetadata(log.topic, key, number)
         for one in due:
             self._check(one)
@@ -200,19 +203,19 @@ class Upload:
             yield from append_records(session, _COMMAND, {directory: done})
 
     def _check(self, one: Candidate) -> None:
-        """Raise NotUploaded for a segment that is not sound: all of it is read."""
+        """Read and check a whole segment. Raises NotUploaded if it is damaged or lacks a file."""
         found: list[Finding] = []
         DeepCheck(found.append).check(one.parts, one.segment)
         needed = (IndexKind.OFFSET, IndexKind.TIMESTAMP, IndexKind.PRODUCER_SNAPSHOT)
         lacks = [kind for kind in needed if one.parts.index(kind) is None]
         if found or lacks:
-            what = f"{found[0].where.file}: {found[0].what}" if found else f"{one.parts.path(lacks[0])}: it is missing"
+            what = f"{found[0].where.file}: {found[0].what}" if found else f"{one.parts.path(lacks[0])}: the file is missing"
             raise NotUploaded(f"{what}; a broker would copy it", "kafkalog recover --full    # on the partition, then again")
 
 
 def _refuse_unclean(files: ReadOnlyFiles, log_dir: LogDir) -> None:
-    """Raise UsageError for a log dir that was not stopped cleanly: its ends and indexes are not settled."""
+    """Raise UsageError for a log dir without a clean shutdown: recovery may change its log ends and indexes."""
     path = f"{log_dir.path.rstrip('/')}/{FileKind.CLEAN_SHUTDOWN.value}"
     if not files.exists(path):
-        what = f"{log_dir.path}: its broker was not stopped cleanly: where its logs end is not settled"
+        what = f"{log_dir.path}: its broker was not stopped cleanly: recovery may still truncate its logs"
         raise UsageError(what, f"kafkalog recover --mark-clean {argument(log_dir.path)}", path=log_dir.path)

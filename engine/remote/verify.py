@@ -1,7 +1,7 @@
-"""Metadata against the objects of a store: objects that are missing, of another size or not named; and their contents.
+"""Compare the objects of a store with the metadata: missing, unknown and damaged objects, and objects of another size.
 
-Without reading objects this takes one listing of the store. With it every part of a segment is read once and compared with its
-log, and the log with the metadata: Kafka checks nothing but the checksums of batches, and passes over what does not fit.
+`compare_with_listing` needs one listing of the store. `DeepCheck` reads every part of a segment once: it compares the parts
+with the log, and the log with the metadata. Kafka checks only the checksums of batches, and skips data that does not match.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ if TYPE_CHECKING:
     Report = Callable[[Finding], None]
     Copied = tuple[PartitionMetadata, RemoteSegment]
 
-_SHOWN = 3  # findings of a part: what follows mostly has the same cause
+_SHOWN = 3  # findings of a part: further ones mostly have the same cause
 
 
 class Listed(NamedTuple):
-    """What a comparison with a listing found. `sound`: segments whose objects are all there with the right size.
+    """The result of a comparison with a listing.
 
-    segments, objects, size  of the metadata, of the store, and bytes of its objects
+    segments  number of copied segments in the metadata
+    objects   number of objects in the store
+    size      bytes of these objects
+    sound     segments whose objects all exist with the right size
     """
 
     segments: int
@@ -53,10 +56,10 @@ class Listed(NamedTuple):
 def compare_with_listing(
     partitions: Iterable[PartitionMetadata], store: Store, layout: Layout, prefix: str, *, names_unknown: bool, report: Report
 ) -> Listed:
-    """Every segment that is copied has its objects, and the store nothing else. Raises UnreadableFile.
+    """Check that every copied segment has its objects, and that the store has no others. Raises UnreadableFile.
 
-    prefix         of the keys that are looked at
-    names_unknown  report objects that no segment has; False: `partitions` are not all
+    prefix         of the keys to list
+    names_unknown  report objects of no segment; False if `partitions` are only some of the partitions
     """
     there = {one.key: one.size for one in store.list(prefix)}
     known: set[str] = set()
@@ -65,7 +68,7 @@ def compare_with_listing(
         for segment in partition.segments():
             keys = layout.parts(partition, segment).keys(segment)
             known.update(keys)
-            if segment.state is not State.COPY_SEGMENT_FINISHED:  # whatever of it is there was cut off
+            if segment.state is not State.COPY_SEGMENT_FINISHED:  # its copy or deletion was interrupted
                 continue
             count += 1
             if _check_keys(keys, there, segment, store, report):
@@ -95,14 +98,14 @@ def _check_keys(
 
 
 def sample(segments: Sequence[Copied], count: int) -> list[Copied]:
-    """`count` of the segments, spread evenly."""
+    """Return `count` of the segments, spread evenly."""
     if count >= len(segments):
         return list(segments)
     return [segments[number * len(segments) // count] for number in range(count)]
 
 
 class DeepCheck:
-    """Reads the parts of segments one after the other. `report` takes what is wrong, with the object that it is in."""
+    """Reads and checks the parts of segments. `report` receives a finding for each problem, with the path of the object."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -123,7 +126,7 @@ class DeepCheck:
             return
         data = parts.index(kind)
         if data is None:
-            return  # a listing tells
+            return  # `compare_with_listing` reports missing objects
         path = parts.path(kind)
         if kind is IndexKind.PRODUCER_SNAPSHOT:
             found.add_all(ProducerSnapshot(data, path).sanity())
@@ -153,15 +156,15 @@ class DeepCheck:
             end = unsound_end(file, found.path, walk.stop, walk.position, walk.end)
             found.add_all([] if end is None else [end])
         batches.finish()
-        if not found.count:  # else they are compared with another log than their own
+        if not found.count:  # the indexes can be compared only with a sound log
             offsets.finish(walk.position)
             times.finish(is_closed=True)
-            in_offsets.say()
-            in_times.say()
+            in_offsets.report_kept()
+            in_times.report_kept()
 
 
 class _Found:
-    """What is wrong with one object. `take` keeps findings back until `say`."""
+    """The problems of one object. `take` keeps findings until `report_kept`."""
 
     def __init__(self, path: str, segment: RemoteSegment, report: Report) -> None:
         self.path, self.count = path, 0
@@ -181,12 +184,12 @@ class _Found:
     def take(self, finding: Finding) -> None:
         self._kept.append(finding)
 
-    def say(self) -> None:
+    def report_kept(self) -> None:
         self.add_all(self._kept)
 
 
 class _Batches:
-    """Do the batches of a log have the offsets and the leader epochs that the metadata gives them?"""
+    """Compares the offsets and the leader epochs of the batches of a log with the metadata."""
 
     def __init__(self, segment: RemoteSegment, found: _Found) -> None:
         self._segment, self._found = segment, found
@@ -201,9 +204,9 @@ class _Batches:
                 what = f"a batch with offsets {base} to {last} where {self._next} to {segment.end_offset} are expected"
                 self._found.add(what, position)
                 continue
-            wrote = max((one for one in segment.leader_epochs if one[1] <= base), key=lambda one: one[1], default=None)
-            if epoch >= 0 and wrote is not None and epoch != wrote[0]:
-                self._found.add(f"offset {base} has leader epoch {epoch}, by the metadata {wrote[0]}", position)
+            expected = max((one for one in segment.leader_epochs if one[1] <= base), key=lambda one: one[1], default=None)
+            if epoch >= 0 and expected is not None and epoch != expected[0]:
+                self._found.add(f"offset {base} has leader epoch {epoch}, by the metadata {expected[0]}", position)
             self._next = last + 1
 
     def finish(self) -> None:
@@ -212,7 +215,7 @@ class _Batches:
 
 
 def _check_epochs(data: bytes, segment: RemoteSegment, found: _Found) -> None:
-    """The leader epochs up to the next segment: those of the metadata are the last of them."""
+    """Check that the leader epochs of a segment end with those in its metadata."""
     decoded = decode_leader_epochs(data, found.path)
     if decoded.findings:
         found.add_all(decoded.findings)

@@ -1,6 +1,6 @@
-"""Partitions with their remote segments, as `remote download` would write them, but in no place: commands read them as one log.
+"""Read partitions with their remote segments as one log, without writing what `remote download` would write.
 
-It stands by itself because it belongs to no command: whatever reads a partition's files through the seam reads remote ones too.
+This is a separate module because several commands use it: it implements the file system interface.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from engine.remote.layouts import SegmentParts
     from engine.remote.metadata import RemoteSegment
 
-_KEPT = 64 << 20  # bytes of indexes and snapshots: each is asked for its size, and then read
+_KEPT = 64 << 20  # bytes of indexes and snapshots kept in memory: readers ask for the size first, then for the content
 
 
 class _Part(NamedTuple):
@@ -44,7 +44,7 @@ class _Part(NamedTuple):
 
 
 class _UnreadInfo(FileInfo):
-    """Of what must be read to know its size: `read` does. Few ask for it."""
+    """A FileInfo whose size is known only after reading the object. `read` returns it."""
 
     read: Callable[[], int]
 
@@ -55,11 +55,11 @@ class _UnreadInfo(FileInfo):
 
 
 class WholeLogFiles(ReadOnlyFilesAbove):
-    """`below`, where the directory of a partition has the files of its remote segments as well. Several threads may ask.
+    """The files of `below`; directories of partitions also have the files of the remote segments. Safe for several threads.
 
-    report   takes a directory, and what is found out about its remote segments while they are read
-    failed   takes why the remote segments of a partition are left out
-    A directory begins with the remote segment that has the log start, and ends with what is local.
+    report  receives a directory, and a finding from reading its remote segments
+    failed  receives the reason why the remote segments of a partition are left out
+    The first segment of a directory is the remote one with the log start offset. The local segments follow the remote ones.
     """
 
     def __init__(
@@ -72,19 +72,19 @@ class WholeLogFiles(ReadOnlyFilesAbove):
         self._indexes = Pieces(_KEPT, _KEPT)
         self._mutex = Lock()
 
-    # ---- what is remote
+    # ---- remote files
 
     def remote_segments(self, directory: str) -> int:
-        """How many segments of the partition are remote."""
+        """Return the number of remote segments of a partition."""
         return sum(part.kind is None for part in self._remote(directory.rstrip("/")).values())
 
     def shown(self, path: str) -> str:
-        """`path`; of a remote file its object."""
+        """Return the path for messages: of a remote file, the path of its object."""
         part = self._part(path)
         return path if part is None else part.parts.path(part.kind)
 
     def named(self, finding: Finding) -> Finding:
-        """A finding that names the object it is about."""
+        """Return a finding whose path is that of the object. See `shown`."""
         path = self.shown(finding.where.file)
         return finding if path == finding.where.file else finding._replace(where=finding.where._replace(file=path))
 
@@ -103,7 +103,7 @@ class WholeLogFiles(ReadOnlyFilesAbove):
         try:
             view = PartitionView(self._below, directory, lambda _finding: None)
         except KafkalogError:
-            return {}  # no partition, or its reader says what is wrong with it
+            return {}  # not a partition, or the reader of its local files reports the problem
         found: dict[str, _Part] = {}
         try:
             log = self._access.log(view)
@@ -122,11 +122,11 @@ class WholeLogFiles(ReadOnlyFilesAbove):
         finally:
             view.close()
         for name in self._below.list(directory):
-            found.pop(name, None)  # the snapshot between the two
+            found.pop(name, None)  # local files take precedence: the snapshot at the first local offset
         return found
 
     def _bytes(self, path: str, part: _Part) -> bytes:
-        """All of what is no log. Raises UnreadableFile; where there is no object, the directory lacks it from then on."""
+        """Read a file that is not a log. Raises UnreadableFile; a missing object is removed from its directory."""
         kind = part.kind
         assert kind is not None  # a log is read by ranges
 
@@ -142,10 +142,10 @@ class WholeLogFiles(ReadOnlyFilesAbove):
 
         return self._indexes.get(path, 0, -1, fetch)
 
-    # ---- as Files
+    # ---- the file system interface
 
     def info(self, path: str) -> FileInfo:
-        """Of a remote file: its size, and when the segment was copied."""
+        """See ReadOnlyFiles. The time of a remote file is that of the copy."""
         part = self._part(path)
         if part is None:
             return self._below.info(path)
@@ -154,15 +154,15 @@ class WholeLogFiles(ReadOnlyFilesAbove):
         return info
 
     def exists(self, path: str) -> bool:
-        """Remote files do, until it is found out that the store lacks one."""
+        """See ReadOnlyFiles. A remote file exists until a read finds that its object is missing."""
         return self._part(path) is not None or self._below.exists(path)
 
     def plain(self, directory: str) -> list[str]:
-        """Local and remote ones."""
+        """See ReadOnlyFiles. Returns local and remote files."""
         return sorted([*self._below.plain(directory), *self._remote(directory.rstrip("/"))])
 
     def list(self, directory: str) -> list[str]:
-        """Local and remote ones."""
+        """See ReadOnlyFiles. Returns local and remote files."""
         return sorted([*self._below.list(directory), *self._remote(directory.rstrip("/"))])
 
     def read(self, path: str, limit: int) -> bytes:
@@ -170,7 +170,7 @@ class WholeLogFiles(ReadOnlyFilesAbove):
         return super(ReadOnlyFilesAbove, self).read(path, limit)
 
     def open(self, path: str) -> OpenFile:
-        """A remote log is read by ranges, what is beside it whole."""
+        """See ReadOnlyFiles. A remote log is read by ranges, other remote files as a whole."""
         part = self._part(path)
         if part is None:
             return self._below.open(path)
