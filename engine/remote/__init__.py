@@ -1,1 +1,1 @@
-"""Kafka's tiered storage (KIP-405): what `__remote_log_metadata` says of remote segments, and the objects that hold them."""
+"""Kafka's tiered storage (KIP-405): the metadata of remote segments in `__remote_log_metadata`, and their objects."""

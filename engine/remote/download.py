@@ -1,6 +1,6 @@
-"""A whole log in a directory of its own: its remote segments as their broker had them, then the local ones.
+"""Write a whole log into a new directory: the remote segments, byte for byte those of their broker, then the local ones.
 
-The directory is nobody's: a broker that has remote segments local as well counts them twice when it starts, see `restore`.
+The directory must not be in a broker's log dir: a starting broker would count the remote segments twice, see `restore`.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from engine.remote.metadata import RemoteSegment
     from engine.remote.tiered_log import TieredLog
 
-_PIECE = 8 << 20  # bytes that are copied at once
+_PIECE = 8 << 20  # bytes per read and write
 
 
 def refuse_log_dir(files: Files, into: str) -> None:
-    """Raise UsageError for a directory that a broker would start on."""
+    """Raise UsageError for a broker's log dir."""
     if files.exists(into) and is_brokers_log_dir(files, into):
-        what = f"{into}: a broker's log dir: it would count remote and local segments together, and delete the oldest ones"
-        raise UsageError(what, "name another directory; a topic without remote storage may have the partition", path=into)
+        what = f"{into}: a broker's log dir: the broker would count local and remote segments together, and delete old ones"
+        raise UsageError(what, "name another directory; then use the result for a topic without remote storage", path=into)
 
 
 class Download:
-    """Writes whole logs below the directory `into`. What is there already with the right size is not read again."""
+    """Writes whole logs into the directory `into`. An existing segment with the right size is not read again."""
 
     def __init__(self, files: Files, layout: Layout, into: str) -> None:
         self._files, self._layout, self._into = files, layout, into.rstrip("/")
 
     def run(self, log: TieredLog, report: Report) -> None:
-        """Write one log. Raises NotRestored where its segments do not follow one another, UnreadableFile, UnwritableFile."""
+        """Write one log. Raises NotRestored if its segments are not consecutive, UnreadableFile, UnwritableFile."""
         files, target = self._files, f"{self._into}/{file_name(log.directory)}"
         chain, local = list(remote_chain(log)), list(log.view.segments)
         if not files.exists(self._into):
@@ -61,7 +61,7 @@ class Download:
         self._copy_small(log.directory, target, producer_snapshot_file_name(log.view.log_end_offset))
         replace(files, f"{target}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}", [encode_leader_epochs(log.lineage.entries)])
         self._copy_small(log.directory, target, FileKind.PARTITION_METADATA.value)
-        self._note_start(log)
+        self._add_start(log)
         files.sync_directory(target)
         report.log_start_offset, report.log_end_offset = log.log_start_offset, log.view.log_end_offset
         report.segments = len(chain) + len(local)
@@ -72,16 +72,16 @@ class Download:
         offsets = (segment.start_offset, segment.end_offset + 1)
         path = f"{target}/{name}"
         if self._files.exists(path) and self._files.info(path).size == segment.size:
-            report.add(Action.KEPT, name, "is there already", offsets=offsets, size=segment.size)
+            report.add(Action.KEPT, name, "already exists", offsets=offsets, size=segment.size)
             return
         assert log.remote is not None  # it has this segment
         size = write_segment(self._files, target, self._layout.parts(log.remote, segment), segment)
         report.add(Action.CREATED, name, "copied from the store", offsets=offsets, size=size)
 
     def _copy(self, source: str, target: str, base_offset: int, size: int) -> None:
-        """Copy a local segment. Indexes of a log that grows may know more than the `size` bytes: they are rebuilt."""
-        is_still = self._files.info(f"{source}/{log_file_name(base_offset)}").size == size
-        for make in INDEX_FILE_NAMES.values() if is_still else ():
+        """Copy a local segment of `size` bytes. If its log has grown, its indexes are left out, so that they are rebuilt."""
+        is_unchanged = self._files.info(f"{source}/{log_file_name(base_offset)}").size == size
+        for make in INDEX_FILE_NAMES.values() if is_unchanged else ():
             self._copy_small(source, target, make(base_offset))
         self._copy_small(source, target, producer_snapshot_file_name(base_offset))
         self._copy_file(f"{source}/{log_file_name(base_offset)}", f"{target}/{log_file_name(base_offset)}", size)
@@ -99,8 +99,8 @@ class Download:
             to.sync()
         files.rename(f"{target}.tmp", target, replaces=True)
 
-    def _note_start(self, log: TieredLog) -> None:
-        """A start within the first segment is in a checkpoint only."""
+    def _add_start(self, log: TieredLog) -> None:
+        """Write the log start offset to the checkpoint, because it may be within the first segment."""
         path, key = f"{self._into}/{FileKind.LOG_START_CHECKPOINT.value}", (log.topic, log.partition)
         offsets = dict(known_offsets(self._files, path)[0]) if self._files.exists(path) else {}
         offsets[key] = log.log_start_offset
@@ -109,7 +109,7 @@ class Download:
 
 
 def remote_chain(log: TieredLog) -> Iterable[RemoteSegment]:
-    """The remote segments up to the first local one. Raises NotRestored."""
+    """Yield the remote segments up to the first local one. Raises NotRestored for a gap or an overlap."""
     offset, first_local = log.log_start_offset, min(log.view.segments.base_offsets)
     while offset < first_local:
         segment = None if log.remote is None else log.lineage.segment(log.remote, offset)

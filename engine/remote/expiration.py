@@ -1,7 +1,7 @@
-"""Which remote segments the next leader of a partition deletes, and why. Mirrors RLMExpirationTask of RemoteLogManager.
+"""Plan which remote segments the next leader of a partition deletes, and why. Mirrors RLMExpirationTask of RemoteLogManager.
 
-The plan is made round by round until a round deletes nothing: a round moves the log start offset, and with it the first leader
-epoch, by which the next one goes. Nothing is changed.
+The plan repeats rounds until a round deletes nothing, because a round moves the log start offset and the first leader epoch,
+which the next round uses. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Reason(Enum):
-    """Why a leader deletes a segment."""
+    """The reason why a leader deletes a segment."""
 
     DELETION_BEGAN = "its deletion began and did not finish"
     LOG_START = "all its offsets are before the log start offset"
@@ -48,21 +48,21 @@ class Reason(Enum):
 class Due(NamedTuple):
     """A segment that is deleted.
 
-    left  SIZE: bytes that remain without it; LOG_START: the log start offset; UNREFERENCED: the first epoch of the leader
+    limit  SIZE: bytes that remain after the deletion; LOG_START: the log start offset; UNREFERENCED: the leader's first epoch
     """
 
     segment: RemoteSegment
     reason: Reason
-    left: int = 0
+    limit: int = 0
 
 
 class Expiration(NamedTuple):
-    """What the next leader does before it copies.
+    """The plan of deletions.
 
-    found_start       where its log begins then: it looks for the first remote segment; the same as before as a rule
-    log_start_offset  where its log begins once everything is deleted
-    due               what it deletes, in order
-    kept              the first segment of its history that stays; None: there is none
+    found_start       log start offset before the deletions, after the leader has searched its first remote segment
+    log_start_offset  log start offset after the deletions
+    due               deleted segments, in order
+    kept              the first segment of the history that is kept; None: there is none
     """
 
     found_start: int
@@ -72,24 +72,24 @@ class Expiration(NamedTuple):
 
 
 def plan_expiration(log: TieredLog, now: int) -> Expiration:
-    """The plan for a leader with this log at `now` (ms), once its copy task has run. `log.remote` is known."""
-    assert log.remote is not None, "nothing is remote, as far as is known"
+    """Plan the deletions of a leader with this log at `now` (ms), after its copy task. `log.remote` must not be None."""
+    assert log.remote is not None, "no record names the partition"
     entries, start = log.lineage.entries, log.log_start_offset
-    if not log.config.remote_log_copy_disable:  # else it has no copy task, which looks for the start
+    if not log.config.remote_log_copy_disable:  # only the copy task searches for the log start
         start = max(start, _find_log_start_offset(log, log.remote))
-    found_start, gone = start, set[bytes]()
+    found_start, deleted = start, set[bytes]()
     due: list[Due] = []
     while True:
-        this = _Round(log, log.remote, _from(entries, start), gone, start, now)
-        if not this.run():
-            return Expiration(found_start, start, due, this.kept)
-        due += this.due
-        gone.update(one.segment.id for one in this.due)
-        start, entries = this.start, this.epochs
+        current = _Round(log, log.remote, _from(entries, start), deleted, start, now)
+        if not current.run():
+            return Expiration(found_start, start, due, current.kept)
+        due += current.due
+        deleted.update(one.segment.id for one in current.due)
+        start, entries = current.start, current.epochs
 
 
 def _find_log_start_offset(log: TieredLog, remote: PartitionMetadata) -> int:
-    """Mirrors RemoteLogManager.findLogStartOffset."""
+    """Return the start offset of the first remote segment. Mirrors RemoteLogManager.findLogStartOffset."""
     for entry in log.lineage.entries:
         first = next(remote.segments_of(entry.epoch), None)
         if first is not None:
@@ -98,27 +98,28 @@ def _find_log_start_offset(log: TieredLog, remote: PartitionMetadata) -> int:
 
 
 def _from(entries: Sequence[EpochEntry], start: int) -> tuple[EpochEntry, ...]:
-    """The epochs of a log that begins at `start` (LeaderEpochFileCache.truncateFromStart)."""
+    """Return the epochs of a log that begins at `start` (LeaderEpochFileCache.truncateFromStart)."""
     first = [EpochEntry(entry.epoch, start) for entry in entries if entry.start_offset <= start][-1:]
     return (*first, *(entry for entry in entries if entry.start_offset > start))
 
 
 class _Round:
-    """One run of the task. See Expiration. `gone`: ids of segments that earlier ones deleted."""
+    """One run of the expiration task. See Expiration. `deleted`: ids of segments that earlier rounds deleted."""
 
     def __init__(
-        self, log: TieredLog, remote: PartitionMetadata, epochs: tuple[EpochEntry, ...], gone: set[bytes], start: int, now: int
-    ) -> None:
-        self._log, self._remote, self._gone, self._now = log, remote, gone, now
+        self, log: TieredLog, remote: PartitionMetadata, epochs: tuple[EpochEntry, ...], deleted: set[bytes], start: int,
+        now: int,
+    ) -> None:  # fmt: skip
+        self._log, self._remote, self._now = log, remote, now
         filled = [EpochEntry(*entry) for entry in with_records(tuple((one.epoch, one.start_offset) for one in epochs))]
         self._lineage = Lineage(filled, log.view.log_end_offset)
         self.epochs, self.start = epochs, start
         self.due: list[Due] = []
         self.kept: RemoteSegment | None = None
-        self._taken = set(gone)
+        self._deleted = set(deleted)
 
     def run(self) -> bool:
-        """False: it deletes nothing."""
+        """Plan the deletions of the round; False: there are none."""
         self._walk()
         if self.epochs:
             self.epochs = _from(self.epochs, self.start)
@@ -126,14 +127,14 @@ class _Round:
         return bool(self.due)
 
     def _segments_of(self, epoch: int) -> Iterator[RemoteSegment]:
-        return (one for one in self._remote.segments_of(epoch) if one.id not in self._taken)
+        return (one for one in self._remote.segments_of(epoch) if one.id not in self._deleted)
 
-    def _add(self, segment: RemoteSegment, reason: Reason, left: int = 0) -> None:
-        self.due.append(Due(segment, reason, left))
-        self._taken.add(segment.id)
+    def _add(self, segment: RemoteSegment, reason: Reason, limit: int = 0) -> None:
+        self.due.append(Due(segment, reason, limit))
+        self._deleted.add(segment.id)
 
     def _walk(self) -> None:
-        """From the first epoch on, up to the first segment of the history that stays."""
+        """Plan from the first epoch on, up to the first segment of the history that is kept."""
         start, excess = self.start, self._excess()
         for epoch in (entry.epoch for entry in self._lineage.entries):
             for one in self._segments_of(epoch):
@@ -157,7 +158,7 @@ class _Round:
                 self.start = max(self.start, one.end_offset + 1)
 
     def _is_before(self, segment: RemoteSegment, start: int) -> bool:
-        """Mirrors isSegmentBreachByLogStartOffset."""
+        """Are all records of the segment before the log start offset? Mirrors isSegmentBreachByLogStartOffset."""
         first = self._lineage.entries[0].epoch
         return segment.end_offset < start and all(epoch <= first for epoch, _ in segment.leader_epochs)
 
@@ -166,7 +167,7 @@ class _Round:
         return limit >= 0 and segment.max_timestamp_ms < self._now - limit
 
     def _excess(self) -> int:
-        """Bytes of the log, remote and local, above retention.bytes (buildRetentionSizeData)."""
+        """Return the bytes of the log, remote and local, above retention.bytes (buildRetentionSizeData)."""
         limit = self._log.config.retention_size
         if limit < 0:
             return 0
@@ -179,7 +180,7 @@ class _Round:
         return max(0, local + sum(copied.values()) - limit)
 
     def _unreferenced(self, first: int) -> None:
-        """Segments of a history before the first epoch of the leader (deleteLogSegmentsDueToLeaderEpochCacheTruncation)."""
+        """Plan segments with epochs before the leader's first one (deleteLogSegmentsDueToLeaderEpochCacheTruncation)."""
         for epoch in self._remote.epochs():
             if epoch >= first:
                 return
@@ -189,9 +190,10 @@ class _Round:
 
 
 class RemoteRetention:
-    """Adds to the reports of partitions what the next leader deletes in remote storage, and why.
+    """Adds to the reports of partitions which remote segments the next leader deletes, and why.
 
-    log_dirs  others, with logs of __remote_log_metadata        report  takes damage in these logs
+    log_dirs  further log dirs with logs of __remote_log_metadata
+    report    receives damage in these logs
     Raises UnreadableFile.
     """
 
@@ -210,7 +212,7 @@ class RemoteRetention:
         return Topics(self._files, survey_all(self._files, find_log_dirs(self._files, self._paths)), self._options.settings)
 
     def explained(self, reports: Iterable[Report]) -> Iterator[Report]:
-        """The reports, with what was added. What cannot be read is the failure of its report."""
+        """Yield the reports with the additions. An error becomes the failure of its report."""
         for report in reports:
             try:
                 self._explain(report)
@@ -247,13 +249,13 @@ _DEFAULTS = ("the settings of the topic are not known, so the defaults count: na
 
 
 class _Explanation:
-    """A plan as events of a report."""
+    """Adds a plan to a report as events."""
 
     def __init__(self, log: TieredLog, plan: Expiration, now: int, report: Report) -> None:
         self._log, self._plan, self._now, self._report = log, plan, now, report
 
     def add_all(self) -> None:
-        """Every segment that is deleted, the first that stays, and what is wrong with the files that decide it."""
+        """Add the deleted segments, the first one that is kept, and problems in the files that determine the plan."""
         plan = self._plan
         for one in plan.due:
             segment = one.segment
@@ -269,11 +271,11 @@ class _Explanation:
         log, plan = self._log, self._plan
         lost = [one for one in plan.due if one.reason is Reason.UNREFERENCED and one.segment.end_offset >= log.log_start_offset]
         if lost:
-            first = lost[0].left
+            first = lost[0].limit
             what = (f"it has no leader epoch before {first}, but the log begins at offset {log.log_start_offset}: a leader "
                     f"with this file deletes {count_of(len(lost), 'remote segment')} that can be read now. Start no broker on "
                     "it: take the file of another replica, or the leader epochs of the last remote segment in the store")
-            self._wrong(FileKind.LEADER_EPOCH_CHECKPOINT, what, lost)
+            self._add_problem(FileKind.LEADER_EPOCH_CHECKPOINT, what, lost)
         elif plan.found_start > log.log_start_offset and log.starts.line is not None:
             what = (f"its leader moves the log start offset from {log.log_start_offset} to {plan.found_start}: no record names "
                     "a remote segment of the offsets between; kafkalog remote repair-metadata adds records for those in the "
@@ -284,13 +286,13 @@ class _Explanation:
             what = (f"it has no line for the log, whose first leader epoch begins at offset {epoch_start}: its leader begins "
                     f"at {plan.found_start}, and deleted records can be read again; kafkalog delete-records --before "
                     f"{epoch_start} sets the start")
-            self._wrong(FileKind.LOG_START_CHECKPOINT, what)
+            self._add_problem(FileKind.LOG_START_CHECKPOINT, what)
 
     def _add(self, action: Action, name: str, why: str, segment: RemoteSegment) -> None:
         offsets = (segment.start_offset, segment.end_offset + 1)
         self._report.add(action, name, why, offsets=offsets, size=segment.size)
 
-    def _wrong(self, kind: FileKind, what: str, lost: Sequence[Due] = ()) -> None:
+    def _add_problem(self, kind: FileKind, what: str, lost: Sequence[Due] = ()) -> None:
         size = sum(one.segment.size for one in lost) if lost else None
         self._report.add(Action.KEPT, kind.value, what, size=size, severity=Severity.WARNING)
 
@@ -300,12 +302,12 @@ class _Explanation:
             age = exact_duration(self._now - largest)
             return f"its largest timestamp, {moment(largest)}, is {age} old, retention.ms={config.retention_ms}"
         if due.reason is Reason.SIZE:
-            return f"{due.left} bytes remain without it, retention.bytes={config.retention_size}"
+            return f"{due.limit} bytes remain without it, retention.bytes={config.retention_size}"
         if due.reason is Reason.LOG_START:
-            return f"{due.reason.value} {due.left}"
+            return f"{due.reason.value} {due.limit}"
         if due.reason is Reason.UNREFERENCED:
             epochs = due.segment.leader_epochs
-            return f"{due.reason.value}, {due.left}: its last one is {epochs[-1][0]}"
+            return f"{due.reason.value}, {due.limit}: its last one is {epochs[-1][0]}"
         return str(due.reason.value)
 
     def _when(self, segment: RemoteSegment) -> str:

@@ -1,4 +1,4 @@
-"""The layout of LocalTieredStorage, which Kafka's own tests use: a folder for each partition, a file for each part."""
+"""The layout of LocalTieredStorage, which Kafka's own tests use: one folder per partition, one file per part."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class LocalLayout:
     """See Layout. Mirrors RemoteLogSegmentFileset."""
 
     name = "local"
-    last_parts = frozenset({"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"})  # any may be deleted first
+    last_parts = frozenset({"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"})  # in any order of deletion
 
     def __init__(self, store: Store, prefix: str) -> None:
         self.store, self.prefix = store, prefix
 
     def segment(self, named: ObjectName) -> tuple[None, LocalParts]:
-        """See Layout. Only the objects themselves say it."""
+        """See Layout. The objects do not contain the metadata."""
         return None, LocalParts(self.store, named.stem)
 
     def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> LocalParts:
@@ -39,12 +39,12 @@ class LocalLayout:
         return LocalParts(self.store, f"{folder}/{segment.start_offset:020d}-{segment.name}")
 
     def refuse_new(self) -> None:
-        """See Layout. All are alike."""
+        """See Layout. All segments are stored in the same way."""
 
     def objects(
         self, partition: PartitionMetadata, segment: RemoteSegment, parts: SegmentParts
     ) -> Iterator[tuple[str, int, Iterable[bytes]]]:
-        """See Layout. In the order of LocalTieredStorage."""
+        """See Layout. The order is that of LocalTieredStorage."""
         own = self.parts(partition, segment)
         yield own.key(None), parts.log_size(), log_pieces(parts)
         for kind in (IndexKind.OFFSET, IndexKind.TIMESTAMP, IndexKind.TRANSACTION, IndexKind.LEADER_EPOCH,
@@ -55,7 +55,7 @@ class LocalLayout:
 
 
 class LocalParts:
-    """See SegmentParts. `stem`: of the keys of all parts."""
+    """See SegmentParts. `stem`: the common start of the keys of all parts."""
 
     def __init__(self, store: Store, stem: str) -> None:
         self._store, self._stem = store, stem
@@ -70,7 +70,7 @@ class LocalParts:
         return {self.key(kind): size for kind, size in sizes.items()}
 
     def key(self, kind: IndexKind | None) -> str:
-        """The key of a part."""
+        """Return the key of a part."""
         return f"{self._stem}.{SUFFIXES[kind]}"
 
     def path(self, kind: IndexKind | None) -> str:

@@ -1,4 +1,4 @@
-"""Object stores through obstore: the only module that imports it."""
+"""Object stores (S3, Google Cloud Storage, Azure, HTTP) through obstore. The only module that imports obstore."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as AnyStore
 
-_AT_ONCE = 8 << 20  # bytes of an object that are written by one request
+_AT_ONCE = 8 << 20  # bytes of an object per write request
 _SERVERS = tuple(f"{scheme}://" for scheme in SERVERS)
-_RETRIES, _PATIENCE = 6, 60  # of a request: how often, in how many seconds at most
+_RETRIES, _RETRY_SECONDS = 6, 60  # limits for the retries of a request
 _MISSING = "kafkalog needs the package obstore for object stores"
 
 
 class ObjectStore:
-    """A bucket, or what has a prefix in it, by URL. See `storage.Store`.
+    """A bucket, or a prefix in a bucket, by URL. See `storage.WritableStore`.
 
-    Credentials, region and endpoint are those of the environment and its profiles, as object_store reads them (AWS_…, GOOGLE_…,
-    AZURE_…); requests that failed are repeated with growing pauses, at most six times within a minute.
-    client     settings that override those of the environment
-    is_server  it is a server without listings, and no store by what its name says
+    client     settings that override the environment
+    is_server  the URL is an HTTP server without listings, even if its name is that of an object store
+    obstore reads credentials, region and endpoint from the environment and its profiles (AWS_…, GOOGLE_…, AZURE_…). Failed
+    requests are repeated with growing pauses, at most six times within a minute.
     """
 
     def __init__(self, url: str, *, client: Mapping[str, str] | None = None, is_server: bool = False) -> None:
@@ -37,9 +37,9 @@ class ObjectStore:
         except ImportError:
             raise UsageError(_MISSING, "pip install 'kafkalog[remote]'") from None
         self.name = url.rstrip("/")
-        self._refusals = (BaseError, OSError, ValueError)  # OSError is FileNotFoundError and its like
+        self._refusals = (BaseError, OSError, ValueError)  # OSError includes FileNotFoundError
         try:
-            settings: Any = client or None  # by the names of its store
+            settings: Any = client or None  # with the names of obstore
             is_plain = client is not None and client.get("endpoint", "").startswith("http:")
             options: ClientConfig | None = {"allow_http": True} if is_plain else None
             if is_server:
@@ -54,7 +54,7 @@ class ObjectStore:
         return f"{self.name}/{key}"
 
     def list(self, prefix: str = "") -> Iterator[Object]:
-        """See Store. Stores list by whole folders: what only begins alike is left out here."""
+        """See Store. Object stores list whole folders, so other keys in the folder are left out here."""
         from obstore import list as list_objects
 
         below, _, _ = prefix.rpartition("/")
@@ -128,7 +128,7 @@ class ObjectStore:
         return data
 
     def put(self, key: str, size: int, parts: Iterable[bytes]) -> None:
-        """See WritableStore. A large object is written in parts; it appears when the last one is written."""
+        """See WritableStore. A large object is written in parts, and exists after the last one is written."""
         from obstore import put
         from obstore.exceptions import AlreadyExistsError
 
@@ -137,14 +137,14 @@ class ObjectStore:
             if size <= _AT_ONCE:
                 data = b"".join(parts)
                 if len(data) != size:
-                    raise UnwritableFile(f"{path}: {len(data)} bytes came of {size}")
+                    raise UnwritableFile(f"{path}: {len(data)} bytes were read, not {size}")
                 put(self._store, key, data, mode="create")
             elif self.find(key) is not None:
-                raise UnwritableFile(f"{path}: there is an object of that key")
+                raise UnwritableFile(f"{path}: the object already exists")
             else:
                 put(self._store, key, iter(parts), chunk_size=_AT_ONCE)
         except AlreadyExistsError as error:
-            raise UnwritableFile(f"{path}: there is an object of that key") from error
+            raise UnwritableFile(f"{path}: the object already exists") from error
         except self._refusals as error:
             raise self._unwritable(path, error) from error
 
@@ -175,12 +175,12 @@ class ObjectStore:
         from obstore.exceptions import NotSupportedError
 
         if isinstance(error, NotSupportedError):
-            return "the server sends no parts of files: download the file, for example with curl -O, and name the copy"
+            return "the server does not support range requests: download the file, for example with curl -O, and name the copy"
         return _CHECKS.get(self.name.partition("://")[0], _CHECK)
 
 
 def open_bucket(name: str) -> ObjectStore:
-    """All of a bucket, or a server, by s3://BUCKET."""
+    """Open a whole bucket or an HTTP server, given as s3://BUCKET or https://HOST."""
     return ObjectStore(name, is_server=name.startswith(_SERVERS))
 
 
@@ -188,7 +188,7 @@ def _retries() -> RetryConfig:
     from datetime import timedelta
 
     return {
-        "max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_PATIENCE),
+        "max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
         "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=8), "base": 2},
     }  # fmt: skip
 

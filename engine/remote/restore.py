@@ -1,8 +1,8 @@
-"""Partitions restored into a log dir, where only the store is left of them.
+"""Restore partitions that exist only in a store into a log dir.
 
-Their segments become known again by records in `__remote_log_metadata`. A leader with an empty log deletes the remote segments
-that it knows of; so each partition stands before its records do, and stopping in between loses nothing. The topic itself comes
-last: in a cluster that has not started yet, by its bootstrap.checkpoint.
+Records in `__remote_log_metadata` make their segments known to brokers again. A leader with an empty log deletes the remote
+segments that it knows, so each partition is written before its records: an interruption loses nothing. Topics are created last,
+in the bootstrap.checkpoint of a cluster that has not started yet.
 """
 
 from __future__ import annotations
@@ -54,19 +54,20 @@ _COMMAND = "remote restore"
 _DEFAULT_METADATA_COUNT = 50  # remote.log.metadata.topic.num.partitions
 _METADATA_COUNT = "rlmm.config.remote.log.metadata.topic.num.partitions"
 _SHOWN = 10  # topics
-# what a topic gets whose own settings are lost: with the retention of brokers the first leader would delete what is older
+# for topics whose settings are lost: with the default retention, the first leader would delete old records
 _SETTINGS = {"remote.storage.enable": "true", "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _METADATA_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "remote.storage.enable": "false"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOptions:
-    """What is restored.
+    """Options of a restore.
 
-    topics         names or patterns        topic_id  of topics that were made several times; None: there is one
-    log_dirs       of brokers of the same cluster, where logs of __remote_log_metadata or the cluster's metadata may be left
-    metadata_count partitions of __remote_log_metadata; None: as the cluster's metadata or server.properties say
-    whole          with all segments
+    topics          names or patterns
+    topic_id        selects one of several topics with the same name; None: there is only one
+    log_dirs        further log dirs of the cluster that may have logs of __remote_log_metadata or the cluster's metadata
+    metadata_count  number of partitions of __remote_log_metadata; None: from the cluster's metadata or server.properties
+    whole           write all segments, not only the empty one at the log end
     """
 
     topics: tuple[str, ...]
@@ -83,22 +84,23 @@ class _Planned(NamedTuple):
 
 
 class Restore:
-    """Restores partitions of `layout`'s store into the first log dir of a session; the others are of the same broker.
+    """Restores partitions from the store of `layout` into the first log dir of a session.
 
-    report  takes damage in logs of __remote_log_metadata
+    report  receives damage in logs of __remote_log_metadata
+    The other log dirs of the session belong to the same broker.
     """
 
     def __init__(self, options: RestoreOptions, layout: Layout, report: Callable[[Finding], None]) -> None:
         self._options, self._layout, self._report = options, layout, report
 
     def work(self, session: Session) -> Iterator[Report]:
-        """Plan everything, then write it. Raises UsageError, UnreadableFile."""
+        """Plan all partitions, then write them → reports. Raises UsageError, UnreadableFile."""
         options, disk, target = self._options, session.dirs.disk, session.log_dirs[0]
         files = session.manager.files_of(target.path)
         paths = list(dict.fromkeys((*(one.path for one in session.log_dirs), *options.log_dirs)))
         known = MetadataLogs(disk, paths, self._report, is_needed=False).read()
-        told = dict(session.options.settings.server.values).get(_METADATA_COUNT, "")
-        count = options.metadata_count or (int(told) if told.isdecimal() else None)
+        configured = dict(session.options.settings.server.values).get(_METADATA_COUNT, "")
+        count = options.metadata_count or (int(configured) if configured.isdecimal() else None)
         placement = Placement(session.manager, survey(disk, find_log_dirs(disk, paths)), target, count)
         planner = RestorePlanner(self._layout, known, placement.metadata_count)
         writer = LogWriter(files, self._layout, whole=options.whole)
@@ -106,20 +108,20 @@ class Restore:
         planned: list[_Planned] = []
         failed: set[str] = set()
         for name, stored in self._chosen(placement):
-            one = f"{target.path.rstrip('/')}/{name}"
-            report = Report(one, _COMMAND)
+            directory = f"{target.path.rstrip('/')}/{name}"
+            report = Report(directory, _COMMAND)
             try:
                 placement.check(name)
                 if options.whole:
                     _refuse_counting_twice(name, session.manager.config(name.topic))
                 log = planner.plan(name, stored, starts.get((name.topic, name.partition), 0))
-                writer.check(one, log)
-                planned.append(_Planned(one, log, report))
+                writer.check(directory, log)
+                planned.append(_Planned(directory, log, report))
             except (NotRestored, UnreadableFile, FileChangedWhileReading) as error:
                 report.failure = error
                 failed.add(name.topic_id)
                 yield report
-        if placement.is_new:  # a partition that is missing in a new topic would begin at offset 0
+        if placement.is_new:  # in a new topic, a missing partition would begin at offset 0
             for _, log, report in planned:
                 if log.name.topic_id in failed:
                     report.failure = NotRestored(f"{log.name}: not restored without the topic's other partitions")
@@ -129,7 +131,7 @@ class Restore:
             yield from self._write(session, files, writer, planned, known, placement)
 
     def _chosen(self, placement: Placement) -> Iterator[tuple[PartitionName, list[StoredSegment]]]:
-        """The partitions that are wanted. Raises UsageError where there is none, or several topics of one name."""
+        """Return the chosen partitions. Raises UsageError if there are none, or several topics with the same name."""
         options = self._options
         inventory = list_store(self._layout).by_partition()
         found = {
@@ -139,7 +141,7 @@ class Restore:
         if not found:
             topics = sorted({name.topic for name in inventory})
             some = ", ".join(topics[:_SHOWN]) + (", …" if len(topics) > _SHOWN else "")
-            what = f"{self._layout.store.name}: it has no segment of {' or '.join(options.topics)}"
+            what = f"{self._layout.store.name}: the store has no segment of {' or '.join(options.topics)}"
             raise UsageError(what, f"it has segments of: {some}")
         ids: dict[str, set[str]] = {}
         for name in found:
@@ -151,8 +153,8 @@ class Restore:
                 raise UsageError(what, "delete that topic, or restore into a new cluster: brokers find segments by the id")
         for topic, several in ids.items():
             if len(several) > 1:
-                what = f"topic {topic} was made {len(several)} times: ids {', '.join(sorted(several))}"
-                raise UsageError(what, "name the id that is meant: --topic-id ID")
+                what = f"topic {topic} was created {len(several)} times: ids {', '.join(sorted(several))}"
+                raise UsageError(what, "name one of the ids: --topic-id ID")
         here = [name for name in found if name.topic_id in ids[name.topic] and placement.is_here(name)]
         if not here:
             what = f"{placement.target.path}: these partitions have replicas on other brokers than {placement.node_id} only"
@@ -164,12 +166,12 @@ class Restore:
         self, session: Session, files: Files, writer: LogWriter, planned: list[_Planned], known: RemoteLogMetadata,
         placement: Placement,
     ) -> Iterator[Report]:
-        """Logs and checkpoints first, then what makes directories those of partitions, then what makes them known."""
+        """Write logs and checkpoints first, then partition.metadata, then the records, then the topics."""
         target = placement.target.path
         session.manager.refuse_malformed_checkpoints(target, CHECKPOINTS)
         for directory, log, report in planned:
             writer.write(directory, log, report)
-            _tell(log, report)
+            _add_events(log, report)
         logs = {(log.name.topic, log.name.partition): log for _, log, _ in planned}
         ends = {key: log.log_end_offset for key, log in logs.items()}
         session.manager.add_lines(target, {
@@ -189,14 +191,14 @@ class Restore:
         for report in append_records(session, _COMMAND, values):
             are_known = are_known and report.failure is None
             yield report
-        if placement.is_new and are_known:  # without its records the leader of a topic would begin at its local segment
+        if placement.is_new and are_known:  # without the records a leader would begin at its local segment
             yield placement.add_topics((log for _, log, _ in planned), session.options.now)
 
 
 def _refuse_counting_twice(name: PartitionName, config: LogConfig) -> None:
-    """Raise NotRestored where a limit by size is in the way of whole logs.
+    """Raise NotRestored if the topic of a whole log has a size limit.
 
-    Until a starting broker has found out what is remote, RLMExpirationTask adds all local segments to the remote ones.
+    Until a starting broker knows the highest remote offset, RLMExpirationTask adds all local segments to the remote ones.
     """
     if config.retention_size >= 0:
         what = (f"{name}: with all segments local as well, a starting broker counts them twice against retention.bytes="
@@ -204,10 +206,10 @@ def _refuse_counting_twice(name: PartitionName, config: LogConfig) -> None:
         raise NotRestored(what, "leave out --full: a broker serves all segments from the store")
 
 
-def _tell(log: RestoredLog, report: Report) -> None:
-    """What a broker will have, and what is not part of it."""
+def _add_events(log: RestoredLog, report: Report) -> None:
+    """Add missing offsets, open transactions, segments left out, and the totals of a log to its report."""
     for first, end in log.gaps:
-        why = "no segment in the store has these offsets: its objects are gone, or compaction took the records"
+        why = "no segment in the store has these offsets: objects were deleted, or compaction removed the records"
         report.add(Action.MISSING, "", why, offsets=(first, end), severity=Severity.ERROR)
     for producer_id, first in log.open_transactions:
         why = (f"producer {producer_id} has an open transaction: its end was not copied. Consumers with read_committed and "
@@ -220,23 +222,24 @@ def _tell(log: RestoredLog, report: Report) -> None:
 
 
 def _missing_records(log: RestoredLog, known: RemoteLogMetadata, node_id: int, now: int) -> Iterator[bytes]:
-    """The records of segments that brokers do not know as copied."""
+    """Encode the records of segments that are not yet recorded as copied."""
     partition = known.find(log.name.topic_id, log.name.partition)
     segments = () if partition is None else partition.segments()
     finished = {one.id for one in segments if one.state is State.COPY_SEGMENT_FINISHED}
     key = key_of(log.name.topic_id, log.name.partition)
     for segment in log.segments:
         if segment.id not in finished:
-            told = segment if segment.event_timestamp_ms else segment._replace(event_timestamp_ms=now, broker_id=node_id)
-            for record in records_of(told, log.name.topic, key):
+            described = segment if segment.event_timestamp_ms else segment._replace(event_timestamp_ms=now, broker_id=node_id)
+            for record in records_of(described, log.name.topic, key):
                 yield encode_record(record)
 
 
 class Placement:
-    """Where partitions belong, as far as the cluster's metadata is left. `target`: the log dir that is restored into.
+    """The location of partitions and of their metadata records, from the remaining metadata of the cluster.
 
-    is_new  the cluster was formatted and has not started yet: it is going to have the topics that are restored
-    Raises UsageError for a log dir of no broker.
+    target  the log dir that receives the restored partitions
+    is_new  the cluster was formatted and has not started yet: the restored topics are added to it
+    Raises UsageError for a directory that is not a broker's log dir.
     """
 
     def __init__(self, manager: LogManager, cluster: Cluster, target: LogDir, metadata_count: int | None) -> None:
@@ -244,8 +247,8 @@ class Placement:
         self._files = files = manager.files_of(target.path)
         identity = cluster.identities.get(target.path)
         if identity is None or identity.node_id is None:
-            what = f"{target.path}: no log dir of a broker: it has no meta.properties"
-            do = "kafka-storage format makes it one, with the settings of the broker that is to start"
+            what = f"{target.path}: not a broker's log dir: it has no meta.properties"
+            do = "run kafka-storage format with the settings of the broker that will start on it"
             raise UsageError(what, do, path=target.path)
         self.node_id, self._directory_id = identity.node_id, identity.directory_id
         metadata: ClusterMetadata | None = cluster.metadata
@@ -257,11 +260,11 @@ class Placement:
         count = None if self._topic is None else len(self._topic.replicas)
         if None not in (count, metadata_count) and count != metadata_count:
             what = f"{REMOTE_LOG_METADATA_TOPIC} has {count} partitions, not {metadata_count}"
-            raise UsageError(what, "leave out --metadata-partitions, and set the same number in server.properties")
+            raise UsageError(what, "leave out --metadata-partitions, and set the topic's number in server.properties")
         self.metadata_count = count or metadata_count or _DEFAULT_METADATA_COUNT
 
     def _id_on_disk(self) -> str | None:
-        """The id that a log of __remote_log_metadata has here: of one that was made before this command was stopped."""
+        """Return the id of a log of __remote_log_metadata in these log dirs, from an earlier run that was interrupted."""
         for log_dir in self._own_log_dirs():
             for place in log_dir.partitions():
                 path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
@@ -272,28 +275,28 @@ class Placement:
         return None
 
     def may_be(self, name: PartitionName) -> bool:
-        """May a topic of that name have this id, as far as is known?"""
+        """Is the topic's id the one in the cluster's metadata, or not known there?"""
         topic = None if self._metadata is None else self._metadata.by_name(name.topic)
         return topic is None or topic.topic_id == name.topic_id
 
     def is_here(self, name: PartitionName) -> bool:
-        """Is a replica of the partition on this broker, as far as is known?"""
+        """Has this broker a replica of the partition in the cluster's metadata, or is that not known?"""
         topic = None if self._metadata is None else self._metadata.by_name(name.topic)
         return topic is None or name.partition not in topic.replicas or self.node_id in topic.replicas[name.partition]
 
     def check(self, name: PartitionName) -> None:
-        """Raise NotRestored where a broker would not serve the partition here, and as `check_records` does."""
+        """Raise NotRestored if a broker would not serve the partition in this log dir. See also `check_records`."""
         if self._metadata is not None and not self.is_new and self._metadata.by_name(name.topic) is None:
-            what = f"{name}: the cluster has no topic {name.topic}, and Kafka makes none with the id {name.topic_id}"
+            what = f"{name}: the cluster has no topic {name.topic}, and Kafka cannot create one with the id {name.topic_id}"
             raise NotRestored(what, "restore into a log dir that kafka-storage format made and no broker has started on")
         for log_dir in self._own_log_dirs():
             for place in log_dir.partitions() if log_dir.path != self.target.path else ():
                 if place.key == (name.topic, name.partition):
-                    raise NotRestored(f"{place.path}: the broker has the partition in this log dir", path=place.path)
+                    raise NotRestored(f"{place.path}: the broker already has the partition in this log dir", path=place.path)
         self.check_records(name)
 
     def check_records(self, name: PartitionName) -> None:
-        """Raise NotRestored where the records of a partition have no place in the log dirs of this broker."""
+        """Raise NotRestored if the metadata records of a partition do not belong on this broker."""
         number = metadata_partition_of(key_of(name.topic_id, name.partition), self.metadata_count)
         records = f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
         found = self._metadata_log_dir(number)
@@ -301,21 +304,21 @@ class Placement:
             return
         if self._topic is not None and self.node_id not in self._topic.replicas.get(number, (self.node_id,)):
             brokers = ", ".join(map(str, self._topic.replicas[number]))
-            what = f"{name}: its records belong into {records}, which is on broker {brokers}, not on {self.node_id}"
+            what = f"{name}: its records belong to {records}, which is on broker {brokers}, not on {self.node_id}"
             raise NotRestored(what, "restore into the log dir of that broker first")
         if self._metadata_topic_id is None:
-            what = f"{name}: its records belong into {records}, and the topic's id is in none of the log dirs"
+            what = f"{name}: its records belong to {records}, and the topic's id is in none of the log dirs"
             raise NotRestored(what, "name the log dir with __cluster_metadata-0: --log-dir DIR")
 
     def _own_log_dirs(self) -> Iterator[LogDir]:
-        """The log dirs of this broker."""
+        """Yield the log dirs of this broker."""
         for log_dir in self._cluster.log_dirs:
             identity = self._cluster.identities.get(log_dir.path)
             if identity is not None and identity.node_id == self.node_id:
                 yield log_dir
 
     def _metadata_log_dir(self, number: int) -> LogDir | None:
-        """The log dir of this broker that has a log of __remote_log_metadata."""
+        """Return this broker's log dir with partition `number` of __remote_log_metadata; None: it has none."""
         return next((one for one in self._own_log_dirs() if self._files.exists(_metadata_log(one, number))), None)
 
     @property
@@ -326,14 +329,14 @@ class Placement:
         return self._new_id if self.is_new else None
 
     def metadata_log(self, number: int) -> str:
-        """The directory of a log of __remote_log_metadata in one of this broker's log dirs; made where there is none."""
+        """Return the directory of partition `number` of __remote_log_metadata on this broker; create it if it is missing."""
         found = self._metadata_log_dir(number)
         if found is not None and not is_unfinished(self._files, _metadata_log(found, number)):
             return _metadata_log(found, number)
         log_dir, topic_id = found or self.target, self._metadata_topic_id
         assert topic_id is not None  # see `check`
         files, directory = self._manager.files_of(log_dir.path), _metadata_log(log_dir, number)
-        self._manager.forget(log_dir, {(REMOTE_LOG_METADATA_TOPIC, number)})  # what checkpoints say of one that is gone
+        self._manager.forget(log_dir, {(REMOTE_LOG_METADATA_TOPIC, number)})  # checkpoint lines of a deleted log
         files.make_directory(directory)
         for make in (log_file_name, offset_index_file_name, time_index_file_name):
             replace(files, f"{directory}/{make(0)}", [b""])
@@ -342,7 +345,7 @@ class Placement:
         return directory
 
     def add_topics(self, logs: Iterable[RestoredLog], now: int) -> Report:
-        """Let the new cluster begin with the topics of these logs, and with __remote_log_metadata."""
+        """Add the topics of these logs, and __remote_log_metadata, to the bootstrap.checkpoint of a new cluster → report."""
         report = Report(self.target.path, _COMMAND)
         assert self._metadata is not None  # it is new
         epochs: dict[tuple[str, str], dict[int, int]] = {}

@@ -157,7 +157,7 @@ class WritableFolderStore(FolderStore):
                 at += len(part)
             file.sync()
         if at != size:
-            raise UnwritableFile(f"{path}: {at} bytes came of {size}")
+            raise UnwritableFile(f"{path}: {at} bytes were read, not {size}")
         files.rename(f"{path}.tmp", path)
         for folder in (*(self.path(one) for one in reversed(folders)), self.name):
             files.sync_directory(folder)

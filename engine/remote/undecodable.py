@@ -1,9 +1,9 @@
-"""Records of `__remote_log_metadata` that no broker can decode: a broker's consumer of the topic ends at the first of them.
+"""Replace records of `__remote_log_metadata` that no broker can decode; a broker's consumer of the topic stops at them.
 
-Their batches are replaced by ones without records, as the cleaner leaves them: offsets, leader epochs and the state of their
-producers stay, and a consumer passes over them. A broker also waits until it has read the record before the log end
-(ConsumerTask.maybeMarkUserPartitionsAsReady): where these batches are the last ones, a copy of the last record before them is
-appended, which changes nothing, as a segment may come to the state that it has.
+Their batches are replaced by batches without records, as the cleaner writes them. Offsets, leader epochs and the state of
+producers stay, and consumers skip the batch. A broker also waits until it has read the record before the log end
+(ConsumerTask.maybeMarkUserPartitionsAsReady). So if these batches are at the log end, a copy of the last record before them is
+appended. The copy has no effect, because a segment may repeat its state.
 """
 
 from __future__ import annotations
@@ -37,46 +37,46 @@ if TYPE_CHECKING:
     from engine.remote.records import SegmentRecord, UpdateRecord
 
 _CODE = "remote-metadata-undecodable"
-_WHY = "no broker can decode its records, and a consumer of the topic ends at them: a batch without records is there now"
+_WHY = "no broker can decode its records, and a consumer of the topic stops at them: replaced by a batch without records"
 
 
 class NotReplaced(KafkalogError):
-    """A batch with such a record and with others."""
+    """A batch that also has records that can be decoded."""
 
     code = "not-replaced"
     exit_status = 4
 
 
 class Undecodable:
-    """Collects findings of such records: their offsets by the directory of their log. `report` takes all findings."""
+    """Collects the offsets of undecodable records from findings, by directory of the log. `report` receives all findings."""
 
     def __init__(self, report: Callable[[Finding], None]) -> None:
         self._report = report
         self.offsets: dict[str, list[int]] = {}
 
     def take(self, finding: Finding) -> None:
-        """Take a finding."""
+        """Receive a finding."""
         self._report(finding)
         if finding.code == _CODE and finding.where.offset is not None:
             self.offsets.setdefault(parent_of(finding.where.file), []).append(finding.where.offset)
 
     def refuse(self, paths: Sequence[str]) -> None:
-        """Raise UsageError if there are some: no broker would read what is appended after them. `paths`: to be repaired."""
+        """Raise UsageError if there are any: no broker would read later records. `paths`: log dirs to name in the advice."""
         for directory, offsets in self.offsets.items():
-            what = f"{directory}: a broker's consumer of the topic ends at offset {offsets[0]}, and would not read new records"
+            what = f"{directory}: a broker's consumer of the topic stops at offset {offsets[0]}, and would not read new records"
             words = " ".join(map(argument, paths))
             raise UsageError(what, f"kafkalog remote repair-metadata --replace-undecodable {words}", path=directory)
 
 
 def replace_undecodable(session: Session, report: Callable[[Finding], None]) -> Iterator[Report]:
-    """Replace them in all logs of the topic in the log dirs of a session. Raises UsageError, UnreadableFile."""
+    """Replace undecodable records in all logs of the topic in a session's log dirs. Raises UsageError, UnreadableFile."""
     disk, found = session.dirs.disk, Undecodable(report)
     last: dict[str, tuple[int, SegmentRecord | UpdateRecord]] = {}
-    for log_dir in session.log_dirs:  # each on its own: all copies of a log are repaired
+    for log_dir in session.log_dirs:  # one at a time: repair all copies of a log
         logs = MetadataLogs(disk, [log_dir.path], found.take, is_needed=False)
         for event in logs.events(RemoteLogMetadata()):
             directory = logs.directories[event.metadata_partition]
-            if isinstance(event.record, PartitionRecord):  # no broker writes it
+            if isinstance(event.record, PartitionRecord):  # brokers do not write it
                 last.pop(directory, None)
             else:
                 last[directory] = event.offset, event.record
@@ -84,7 +84,11 @@ def replace_undecodable(session: Session, report: Callable[[Finding], None]) -> 
 
 
 class _Replace(AppendRecords):
-    """`last`: the last record that can be decoded, with its offset, by the directory of the log."""
+    """Replaces batches in logs of the topic.
+
+    offsets  of undecodable records, by directory of the log
+    last     (offset, record) of the last decodable record, by directory of the log
+    """
 
     def __init__(
         self, offsets: Mapping[str, Sequence[int]], last: Mapping[str, tuple[int, SegmentRecord | UpdateRecord]]
@@ -97,7 +101,7 @@ class _Replace(AppendRecords):
         self._offsets, self._last = offsets, last
 
     def work(self, log: UnifiedLog) -> None:
-        """Replace the batches of one open log. Raises NotReplaced, with nothing changed, LogDamaged."""
+        """Replace the batches of one open log. Raises NotReplaced before anything is changed, LogDamaged."""
         offsets = sorted(self._offsets[log.directory])
         files = log.local_log.partition.files
         _refuse_mixed(files, log, offsets)
@@ -106,9 +110,9 @@ class _Replace(AppendRecords):
             do = f"kafkalog delete-records --before {log.log_end_offset} {argument(log.directory)}"
             raise NotReplaced(what, do, path=log.directory)
         if log.directory in self._values:
-            super().work(log)  # first: a command that is stopped finds the others again
+            super().work(log)  # before the replacement: an interrupted command can then be run again
         if offsets[-1] >= log.segments.active_segment.base_offset:
-            log.roll()  # segments that are written to are not replaced
+            log.roll()  # the active segment cannot be replaced
         for segment, following in pairwise(list(log.segments)):
             own = {offset for offset in offsets if segment.base_offset <= offset < following.base_offset}
             if own:
@@ -126,7 +130,7 @@ def _refuse_mixed(files: ReadOnlyFiles, log: UnifiedLog, offsets: Sequence[int])
 
 
 class _Batch:
-    """A batch with such records: its bytes [start, end) in the segment, and what takes its place."""
+    """A batch with undecodable records: bytes [start, end) in the segment, and the batch that replaces it."""
 
     def __init__(self, base: int, batches: BatchColumns, row: int, undecodable: int) -> None:
         table = batches.table
@@ -134,7 +138,7 @@ class _Batch:
         self.end = self.start + table[BatchField.SIZE, row]
         self.first, self.last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
         self.count, self.undecodable = table[BatchField.COUNT, row], undecodable
-        self.instead = empty_in_place(batches, row)
+        self.replacement = empty_in_place(batches, row)
 
 
 def _batches_with(files: ReadOnlyFiles, segment: LogSegment, offsets: set[int]) -> Iterator[_Batch]:
@@ -149,7 +153,7 @@ def _batches_with(files: ReadOnlyFiles, segment: LogSegment, offsets: set[int]) 
 
 
 def _rewrite(files: ReadOnlyFiles, log: UnifiedLog, segment: LogSegment, offsets: set[int]) -> None:
-    """Replace a segment by one with the same offsets."""
+    """Replace a segment by a copy with the batches of `offsets` replaced."""
     name, modified = file_name(segment.log_path), segment.last_modified
     cleaned = new_cleaned_segment(replacing_in(log), segment.base_offset)
     try:
@@ -157,7 +161,7 @@ def _rewrite(files: ReadOnlyFiles, log: UnifiedLog, segment: LogSegment, offsets
         with files.open(segment.log_path) as file:
             for batch in list(_batches_with(files, segment, offsets)):
                 cleaned.append_from_file(file, at, batch.start)
-                cleaned.append(batch.last, batch.instead)
+                cleaned.append(batch.last, batch.replacement)
                 at = batch.end
                 log.report.add(Action.REMOVED, name, _WHY, offsets=(batch.first, batch.last + 1), records=batch.count,
                                size=batch.end - batch.start, severity=Severity.WARNING)  # fmt: skip

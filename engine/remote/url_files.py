@@ -1,6 +1,6 @@
-"""Paths that are URLs, read like those of this machine: the files of a bucket are its objects, its directories their prefixes.
+"""Read URLs like paths of this machine: objects of a bucket are files, prefixes of keys are directories.
 
-Nothing is written. What a listing or a look-up said counts to the end: an object that changes afterwards is an error.
+Nothing is written. Listings and lookups are cached until the command ends; an object that changes afterwards is an error.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
     Listing = Mapping[str, Object | str]  # names directly below a prefix
 
-_LARGEST_KEPT = 64 << 10  # bytes of a piece that is kept: small files, beginnings and ends of logs
-_KEPT = 16 << 20  # bytes of all of them
-_MISSING = "No such file or directory"  # as the operating system says it
-_NAMES, _LISTINGS = 200_000, 64  # kept of listings: so many names, and in any case so many listings
+_LARGEST_KEPT = 64 << 10  # bytes of a cached piece: small files, starts and ends of logs
+_KEPT = 16 << 20  # bytes of all cached pieces
+_MISSING = "No such file or directory"  # the text of the operating system
+_NAMES, _LISTINGS = 200_000, 64  # the cache keeps listings up to this number of names, and always this number of listings
 _MODE = 0o444
-_SERVERS = tuple(f"{scheme}://" for scheme in SERVERS)  # they have no listings
-_DIRECTORY = "a directory"  # in the place of an object
+_SERVERS = tuple(f"{scheme}://" for scheme in SERVERS)  # without listings
+_DIRECTORY = "a directory"  # in place of an Object
 
 
 class UrlFiles(ReadOnlyFiles):
-    """See ReadOnlyFiles: URLs as `urls.spelled` gives them, and paths of this machine. Several threads may ask.
+    """See ReadOnlyFiles. Reads URLs from `urls.spelled` and paths of this machine. Safe for several threads.
 
-    open_bucket  what gives the store of s3://BUCKET
-    A directory costs one request for each 1,000 names, a file that was not listed one, once. There are no links.
+    open_bucket  opens the store of a URL such as s3://BUCKET
+    A directory costs one request per 1,000 names; a file outside listed directories costs one request. There are no links.
     """
 
     def __init__(self, open_bucket: Callable[[str], Bucket] | None = None) -> None:
@@ -45,24 +45,24 @@ class UrlFiles(ReadOnlyFiles):
 
         self._open_bucket: Callable[[str], Bucket] = open_bucket or object_store.open_bucket
         self._buckets: dict[str, Bucket] = {}
-        self._listings: OrderedDict[str, Listing] = OrderedDict()  # of directories, those that were asked for last
-        self._single: dict[str, Object | None] = {}  # what was looked up by itself; None: there is nothing
+        self._listings: OrderedDict[str, Listing] = OrderedDict()  # by directory, the last used ones
+        self._single: dict[str, Object | None] = {}  # single lookups by path; None: does not exist
         self._pieces = Pieces(_LARGEST_KEPT, _KEPT)
         self._mutex = Lock()
 
-    # ---- what a path is
+    # ---- paths
 
     def root(self, path: str) -> str:
-        """s3://BUCKET/ of a URL."""
+        """See ReadOnlyFiles. Returns s3://BUCKET/ for a URL."""
         place = split(path)
         return super().root(path) if place is None else f"{place[0]}/"
 
     def absolute(self, path: str) -> str:
-        """A URL is."""
+        """See ReadOnlyFiles. URLs are absolute."""
         return super().absolute(path) if split(path) is None else path
 
     def resolve(self, path: str) -> str:
-        """A URL without doubled slashes."""
+        """See ReadOnlyFiles. Removes doubled slashes from a URL."""
         if split(path) is None:
             return super().resolve(path)
         if self._find(path) is None:
@@ -70,11 +70,11 @@ class UrlFiles(ReadOnlyFiles):
         return _normal(path)
 
     def exists(self, path: str) -> bool:
-        """Is there such an object, or one below that prefix?"""
+        """See ReadOnlyFiles. A directory exists if an object is below its prefix."""
         return super().exists(path) if split(path) is None else self._find(path) is not None
 
     def info(self, path: str) -> FileInfo:
-        """Of an object: its size, and when it was written."""
+        """See ReadOnlyFiles. The time is that of the last change of the object."""
         if split(path) is None:
             return super().info(path)
         found = self._find(path)
@@ -85,25 +85,25 @@ class UrlFiles(ReadOnlyFiles):
         return FileInfo(True, False, found.size, found.modified_ms * 1_000_000, mode=_MODE, used=found.size)
 
     def space(self, path: str) -> DiskSpace:
-        """A store has no end that could be asked for."""
+        """See ReadOnlyFiles. Raises UnreadableFile for URLs: stores do not report free space."""
         if split(path) is None:
             return super().space(path)
-        raise UnreadableFile(f"{path}: the room of a store is not known", path=path)
+        raise UnreadableFile(f"{path}: the free space of a store is not known", path=path)
 
-    # ---- what is in a directory
+    # ---- directories
 
     def plain(self, directory: str) -> list[str]:
-        """Those of objects."""
+        """See ReadOnlyFiles. Returns the names of objects."""
         if split(directory) is None:
             return super().plain(directory)
         return sorted(name for name, found in self._list(directory).items() if isinstance(found, Object))
 
     def list(self, directory: str) -> list[str]:
-        """Names directly below a prefix, sorted."""
+        """See ReadOnlyFiles. Returns the names directly below a prefix, sorted."""
         return super().list(directory) if split(directory) is None else sorted(self._list(directory))
 
     def special(self, directory: str) -> dict[str, str]:
-        """A store has nothing else."""
+        """See ReadOnlyFiles. Stores have no special files."""
         if split(directory) is None:
             return super().special(directory)
         self._list(directory)
@@ -115,10 +115,10 @@ class UrlFiles(ReadOnlyFiles):
             return self._listing(_normal(directory))
         raise UnreadableFile(f"{directory}: {_MISSING if found is None else 'Not a directory'}", path=directory)
 
-    # ---- bytes
+    # ---- content
 
     def open(self, path: str) -> OpenFile:
-        """Read it by ranges, as long as it is what was found."""
+        """See ReadOnlyFiles. Reads by ranges; an object that changed since it was found is an error."""
         if split(path) is None:
             return super().open(path)
         found = self._find(path)
@@ -134,39 +134,39 @@ class UrlFiles(ReadOnlyFiles):
     # ---- requests
 
     def _find(self, path: str) -> Object | str | None:
-        """The object at `path`; `_DIRECTORY`; None: nothing."""
+        """Return the object at `path`; `_DIRECTORY` for a directory; None: does not exist."""
         path = _normal(path)
         if path in self._listings or _is_bucket(path):
             return _DIRECTORY
-        around = self._listings.get(parent_of(path))
-        if around is not None:
-            return around.get(file_name(path))
+        parent = self._listings.get(parent_of(path))
+        if parent is not None:
+            return parent.get(file_name(path))
         if path not in self._single:
-            found = self._look(path)
+            found = self._request(path)
             if isinstance(found, str):
                 return found
             self._single[path] = found
         return self._single[path]
 
-    def _look(self, path: str) -> Object | str | None:
-        """Ask the store: as a file first where the name is that of one."""
+    def _request(self, path: str) -> Object | str | None:
+        """Look up a path in the store; first as a file if it has the name of one of Kafka's files."""
         bucket, key = self._bucket(path), _key(path)
         is_file = parse_file_name(file_name(path)) is not None
         if path.startswith(_SERVERS):
             if is_file:
                 return bucket.find(key)
-            what = f"{path}: not the name of a file of Kafka's, and servers have no listings of directories"
+            what = f"{path}: not the name of one of Kafka's files, and HTTP servers have no listings of directories"
             raise UnreadableFile(what, "name one file; for a directory use s3://, gs://, az:// or a copy", path=path)
         found = bucket.find(key) if is_file else None
         if found is not None:
             return found
         if self._listing(path):
             return _DIRECTORY
-        self._listings.pop(path, None)  # nothing is below it: no directory
+        self._listings.pop(path, None)  # empty: not a directory
         return None if is_file else bucket.find(key)
 
     def _listing(self, directory: str) -> Listing:
-        """What is in a directory, listed once."""
+        """Return the entries of a directory, from the cache or a listing."""
         known = self._listings.get(directory)
         if known is None:
             key = _key(directory)
@@ -185,7 +185,7 @@ class UrlFiles(ReadOnlyFiles):
         return entries
 
     def _bucket(self, path: str) -> Bucket:
-        """The store of a normal path."""
+        """Return the store of a normal path."""
         place = split(path)
         assert place is not None  # it is a URL
         with self._mutex:
@@ -195,7 +195,7 @@ class UrlFiles(ReadOnlyFiles):
 
 
 def _normal(path: str) -> str:
-    """A URL without empty names."""
+    """Return a URL without empty path elements."""
     place = split(path)
     assert place is not None  # it is a URL
     return "/".join(filter(None, place))

@@ -1,6 +1,6 @@
-"""Paths that are URLs, s3://BUCKET/KEY: which ones are, how they are spelled, and what files a command reads them through.
+"""Recognise and parse paths that are URLs (s3://BUCKET/KEY), and return the files object for them.
 
-It is by itself because every command looks at its paths, and most never meet a URL: the rest is loaded for one.
+This is a separate module because every command checks its paths: the code that reads URLs is imported only if there is one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
 
 
 def is_url(path: str) -> bool:
-    """Does it begin with a scheme?"""
+    """Does the path begin with a scheme?"""
     return _URL.match(path) is not None
 
 
 def scheme_of(path: str) -> str | None:
-    """The scheme; None: a path of this machine. Raises UsageError for a scheme that nothing is known of."""
+    """Return the scheme; None: a path of this machine. Raises UsageError for an unknown scheme."""
     match = _URL.match(path)
     if match is None:
         return None
@@ -38,15 +38,15 @@ def scheme_of(path: str) -> str | None:
 
 
 def split(path: str) -> tuple[str, str] | None:
-    """(s3://BUCKET, key) of a path as `spelled` gives it; None: a path of this machine."""
+    """Split a path from `spelled` into (s3://BUCKET, key); None: a path of this machine."""
     match = _URL.match(path)
     return None if match is None else (f"{match[1]}://{match[2]}", "/".join(name for name in match[3].split("/") if name))
 
 
 def spelled(path: str) -> str:
-    """How the path that a user named is spelled from there on: a key as the store has it (%20 is a space), file:///X as /X.
+    """Convert a path from the command line: unescape keys (%20 is a space), and return /X for file:///X.
 
-    Raises UsageError for what no URL of ours can be.
+    Raises UsageError for an unsupported URL.
     """
     scheme = scheme_of(path)
     if scheme is None:
@@ -61,7 +61,7 @@ def spelled(path: str) -> str:
         return unquote(match[3]) or "/"
     if not match[2]:
         what = "server" if scheme in SERVERS else "bucket"
-        raise UsageError(f"{path}: it names no {what}", f"write {scheme}://{what.upper()}/KEY", path=path)
+        raise UsageError(f"{path}: the URL has no {what}", f"write {scheme}://{what.upper()}/KEY", path=path)
     if scheme in SERVERS and "?" in match[3]:
         do = f"download the file and name it: curl -o FILE '{path}'"
         raise UsageError(f"{path}: a URL with a query (?…) cannot be read by ranges", do, path=path)
@@ -69,7 +69,7 @@ def spelled(path: str) -> str:
 
 
 def files_for(paths: Iterable[str]) -> ReadOnlyFiles:
-    """What reads all of `paths`, and what lies beside them."""
+    """Return the files object that can read all of `paths` and the files next to them."""
     if any(map(is_url, paths)):
         from engine.remote.url_files import UrlFiles
 

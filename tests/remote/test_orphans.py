@@ -163,7 +163,7 @@ def test_an_object_that_came_back_as_another_one_stays(tmp_path):
     path = top / "remote" / deleted[0]["keys"][0]
     path.write_bytes(b"another")
     done = kafkalog("restore", str(tmp_path / "kept"))
-    assert (done.status, "another object is there now" in done.err, path.read_bytes()) == (4, True, b"another")
+    assert (done.status, "another object has this key now" in done.err, path.read_bytes()) == (4, True, b"another")
 
 
 def test_what_is_younger_stays(tmp_path):
