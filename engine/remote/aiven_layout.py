@@ -204,10 +204,10 @@ class AivenParts:
 
     def index(self, kind: IndexKind) -> bytes | None:
         """See SegmentParts. An empty index has no bytes in the object."""
-        place = self.manifest.indexes.get(kind)
-        if place is None:
+        extent = self.manifest.indexes.get(kind)
+        if extent is None:
             return None
-        position, size = place
+        position, size = extent
         path, found = self.path(kind), self._find("indexes") if size else None
         if found is None:
             return b""

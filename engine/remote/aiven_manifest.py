@@ -96,8 +96,8 @@ def parse_manifest(data: bytes, path: str) -> Manifest:
         count = -(-original // size)
         sizes = _stored_sizes(chunk_index, count)
         indexes = {
-            kind: (_size(place["position"]), _size(place["size"]))
-            for name, kind in _INDEXES.items() if (place := fields["segmentIndexes"][name]) is not None
+            kind: (_size(extent["position"]), _size(extent["size"]))
+            for name, kind in _INDEXES.items() if (extent := fields["segmentIndexes"][name]) is not None
         }
         encryption = fields.get("encryption")
         key = None if encryption is None else str(encryption["dataKey"])
@@ -121,12 +121,12 @@ def encode_manifest(
     """
     added = 0 if sealed is None else sealed[2]
     topic, topic_id, number = partition
-    places: dict[str, dict[str, int] | None] = {}
+    extents: dict[str, dict[str, int] | None] = {}
     at = 0
     names = {kind: name for name, kind in _INDEXES.items()}
     for kind in STORED_ORDER:
         size = sizes[kind]
-        places[names[kind]] = None if size is None else {"position": at, "size": size}
+        extents[names[kind]] = None if size is None else {"position": at, "size": size}
         at += size or 0
     last = segment.size - (max(segment.size - 1, 0) // CHUNK_SIZE) * CHUNK_SIZE
     fields = {
@@ -135,7 +135,7 @@ def encode_manifest(
             "type": "fixed", "originalChunkSize": CHUNK_SIZE, "originalFileSize": segment.size,
             "transformedChunkSize": CHUNK_SIZE + added, "finalTransformedChunkSize": last + added,
         },
-        "segmentIndexes": places,
+        "segmentIndexes": extents,
         "compression": False,
         **({} if sealed is None else {"encryption": {"dataKey": sealed[0], "aad": b64encode(sealed[1]).decode()}}),
         "remoteLogSegmentMetadata": {
@@ -156,8 +156,8 @@ def _segment(fields: dict[str, Any] | None, size: int) -> DescribedSegment | Non
     if fields is None:
         return None
     ids = fields["remoteLogSegmentId"]
-    place, topic = ids["topicIdPartition"], ids["topicIdPartition"]["topicPartition"]
-    for text in (ids["id"], place["topicId"]):
+    ids_of_partition, topic = ids["topicIdPartition"], ids["topicIdPartition"]["topicPartition"]
+    for text in (ids["id"], ids_of_partition["topicId"]):
         _refuse_unless(is_uuid(text), f"{str(text)[:30]!r} is not an id")
     _refuse_unless(isinstance(topic["topic"], str), "the topic has no name")
     start, end = _long(fields["startOffset"]), _long(fields["endOffset"])
@@ -167,7 +167,7 @@ def _segment(fields: dict[str, Any] | None, size: int) -> DescribedSegment | Non
         uuid_bytes(ids["id"]), State.COPY_SEGMENT_FINISHED, start, end, size, int(fields["maxTimestampMs"]),
         int(fields["brokerId"]), _long(fields["eventTimestampMs"]), bool(fields.get("txnIdxEmpty")), tuple(epochs), None,
     )  # fmt: skip
-    return DescribedSegment((topic["topic"], place["topicId"], _size(topic["partition"])), segment)
+    return DescribedSegment((topic["topic"], ids_of_partition["topicId"], _size(topic["partition"])), segment)
 
 
 def _long(value: Any) -> int:

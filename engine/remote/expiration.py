@@ -199,7 +199,7 @@ class RemoteRetention:
 
     def __init__(self, session: Session, log_dirs: Sequence[str], report: Callable[[Finding], None]) -> None:
         self._files, self._options = session.dirs.disk, session.options
-        self._places = {place.path for log_dir in session.log_dirs for place in log_dir.partitions()}
+        self._directories = {replica.path for log_dir in session.log_dirs for replica in log_dir.partitions()}
         self._paths = list(dict.fromkeys((*(one.path for one in session.log_dirs), *log_dirs)))
         self._report = report
 
@@ -222,7 +222,7 @@ class RemoteRetention:
 
     def _explain(self, report: Report) -> None:
         directory, now = report.directory, self._options.now
-        if directory not in self._places or report.failure is not None:
+        if directory not in self._directories or report.failure is not None:
             return
         config, tiering = self._topics.config(directory), self._topics.tiering(directory)
         if not read_starts(self._files, directory).are_of_tiered(tiering):

@@ -79,9 +79,9 @@ class MetadataLogs:
         replicas: dict[int, list[str]] = {}
         named = list(paths)
         for log_dir in find_log_dirs(files, named):
-            for place in log_dir.partitions():
-                if place.name.topic == REMOTE_LOG_METADATA_TOPIC and not is_unfinished(files, place.path):
-                    replicas.setdefault(place.name.partition, []).append(place.path)
+            for replica in log_dir.partitions():
+                if replica.name.topic == REMOTE_LOG_METADATA_TOPIC and not is_unfinished(files, replica.path):
+                    replicas.setdefault(replica.name.partition, []).append(replica.path)
         if not replicas and is_needed:
             what = f"no log of {REMOTE_LOG_METADATA_TOPIC} in {', '.join(named)}"
             do = "name the log dirs of all brokers that hold replicas of the topic"
@@ -179,8 +179,8 @@ def operate_on(session: Session, directories: Sequence[str], operation: Operatio
     for log_dir in session.log_dirs:
         own = [path for path in directories if parent_of(path) == log_dir.path.rstrip("/")]
         names = [(path, parse_partition_dir(file_name(path))) for path in own]
-        places = tuple(PartitionPath(path, log_dir.path, name) for path, name in names if name is not None)
-        if places:
-            cluster = replace_in(session.manager.cluster, log_dirs=(LogDir(log_dir.path, False, places, (), ()),))
+        replicas = tuple(PartitionPath(path, log_dir.path, name) for path, name in names if name is not None)
+        if replicas:
+            cluster = replace_in(session.manager.cluster, log_dirs=(LogDir(log_dir.path, False, replicas, (), ()),))
             manager = LogManager(session.manager.files_of, cluster, session.options.settings, session.options.now)
             yield from operate(manager, session.options, operation)

@@ -50,9 +50,9 @@ class TieredPartitions:
         self.metadata = MetadataLogs(files, named, report).read() if metadata is None else metadata
         copies: dict[tuple[str, int], list[str]] = {}
         for log_dir in log_dirs:
-            for place in log_dir.partitions():
-                if is_wanted(place.name.topic, topics) and not is_never_tiered(place.name.topic):
-                    copies.setdefault(place.key, []).append(place.path)
+            for replica in log_dir.partitions():
+                if is_wanted(replica.name.topic, topics) and not is_never_tiered(replica.name.topic):
+                    copies.setdefault(replica.key, []).append(replica.path)
         self.directories = {key: best_replica(files, copies[key]) for key in sorted(copies)}
         self._topics = Topics(files, survey_all(files, log_dirs), settings)
 

@@ -69,12 +69,12 @@ class RepairMetadata:
         placement = Placement(session.manager, survey(disk, find_log_dirs(disk, paths)), target, self._count)
         values: dict[str, list[bytes]] = {}
         for log_dir in session.log_dirs:
-            for place in log_dir.partitions():
-                if is_never_tiered(place.name.topic) or not is_wanted(place.name.topic, self._topics):
+            for replica in log_dir.partitions():
+                if is_never_tiered(replica.name.topic) or not is_wanted(replica.name.topic, self._topics):
                     continue
-                report = Report(place.path, _COMMAND)
-                config, tiering = session.manager.config(place.name.topic), session.manager.tiering(place.name.topic)
-                view = PartitionView(disk, place.path, self._report, config=config)
+                report = Report(replica.path, _COMMAND)
+                config, tiering = session.manager.config(replica.name.topic), session.manager.tiering(replica.name.topic)
+                view = PartitionView(disk, replica.path, self._report, config=config)
                 try:
                     log = TieredLog(disk, view, config, tiering, metadata)
                     name = None if log.topic_id is None else PartitionName(log.topic, log.topic_id, log.partition)

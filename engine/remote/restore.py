@@ -266,9 +266,9 @@ class Placement:
     def _id_on_disk(self) -> str | None:
         """Return the id of a log of __remote_log_metadata in these log dirs, from an earlier run that was interrupted."""
         for log_dir in self._own_log_dirs():
-            for place in log_dir.partitions():
-                path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
-                if place.name.topic == REMOTE_LOG_METADATA_TOPIC and self._files.exists(path):
+            for replica in log_dir.partitions():
+                path = f"{replica.path}/{FileKind.PARTITION_METADATA.value}"
+                if replica.name.topic == REMOTE_LOG_METADATA_TOPIC and self._files.exists(path):
                     known = read_identity(self._files, path, decode_partition_metadata).value
                     if known is not None:
                         return known.topic_id
@@ -288,11 +288,12 @@ class Placement:
         """Raise NotRestored if a broker would not serve the partition in this log dir. See also `check_records`."""
         if self._metadata is not None and not self.is_new and self._metadata.by_name(name.topic) is None:
             what = f"{name}: the cluster has no topic {name.topic}, and Kafka cannot create one with the id {name.topic_id}"
-            raise NotRestored(what, "restore into a log dir that kafka-storage format made and no broker has started on")
+            raise NotRestored(what, "restore into a log dir that kafka-storage formatted and no broker has started on")
         for log_dir in self._own_log_dirs():
-            for place in log_dir.partitions() if log_dir.path != self.target.path else ():
-                if place.key == (name.topic, name.partition):
-                    raise NotRestored(f"{place.path}: the broker already has the partition in this log dir", path=place.path)
+            for replica in log_dir.partitions() if log_dir.path != self.target.path else ():
+                if replica.key == (name.topic, name.partition):
+                    what = f"{replica.path}: the broker already has the partition in this log dir"
+                    raise NotRestored(what, path=replica.path)
         self.check_records(name)
 
     def check_records(self, name: PartitionName) -> None:

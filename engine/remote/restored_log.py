@@ -123,7 +123,7 @@ class RestorePlanner:
         within = [one for one in whole if lineage.has(one.segment)]
         if last not in within:
             what = f"{last.parts.path(IndexKind.LEADER_EPOCH)}: its leader epochs are not those of its segment"
-            raise NotRestored(what, "kafkalog remote verify --deep    # says which object is damaged")
+            raise NotRestored(what, "kafkalog remote verify --deep    # reports the damaged object")
         for one in whole:
             if one not in within:
                 is_before = one.segment.leader_epochs[-1][0] < entries[0].epoch

@@ -90,7 +90,7 @@ class RemoteSegmentView(SegmentView):
         if self._size is None:
             self._size = self._part_files.info(self.log_path).size
             if self._size != self.metadata.size:
-                what = f"{self._size} bytes, but {self.metadata.size} by its metadata: consumers pass over what is missing"
+                what = f"{self._size} bytes, but {self.metadata.size} by its metadata: consumers skip the missing records"
                 self._report(Finding("remote-object-size", Where(self.log_path, None, self.base_offset), what))
         return self._size
 

@@ -143,19 +143,19 @@ class Upload:
         topic = None if cluster.metadata is None else cluster.metadata.by_name(REMOTE_LOG_METADATA_TOPIC)
         count = max(logs.directories) + 1 if topic is None else len(topic.replicas)
         for log_dir in session.log_dirs:
-            for place in log_dir.partitions():
-                if not is_wanted(place.name.topic, self._topics) or is_never_tiered(place.name.topic):
+            for replica in log_dir.partitions():
+                if not is_wanted(replica.name.topic, self._topics) or is_never_tiered(replica.name.topic):
                     continue
-                tiering = session.manager.tiering(place.name.topic)
+                tiering = session.manager.tiering(replica.name.topic)
                 if tiering is Tiering.UNTIERED:
                     continue
-                report = Report(place.path, _COMMAND)
-                config = session.manager.config(place.name.topic)
-                view = PartitionView(session.dirs.disk, place.path, self._report, config=config)
+                report = Report(replica.path, _COMMAND)
+                config = session.manager.config(replica.name.topic)
+                view = PartitionView(session.dirs.disk, replica.path, self._report, config=config)
                 try:
                     log = TieredLog(session.dirs.disk, view, config, tiering, metadata)
                     if log.is_tiered and not config.remote_log_copy_disable:
-                        yield from self._upload(session, log, place, logs, count, report)
+                        yield from self._upload(session, log, replica, logs, count, report)
                 except KafkalogError as error:
                     report.failure = error
                     yield report
@@ -163,20 +163,20 @@ class Upload:
                     view.close()
 
     def _upload(
-        self, session: Session, log: TieredLog, place: PartitionPath, logs: MetadataLogs, count: int, report: Report
+        self, session: Session, log: TieredLog, replica: PartitionPath, logs: MetadataLogs, count: int, report: Report
     ) -> Iterator[Report]:
-        node_id, mark = session.manager.cluster.node_id, session.manager.high_watermark(place)
+        node_id, mark = session.manager.cluster.node_id, session.manager.high_watermark(replica)
         due = candidates(session.dirs.disk, log, mark, -1 if node_id is None else node_id, session.options.now)
         if not due:
             return
         if log.topic_id is None:
-            raise NotUploaded(f"{place.path}: it has no partition.metadata with the topic's id", path=place.path)
+            raise NotUploaded(f"{replica.path}: it has no partition.metadata with the topic's id", path=replica.path)
         key = key_of(log.topic_id, log.partition)
         number = metadata_partition_of(key, count)
         if number not in logs.directories:
             records = f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
-            what = f"{place.path}: its records belong to {records}, which is in none of the log dirs"
-            raise NotUploaded(what, "name a log dir that has it, or a copy of it", path=place.path)
+            what = f"{replica.path}: its records belong to {records}, which is in none of the log dirs"
+            raise NotUploaded(what, "name a log dir that has it, or a copy of it", path=replica.path)
         partition = PartitionMetadata(log.topic, key, number)
         for one in due:
             self._check(one)

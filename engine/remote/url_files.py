@@ -54,8 +54,8 @@ class UrlFiles(ReadOnlyFiles):
 
     def root(self, path: str) -> str:
         """See ReadOnlyFiles. Returns s3://BUCKET/ for a URL."""
-        place = split(path)
-        return super().root(path) if place is None else f"{place[0]}/"
+        parts = split(path)
+        return super().root(path) if parts is None else f"{parts[0]}/"
 
     def absolute(self, path: str) -> str:
         """See ReadOnlyFiles. URLs are absolute."""
@@ -186,24 +186,24 @@ class UrlFiles(ReadOnlyFiles):
 
     def _bucket(self, path: str) -> Bucket:
         """Return the store of a normal path."""
-        place = split(path)
-        assert place is not None  # it is a URL
+        parts = split(path)
+        assert parts is not None  # it is a URL
         with self._mutex:
-            if place[0] not in self._buckets:
-                self._buckets[place[0]] = self._open_bucket(place[0])
-            return self._buckets[place[0]]
+            if parts[0] not in self._buckets:
+                self._buckets[parts[0]] = self._open_bucket(parts[0])
+            return self._buckets[parts[0]]
 
 
 def _normal(path: str) -> str:
     """Return a URL without empty path elements."""
-    place = split(path)
-    assert place is not None  # it is a URL
-    return "/".join(filter(None, place))
+    parts = split(path)
+    assert parts is not None  # it is a URL
+    return "/".join(filter(None, parts))
 
 
 def _key(path: str) -> str:
-    place = split(path)
-    return "" if place is None else place[1]
+    parts = split(path)
+    return "" if parts is None else parts[1]
 
 
 def _is_bucket(path: str) -> bool:

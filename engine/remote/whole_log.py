@@ -179,7 +179,7 @@ class WholeLogFiles(ReadOnlyFilesAbove):
             return RangedFile(path, len(data), lambda start, end: data[start:end])
         size = part.parts.log_size()
         if size != part.segment.size:
-            what = f"{size} bytes, but {part.segment.size} by its metadata: consumers pass over what is missing"
+            what = f"{size} bytes, but {part.segment.size} by its metadata: consumers skip the missing records"
             where = Where(part.parts.path(None), None, part.segment.start_offset)
             self._report(path.rpartition("/")[0], Finding("remote-object-size", where, what))
         return RangedFile(path, size, part.parts.read_log)

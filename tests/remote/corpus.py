@@ -1,4 +1,4 @@
-"""The sets of the tiered corpus: their log dirs, stores and truth."""
+"""The sets of the tiered corpus: log dirs, stores and expected results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def log_dirs(name: str) -> list[str]:
 
 
 def truth(name: str, file: str) -> list[dict]:
-    """Return the rows of a file of truth."""
+    """Return the rows of a file with expected results."""
     path = TOP / name / "truth" / file
     if not path.exists():
         packed = path.with_name(f"{path.name}.gz")
@@ -67,7 +67,7 @@ def _change(top: Path, path: Path, what: str, rest: list[str]) -> None:
 
 
 def stores(name: str) -> str:
-    """The store of a set."""
+    """Return the store of a set."""
     return str(TOP / name / ("bucket" if name == "aiven" else "remote"))
 
 
@@ -83,7 +83,7 @@ def private_keys(folder: Path) -> dict[str, str]:
 
 
 def brokers_log_dirs(name: str) -> list[str]:
-    """Return the log dirs of the brokers that the truth comes from: for `pair` without the third broker."""
+    """Return the log dirs of the brokers that gave the expected results: for `pair` without the third broker."""
     return [path for path in log_dirs(name) if not path.endswith("n2/d0")]
 
 
@@ -96,7 +96,7 @@ def consumed(name, isolation):
 
 
 def plain(row, *names):
-    """A row with bytes as base64."""
+    """Return a row with bytes as base64."""
     found = {}
     for field in names:
         data = row.get(field)

@@ -1,4 +1,4 @@
-"""--config-file instead of --store: the store of a broker by the settings of its RemoteStorageManager."""
+"""--config-file instead of --store: the store in the settings of a broker's RemoteStorageManager."""
 
 from __future__ import annotations
 

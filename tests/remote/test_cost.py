@@ -1,4 +1,4 @@
-"""`kafkalog remote cost`: every object of a store counts once, and what no broker reads has its reason."""
+"""`kafkalog remote cost`: every object of a store counts once, and each segment that no broker reads has a reason."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class _NoLogs:
 
 
 def test_a_copy_of_the_same_offsets_replaces_the_former():
-    """A later leader copied them again, as in RemoteLogLeaderEpochState."""
+    """A later leader copied two segments again, as in RemoteLogLeaderEpochState."""
     topic_id, metadata, stored = uuid_text(random_id()), RemoteLogMetadata(), []
     key = key_of(topic_id, 0)
     for start, end in ((0, 9), (10, 19), (10, 29)):

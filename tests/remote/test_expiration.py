@@ -1,4 +1,4 @@
-"""`retain --explain` on partitions with remote storage: what the next leader deletes, by the rules of RLMExpirationTask."""
+"""`retain --explain` on partitions with remote storage: the deletions of the next leader follow RLMExpirationTask."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def segment(number, start, end, epochs, size=100, newest=NOW):
 
 
 def log_with(segments, epochs, *, start=0, end=100, local=(), states=None, **settings):
-    """A log with these remote segments, leader epochs, and (base offset, size) of local ones."""
+    """Return a log with these remote segments, leader epochs, and local segments (base offset, size)."""
     remote = PartitionMetadata("t", KEY, 0)
     for one in segments:
         for record in records_of(one, "t", KEY):
@@ -109,10 +109,10 @@ def test_a_history_that_was_cut_off_stays_while_its_epochs_are_known():
     aged = [one._replace(max_timestamp_ms=0) for one in segments]
     due, start, kept = plan(aged, epochs, retention_ms=1000)
     assert (due[:2], start, kept) == ([(1, Reason.TIME), (3, Reason.TIME)], 30, None)
-    assert due[2:] == [(2, Reason.UNREFERENCED)]  # of the next round: the log start passed it
+    assert due[2:] == [(2, Reason.UNREFERENCED)]  # in the next round, after the log start offset has moved
 
 
-# ---- the corpus: what brokers did
+# ---- the corpus: deletions by real brokers
 
 
 def explained(*words):
@@ -130,7 +130,7 @@ def deleted(reports):
 
 @pytest.mark.parametrize("name", [name for name in SETS if name in ("clean", "resumed", "pair")])
 def test_what_brokers_left_in_order_is_kept(name):
-    """They ran all their tasks before they stopped."""
+    """These brokers ran all their tasks before they stopped."""
     _, reports = explained(*brokers_log_dirs(name))
     assert reports
     assert deleted(reports) == set()
@@ -138,7 +138,7 @@ def test_what_brokers_left_in_order_is_kept(name):
 
 @pytest.mark.skipif(not {"killed", "resumed"} <= set(SETS), reason="compares these sets")
 def test_the_next_leader_deleted_what_was_said():
-    """`resumed` is `killed` after the next start: what is missing there was deleted."""
+    """`resumed` is `killed` after the next start: segments that are missing there were deleted."""
     _, reports = explained(*log_dirs("killed"))
     names = [{(row["partition"].partition(":")[2], one["id"]) for row in truth(name, "segments.jsonl") for one in row["segments"]}
              for name in ("killed", "resumed")]  # fmt: skip
@@ -160,7 +160,7 @@ def test_cut_epochs_are_reported_with_all_that_a_broker_deleted(tmp_path):
 
 @pytest.mark.skipif("clean" not in SETS, reason="variants are changes of this set")
 def test_a_lost_start_is_reported_where_deleted_records_come_back(tmp_path):
-    """The real broker handed out 18 deleted records of a.b-1_c-0-1 again, from offset 34 on."""
+    """The real broker returned 18 deleted records of a.b-1_c-0-1 again, from offset 34 on."""
     top = damaged("start-offsets-lost", tmp_path / "top")
     status, reports = explained(str(top / "d0"), str(top / "d1"))
     found = {name for name, events in reports.items() for path, _ in events if path == "log-start-offset-checkpoint"}

@@ -1,7 +1,7 @@
-"""restore, upload and orphans when a call of the store fails, is incomplete, or is the last one before a stop.
+"""restore, upload and orphans when a call of the store fails, is incomplete, or is the last one before the process stops.
 
-Nothing that a broker would use is incomplete, nothing is lost, and a second run completes the work. KAFKALOG_CRASH=all takes
-every call, the suite a slice.
+No file that a broker would use is incomplete, no data is lost, and a second run completes the work. The test suite tests some
+calls of the store, KAFKALOG_CRASH=all every call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = ("fail", "stop", "tear")
 
 
 def disturbed(kind, at, *words):
-    """Run a command with a fault → (was there such a call, output); output None: it was stopped."""
+    """Run a command with a fault → (did the faulty call happen, output); output None: the command was stopped."""
     with faulty_stores(kind, at) as faults:
         try:
             done = kafkalog(*words)
@@ -59,7 +59,7 @@ def test_a_restore_that_is_disturbed_is_completed_by_the_next(kind, more, tmp_pa
         is_there, done = disturbed(kind, at, *words(left))
         assert not is_there or done is None or done.status in (4, 8)
         directory = Path(left[0]) / "plain-0"
-        if (directory / "partition.metadata").exists():  # a broker takes it for whole
+        if (directory / "partition.metadata").exists():  # a broker would load the directory
             found = {name: data for name, data in files(tmp_path / f"top{at}").items() if "/plain-0/" in name}
             assert found == expected, at
         assert kafkalog(*words(left)).status == 0
@@ -83,7 +83,7 @@ def test_what_an_upload_that_is_disturbed_calls_complete_is_complete(kind, tmp_p
                  str(store), "--no-quarantine", "--format", "jsonl", *dirs)  # fmt: skip
         is_there, done = disturbed(kind, at, *words)
         assert not is_there or done is None or done.status in (4, 8)
-        for path in here.glob("d?"):  # it was taken away while the logs of the records were open
+        for path in here.glob("d?"):  # the clean shutdown file is removed while logs are open
             (path / ".kafka_cleanshutdown").touch()
         assert kafkalog("remote", "verify", "--deep", "--store", str(store), "--key-prefix", "kafka-tiered-storage/", "--layout", "local", *dirs).status == 0
         assert kafkalog(*words).status == 0

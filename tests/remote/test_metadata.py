@@ -1,4 +1,4 @@
-"""The state from `__remote_log_metadata`, compared with Kafka's own RemoteLogMetadataCache for the same logs."""
+"""The state from the records of `__remote_log_metadata` equals that of Kafka's RemoteLogMetadataCache."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_lookups_find_what_kafka_finds(name):
 
 
 def values(name):
-    """Every value in the metadata logs of a set."""
+    """Return every value in the metadata logs of a set."""
     done = kafkalog("dump-log", "--format", "jsonl", "--print-data-log",
                     *(f"{path}/__remote_log_metadata-{number}" for path in log_dirs(name) for number in range(3)))  # fmt: skip
     rows = [json.loads(line) for line in done.out.splitlines() if b'"record"' in line[:20]]
@@ -101,7 +101,7 @@ def test_changed_bytes_are_decoded_as_the_schema_does_or_refused():
             value[rng.randrange(len(value))] ^= 1 << rng.randrange(8)
         value = bytes(value)
         decoded = outcome(decode_record, value)
-        if decoded is not None and decoded.topic.isascii():  # else the JSON of the schema has a substitute
+        if decoded is not None and decoded.topic.isascii():  # the JSON of the schema replaces other characters
             assert decoded == outcome(_decode_by_schema, value)
 
 
@@ -226,7 +226,7 @@ def test_many_deletions_from_the_front_keep_the_rest():
 
 
 def state_of(metadata):
-    """All that is known, as plain values."""
+    """Return the whole state as plain values."""
     return [
         (one.name, one.topic_id, one.metadata_partition, one.refused, one.deletion, list(one.segments()),
          [(epoch, list(one.segments_of(epoch)), one.highest_offset(epoch)) for epoch in one.epochs()])
@@ -236,7 +236,7 @@ def state_of(metadata):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_of_the_kernel_end_as_single_records(seed):
-    """Values with every oddity: several epochs, custom metadata, states that do not follow, bytes that were changed."""
+    """Return values in unusual forms: several epochs, custom metadata, invalid changes of the state, changed bytes."""
     rng = random.Random(seed)
     values, topics = [], [KEY, KEY[:-1] + b"\4"]
     for _ in range(600):

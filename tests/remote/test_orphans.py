@@ -27,7 +27,7 @@ def objects(store):
 
 
 def writable(name, tmp_path):
-    """A copy of a set."""
+    """Return a writable copy of a set."""
     shutil.copytree(TOP / name, tmp_path / "top")
     for path in [tmp_path / "top", *(tmp_path / "top").rglob("*")]:
         path.chmod(path.stat().st_mode | 0o200)
@@ -53,7 +53,7 @@ def test_orphans_are_told_apart(variant, tmp_path):
 
 
 @pytest.mark.parametrize("variant", ["metadata-behind", "other-cluster", "orphan-junk", "orphan-topic"])
-def test_what_may_be_of_use_to_somebody_is_never_deleted(variant, tmp_path):
+def test_segments_that_may_be_needed_are_never_deleted(variant, tmp_path):
     top = damaged(variant, tmp_path / "top")
     before = objects(top / "remote")
     done, found = orphans(str(top / "remote"), [str(top / "d0"), str(top / "d1")], "--delete", "--older-than", "0s", "--yes")
@@ -81,7 +81,7 @@ def test_what_is_deleted_can_be_put_back(tmp_path):
 
 @pytest.fixture
 def kept(tmp_path):
-    """A directory that keeps the objects of two orphans."""
+    """Return a quarantine with the objects of two orphans."""
     top = writable("resumed", tmp_path)
     dirs, store = [str(top / "d0"), str(top / "d1")], str(top / "remote")
     (tmp_path / "q").mkdir()
@@ -174,7 +174,7 @@ def test_what_is_younger_stays(tmp_path):
 
 
 def test_a_log_dir_that_is_not_named_stops_the_deletion(tmp_path):
-    """Its partition of __remote_log_metadata names segments that would count as unknown."""
+    """Without a partition of __remote_log_metadata, segments in its records would count as unknown."""
     top = writable("resumed", tmp_path)
     before = objects(top / "remote")
     done, _ = orphans(str(top / "remote"), [str(top / "d0")], "--delete", "--older-than", "0s")

@@ -1,4 +1,4 @@
-"""Reading remote segments: the same records that a consumer got from the broker, and the bytes of its fetch requests."""
+"""Reading remote segments returns the records that a consumer read from the broker, and the bytes of its fetch requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed
 
 @contextmanager
 def opened(name, tmp_path, report=lambda _finding: None):
-    """Partitions of a set → (topic, partition) → log with its remote segments, one at a time."""
+    """Return a function that opens the log of a (topic, partition) of a set with its remote segments."""
     files = ReadOnlyFiles()
     partitions = TieredPartitions(files, brokers_log_dirs(name), Settings(), (), report)
     keys = private_keys(tmp_path) if name == "aiven" else {}
@@ -48,7 +48,7 @@ def by_partition(rows):
 
 
 def fetched(log, row):
-    """(error, bytes, aborted transactions) of a fetch request."""
+    """Return (error, bytes, aborted transactions) of a fetch request."""
     try:
         data = read(log, row["offset"], row["max_bytes"], ISOLATIONS[row["isolation"]])
     except OffsetOutOfRange:

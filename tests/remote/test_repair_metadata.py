@@ -1,4 +1,4 @@
-"""`kafkalog remote repair-metadata`: lost records are written again from the store, those of deleted segments are not."""
+"""`kafkalog remote repair-metadata` rewrites lost records from the store, except those of deleted segments."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def copied():
 @pytest.mark.parametrize("variant", ["metadata-behind", "metadata-gone"])
 def test_what_was_lost_is_known_again(variant, tmp_path):
     top = damaged(variant, tmp_path / "top")
-    if variant == "metadata-behind":  # its indexes and checkpoints tell that the log was longer
+    if variant == "metadata-behind":  # its indexes and checkpoints show that the log was longer
         refused = repair(top)
         assert (refused.status, "kafkalog recover" in refused.out.decode()) == (4, True)
         kafkalog("recover", "--no-quarantine", "--yes", *sorted(str(path) for path in top.glob("d?")))
     done = repair(top, "--no-quarantine")
-    assert done.status == (4 if variant == "metadata-behind" else 0), done.err  # the high watermark still tells
+    assert done.status == (4 if variant == "metadata-behind" else 0), done.err  # the high watermark still shows the damage
     dirs = sorted(str(path) for path in top.glob("d?"))
     found, expected = known(dirs), copied()
-    assert {key for key in found.keys() - expected.keys() if "detached" not in key} == set()  # its deletion was lost as well
+    assert {key for key in found.keys() - expected.keys() if "detached" not in key} == set()  # the record of its deletion was also lost
     assert {key: found[key] for key in expected} == expected
     checked = kafkalog("remote", "verify", "--deep", "--format", "jsonl", "--store", str(top / "remote"), *dirs)
     assert [one["file"] for one in objects_of(checked.out) if one["type"] == "finding" and "detached-0" not in one["file"]] == []
@@ -72,7 +72,7 @@ def test_a_dry_run_changes_nothing(tmp_path):
 
 
 def test_a_copy_of_a_known_segment_is_not_made_known(tmp_path):
-    """It has the offsets of another segment, and stays an orphan; a broker reads the same as before."""
+    """A second copy of the same offsets stays an orphan, and a broker reads the same records as before."""
     top = damaged("orphan-topic", tmp_path / "top")
     done = repair(top)
     assert (done.status, reports_of(done.out)) == (0, [])

@@ -1,4 +1,4 @@
-"""The number of requests and the memory for reading remote segments: large segments in a store that counts."""
+"""The number of requests and the memory for reading large remote segments, in a store that counts requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGEST = 8 << 20  # largest request in bytes
 
 
 class CountingStore(WritableFolderStore):
-    """See WritableStore. `ranges`: those of logs, (key, start, end); `requests`: all calls."""
+    """See WritableStore. `ranges`: (key, start, end) of the reads of logs; `requests`: number of calls."""
 
     requests = 0
     ranges: list[tuple[str, int, int]] = []  # noqa: RUF012  # replaced by each test
@@ -57,7 +57,7 @@ def value(number):
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory):
-    """(store, directory of a partition all of whose records are in it, bytes of its logs in the store)."""
+    """Return (store with all records of a partition, directory of the partition, bytes of its logs in the store)."""
     top = tmp_path_factory.mktemp("large")
     lines = b"".join(b"k:%s\n" % value(number) for number in range(9000))
     (top / "lines").write_bytes(lines)
@@ -94,7 +94,7 @@ def counted(monkeypatch):
 
 
 def fetched(tmp_path, *words):
-    """What `kafkalog fetch WORDS…` writes into a file, to which bytes go piece by piece."""
+    """Return the output of `kafkalog fetch WORDS…`, which is written into a file piece by piece."""
     out = tmp_path / "out"
     with out.open("w") as file, redirect_stdout(file), pytest.raises(SystemExit) as ended:
         main(["fetch", *words])
@@ -129,7 +129,7 @@ SMALL = 2000  # segments, of five objects each
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
-    """(store, log dir) of a partition with many small segments."""
+    """Return (store, log dir) of a partition with many small segments."""
     top = tmp_path_factory.mktemp("many")
     folder = top / f"store/kafka-tiered-storage/small-0-{TOPIC_ID}"
     folder.mkdir(parents=True)

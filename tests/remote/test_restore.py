@@ -1,4 +1,4 @@
-"""`kafkalog remote restore`: from a store alone it restores everything that a broker had copied."""
+"""`kafkalog remote restore` restores everything that a broker had copied, from the store alone."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_all_that_was_copied_can_be_read_again(name, words, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in SETS if name != "pair"])  # whose replicas are on several brokers
 def test_the_metadata_says_again_what_it_said(name, tmp_path):
-    """For every copied segment."""
+    """The records of every copied segment are written again."""
     left = lost(name, tmp_path / "top")
     done, _ = restore(name, left, tmp_path)
     assert done.status in (0, 1), done.err
@@ -127,7 +127,7 @@ def test_what_stands_there_is_not_replaced(tmp_path):
 
 
 def formatted(tmp_path):
-    """A log dir as kafka-storage format makes it."""
+    """Return a log dir in the state after kafka-storage format."""
     log_dir = tmp_path / "data"
     log_dir.mkdir()
     origin = TOP / "aiven/d0"

@@ -1,4 +1,4 @@
-"""Stores: a folder by our own code, and the same folder through obstore."""
+"""Stores: a folder, read by FolderStore and through obstore."""
 
 from __future__ import annotations
 

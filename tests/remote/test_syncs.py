@@ -172,7 +172,7 @@ def after(disk, work):
 
 
 def of_a_lost_partition():
-    """The same, if only checkpoint entries are left of the partition, and its records already have a log."""
+    """Return the same log dir with checkpoint entries of a lost partition, and with a log for its records."""
     disk, checkpoints = formatted(), {}
     for path, data in after(disk, restore_into).contents.items():
         line = next((line for line in data.splitlines() if line.startswith(b"t 0 ")), None)
@@ -271,7 +271,7 @@ def downloading():
 
 
 def uploading():
-    """Segments that the records call copied are in the store, and the records have all segments of the store."""
+    """Segments that the records report as copied are in the store, and the records have all segments of the store."""
     contents = log_dir(closed(segments())).contents | EMPTY_METADATA
     disk = disk_of({}, **contents)
     logs = {base: b"".join(batches) for base, batches in segments()[:-1]}

@@ -1,4 +1,4 @@
-"""`remote repair-metadata --replace-undecodable`: records at which a broker's consumer of the metadata topic ends."""
+"""`remote repair-metadata --replace-undecodable`: records at which a broker's consumer of the metadata topic stops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JUNK = [b"line %d" % number for number in range(6)]  # as a console producer sen
 
 
 def batches(top):
-    """(first offset, last, leader epoch, records) of every batch."""
+    """Return (first offset, last offset, leader epoch, records) of every batch."""
     found = []
     for path in sorted((top / LOG).glob("*.log")):
         with Files().open(str(path)) as file:
@@ -49,7 +49,7 @@ def append(top, tmp_path, values):
 
 
 def a_record(top):
-    """Of a new segment of a partition whose records are in this log."""
+    """Return a record of a new segment, of a partition whose records are in this log."""
     [known, *_] = [row for row in listed(top)[0] if row["type"] == "remote-partition" and row["metadata_partition"] == 0]
     segment = RemoteSegment(b"n" * 16, State.COPY_SEGMENT_STARTED, 5000, 5009, 7, 0, 1, 1, True, ((9, 5000),), None)
     started, _ = records_of(segment, known["topic"], key_of(known["topic_id"], known["partition"]))
@@ -58,7 +58,7 @@ def a_record(top):
 
 @pytest.fixture
 def poisoned(tmp_path):
-    """A copy of a set with six plain lines in a log of the topic, and a record after them."""
+    """Return a copy of a set with six lines of text in a log of the topic, and a record after them."""
     top = writable("resumed", tmp_path)
     record = a_record(top)
     append(top, tmp_path, JUNK)
@@ -91,7 +91,7 @@ def test_a_consumer_passes_over_what_is_there_instead(poisoned, tmp_path):
 
 
 def test_at_the_log_end_the_last_record_is_there_again(tmp_path):
-    """A broker waits until it has read the record before the log end: after it, a batch without records would be the last."""
+    """A broker waits for the record before the log end. So a batch without records must not be the last one."""
     top = writable("resumed", tmp_path)
     rows, before = listed(top)[0], batches(top)
     append(top, tmp_path, JUNK)

@@ -1,4 +1,4 @@
-"""`kafkalog remote upload`: the same objects and records as a broker writes for these segments."""
+"""`kafkalog remote upload` writes the same objects and records as a broker for these segments."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_broker_that_was_killed_comes_to_its_senses_first(tmp_path):
 
 @pytest.fixture
 def encrypted(tmp_path):
-    """Log dirs of which nothing was copied, and a store whose newest segment is encrypted under k2."""
+    """Return log dirs without copied segments, and a store whose newest segment is encrypted under k2."""
     top, _ = never_copied("aiven", tmp_path)
     store = tmp_path / "bucket"
     store.mkdir()
@@ -177,7 +177,7 @@ def test_an_encrypted_store_gets_encrypted_segments(encrypted, tmp_path):
     [summary] = [row for row in rows if row["type"] == "remote-verification"]
     assert summary["read"] == summary["segments"] > 10
     unknown = {row["file"] for row in rows if row["type"] == "finding"}
-    assert len(unknown) == 3  # those that were there before
+    assert len(unknown) == 3  # the earlier ones
     for path in store.rglob("*.rsm-manifest"):
         assert b'"dataKey":"k2:' in path.read_bytes()
     plain = [data for path in top.glob("d?/plain-0/*.log") if (data := path.read_bytes()[200:240])]

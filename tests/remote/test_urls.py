@@ -1,4 +1,4 @@
-"""Paths that are URLs: commands that read find there what they find in a folder, in few requests; the others refuse them."""
+"""URLs as paths: commands that read give the same results as for a folder, with few requests; others refuse URLs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOG = "00000000000000000000.log"
 
 @pytest.fixture
 def bucket(tmp_path, monkeypatch):
-    """The folder that s3://bucket is, and the log of its requests."""
+    """Return a bucket s3://bucket whose objects are in a folder, and which records its requests."""
     found = FolderBucket(tmp_path / "bucket")
     (tmp_path / "bucket").mkdir()
     monkeypatch.setattr(object_store, "open_bucket", {"s3://bucket": found}.__getitem__)
@@ -41,7 +41,7 @@ def put(bucket, key, data=b""):
     path.write_bytes(data)
 
 
-# ---- as files
+# ---- the file system interface
 
 
 def test_a_bucket_looks_like_a_tree_of_directories(bucket):
@@ -154,7 +154,7 @@ def test_how_urls_are_spelled(given, path):
 
 @pytest.fixture
 def copied(bucket):
-    """A log dir in the bucket, below a key with a space."""
+    """Return (folder, URL) of a log dir in the bucket, below a key with a space."""
     shutil.copytree(TOP / "clean/d0", Path(bucket.name) / "old logs/d0")
     return Path(bucket.name) / "old logs/d0", "s3://bucket/old%20logs/d0"
 
@@ -240,13 +240,13 @@ def test_obstore_is_needed_for_urls_only(monkeypatch, tmp_path):
 
 
 class WithRanges(SimpleHTTPRequestHandler):
-    """Serves files, and parts of them."""
+    """Serves files and ranges of files."""
 
     def log_message(self, *_words):
         """Quiet."""
 
     def do_GET(self):
-        """A part, if one is asked for."""
+        """Answer with a range if the request has one."""
         path, wanted = Path(self.translate_path(self.path)), self.headers["Range"]
         if wanted is None or not path.is_file():
             super().do_GET()
@@ -263,7 +263,7 @@ class WithRanges(SimpleHTTPRequestHandler):
 
 
 class WithoutRanges(SimpleHTTPRequestHandler):
-    """As `python -m http.server`."""
+    """Serves whole files only, as `python -m http.server` does."""
 
     def log_message(self, *_words):
         """Quiet."""
@@ -271,7 +271,7 @@ class WithoutRanges(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def served(request, tmp_path):
-    """URL of a server, and the folder that it serves."""
+    """Return the URL of a server, and the folder that it serves."""
     pytest.importorskip("obstore")
     server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *words: request.param(*words, directory=str(tmp_path)))
     thread = Thread(target=server.serve_forever)

@@ -34,7 +34,7 @@ def test_stores_that_brokers_left_are_sound(name, words, tmp_path):
 @pytest.mark.skipif("aiven" not in SETS, reason="another corpus")
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_a_folder_of_the_bucket_may_be_named(scheme, tmp_path):
-    """The custom metadata of some segments has keys of the whole bucket."""
+    """The custom metadata of some segments has keys relative to the bucket, not to the folder of the store."""
     more = [word for item in private_keys(tmp_path).items() for word in ("--private-key", "=".join(item))]
     status, findings, done = verify(f"{scheme}{stores('aiven')}/cold", log_dirs("aiven"), "--deep", *more)
     assert (status, findings) == (0, [])

@@ -1,4 +1,4 @@
-"""dump-log and verify with --store: a partition is what `remote download` would write, and nothing is written."""
+"""dump-log and verify with --store give the same results as for the output of `remote download`, and write nothing."""
 
 from __future__ import annotations
 
