@@ -42,10 +42,10 @@ def remote_options(function: Command) -> Command:
 
 
 class RemoteCommand(DocumentedCommand):
-    """A command of the group. What is wrong with a file that its options name is an error as any other."""
+    """A command of the group. Reports an unreadable file of an option like every other error."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it → exit status."""
+        """Run the command → exit status."""
         from engine.errors import KafkalogError
 
         try:
@@ -68,7 +68,7 @@ class Output:
         self._out.put(printable(text) + "\n")
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], words: Container[str]) -> None:
-        """Print indented rows below their headings; columns with the headings `words` are text, others numbers."""
+        """Print indented rows below their headings. The columns with the headings `words` have text, the others numbers."""
         widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
         sides = ("<" if heading in words else ">" for heading in headings)
         text = "  " + "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
@@ -81,7 +81,7 @@ class Output:
 
 
 def show(form: str, work: Callable[[Output], None]) -> int:
-    """Do work that prints to stdout; reports its error, and returns the exit status."""
+    """Run a function that prints to stdout, and report its error → exit status."""
     from engine.dump.text_buffer import TextBuffer
     from engine.errors import KafkalogError
     from kafkalog_cli.output import raw_stdout

@@ -36,21 +36,21 @@ class KeyFile(click.ParamType[tuple[str, str]]):
             return value
         name, equals, path = value.partition("=")
         if not equals or not name or not path:
-            self.fail(f"{value!r} names no key: write ID=FILE", param, ctx)
+            self.fail(f"{value!r} is not a key: write ID=FILE", param, ctx)
         return name, path
 
 
 _OPTIONS = (
     click.option("--store", type=STORE_PATH, metavar="URL|DIR",
                  help="Read remote segments of partitions with remote storage from here: s3://BUCKET/PREFIX, gs://, az://, "
-                      "https://, or a folder. Object stores need the extra `remote`. Default: by "
+                      "https://, or a folder. Object stores need the extra `remote`. Default: from "
                       "--config-file (rsm.config.*)."),
     click.option("--layout", type=click.Choice(["auto", "local", "aiven"]), default="auto", show_default=True,
-                 help="How objects are arranged: as LocalTieredStorage does, as Aiven's RemoteStorageManager, or as their keys "
-                      "look."),
-    click.option("--key-prefix", metavar="TEXT", help="What all keys begin with (key.prefix). Default: as the keys look."),
+                 help="Layout of the objects: that of LocalTieredStorage, that of Aiven's RemoteStorageManager, or recognised "
+                      "by the keys."),
+    click.option("--key-prefix", metavar="TEXT", help="Prefix of all keys (key.prefix). Default: recognised by the keys."),
     click.option("--private-key", "private_keys", type=KeyFile(), multiple=True, metavar="ID=FILE",
-                 help="The private key (PEM) of a key pair that segments are encrypted under; may be repeated."),
+                 help="The private key (PEM) of a key pair that encrypts segments; may be repeated."),
 )  # fmt: skip
 
 
@@ -66,14 +66,14 @@ _LOG_DIR = click.option("--log-dir", "log_dirs", type=PATH_OR_URL, multiple=True
 
 
 def whole_options(function: Command) -> Command:
-    """The options of a command that reads remote segments as if they were local."""
+    """Add the options of a command that reads remote segments as if they were local."""
     return store_options(_LOG_DIR(function))
 
 
 def whole_files(
     files: ReadOnlyFiles, values: dict[str, Any], outcome: Outcome, report: Callable[[str, Finding], object] | None = None
 ) -> WholeLogFiles | None:
-    """`files` with the remote segments of partitions; None without --store.
+    """Return files that include the remote segments of partitions; None without --store.
 
     outcome  receives problems of the metadata, and the reason why remote segments of a partition are left out
     report   receives a directory and a problem of its remote segments; None: `outcome` receives them

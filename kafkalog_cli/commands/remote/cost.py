@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.remote_output import Output
 
 _EXAMPLES = (
-    Example("Show what each topic takes:", "kafkalog remote cost --store s3://kafka-tiered /var/lib/kafka/data"),
+    Example("Show how much each topic takes:", "kafkalog remote cost --store s3://kafka-tiered /var/lib/kafka/data"),
     Example("With the price that your provider names for a GiB and month:",
             "kafkalog remote cost --price-per-gib 0.023 --store s3://kafka-tiered /var/lib/kafka/data"),
 )  # fmt: skip
@@ -52,7 +52,7 @@ class _Price(click.ParamType[float]):
 @remote_options
 @store_options
 @click.option("--price-per-gib", "price", type=_Price(), metavar="PRICE",
-              help="What 1 GiB costs per month, in any currency: show what each topic costs per month.")
+              help="The price of 1 GiB per month, in any currency: show the price of each topic.")
 def command(
     paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | None, form: str, price: float | None, **values: Any
 ) -> int:
@@ -64,7 +64,7 @@ def command(
     `kafkalog remote orphans` names the reason.
 
     PATHS are log dirs with the logs of all partitions of __remote_log_metadata, with the partitions, and with the cluster's
-    metadata. Where a partition is in none of them, its leader's history is not known.
+    metadata. If a partition is in none of them, its leader's history is not known.
     """
     options = required_store(values, config_file)
     named, settings = log_dirs_and_settings(paths, config_file)

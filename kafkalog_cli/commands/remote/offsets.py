@@ -28,8 +28,8 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | 
     """Show where logs begin and end, and what is not copied yet, and why.
 
     The offsets are those that a leader answers: first offset, first local one, last one in remote storage, last stable one and
-    the log end. Closed segments that are not in remote storage are the lag: remote.log.copy.disable is set, an open
-    transaction keeps them, or the next task of the leader copies them.
+    the log end. The lag is the number of closed segments that are not in remote storage. The reason is
+    remote.log.copy.disable, an open transaction, or that the next task of the leader will copy them.
 
     PATHS are log dirs, of all brokers that hold partitions of __remote_log_metadata. The text leaves out partitions without
     remote storage; JSON has them all.

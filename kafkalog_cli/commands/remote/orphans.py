@@ -39,7 +39,7 @@ _WORDS = ("partition", "why", "segment")
                main_options=("--store", "--delete", "--older-than", "--dry-run"))
 @remote_options
 @click.option("--metadata-partitions", "metadata_count", type=Whole(1, 1_000_000), metavar="N",
-              help="Partitions of __remote_log_metadata, where no log dir has the cluster's metadata.")
+              help="Number of partitions of __remote_log_metadata, if no log dir has the cluster's metadata.")
 @store_options
 @click.option("--delete", "deletes", is_flag=True, help="Delete the orphans; needs --older-than.")
 @click.option("--older-than", "older_than_ms", type=Duration(), metavar="TIME",
@@ -61,14 +61,14 @@ def command(
     (only-copy), topics that no record names (unknown-topic), and files that do not belong to the layout (foreign).
 
     PATHS are log dirs with the logs of all partitions of __remote_log_metadata, and with the cluster's metadata. --delete is
-    refused where one of them is missing or damaged. Objects are copied into the quarantine before they are deleted;
+    refused if one of them is missing or damaged. Objects are copied into the quarantine before they are deleted;
     `kafkalog restore` puts them back. The command can be stopped and run again; brokers may run.
     """
     options = required_store(values, config_file)
     if deletes and older_than_ms is None:
-        raise click.UsageError("--delete needs --older-than: what is being uploaded is not named by a record yet")
+        raise click.UsageError("--delete needs --older-than: objects of a running upload may have no record yet")
     if values["quarantine"] is not None and (values["no_quarantine"] or not deletes):
-        raise click.UsageError("--quarantine is for --delete, without --no-quarantine")
+        raise click.UsageError("--quarantine needs --delete, and excludes --no-quarantine")
     named, _settings = log_dirs_and_settings(paths, config_file)
     work = _Work(options, named, topics, metadata_count, older_than_ms)
     status = show(form, lambda output: work.run(output, values if deletes else None))
@@ -130,7 +130,7 @@ class _Work:
             directory = deletion["quarantine"]
             if directory is None and "://" in self._options.store:
                 do = "name a directory with room for them: --quarantine DIR; or --no-quarantine"
-                raise UsageError(f"{size} bytes of objects are to be copied before they are deleted", do)
+                raise UsageError(f"{size} bytes of objects must be copied before they are deleted", do)
             directory = directory or quarantine_beside(files, self._options.store.rstrip("/"), now)
             kept = KeptObjects(files, directory)
         what = f"remote orphans: deletes {sum(len(one.objects) for one in chosen)} objects, {size} bytes, in {store.name}"
@@ -149,7 +149,7 @@ class _Work:
 
 
 def _show(orphans: Sequence[Orphan], output: Output, what: str | None) -> None:
-    """Print orphans; `what` happens to those that may be deleted, None: nothing."""
+    """Print orphans. `what`: what happens to those that may be deleted; None: nothing."""
     from engine.remote.orphans import DELETABLE
 
     if output.stream is not None:

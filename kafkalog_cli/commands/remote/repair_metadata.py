@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.commands.remote.restore import UNASKED
+from kafkalog_cli.commands.remote.restore import ABSENT_OPTIONS
 from kafkalog_cli.engine_options import quarantine_options
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Example, Section
 from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option
@@ -43,7 +43,7 @@ _EXAMPLES = (
 @click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
               help="A log dir of another broker with logs of __remote_log_metadata, which are only read; may be repeated.")
 @click.option("--metadata-partitions", "metadata_count", type=Whole(1, 1_000_000), metavar="N",
-              help="Partitions of __remote_log_metadata, where no log dir has the cluster's metadata.")
+              help="Number of partitions of __remote_log_metadata, if no log dir has the cluster's metadata.")
 @store_options
 @click.option("--replace-undecodable", is_flag=True,
               help="Append nothing: replace batches whose records no broker can decode by batches without records; needs no "
@@ -60,18 +60,18 @@ def command(
     """Add records to __remote_log_metadata for segments that are in the store and that no record names.
 
     PATHS are all log dirs of a stopped broker. The command finds complete segments of its partitions in the store, and checks
-    them against the leader epochs and the log start on the disk. For each segment that no record names, and that was not
+    them against the leader epochs and the log start offset on the disk. For each segment that no record names, and that was not
     deleted, it appends the records of a complete copy to the broker's logs of __remote_log_metadata. Run it before you start a
-    broker without these records: such a broker would move log starts up to the first local segments.
+    broker without these records: its leaders would move the log start offsets to the first local segments.
 
-    A broker's consumer of the topic ends at the first record that it cannot decode, for example one that somebody sent to the
+    A broker's consumer of the topic stops at the first record that it cannot decode, for example one that was sent to the
     topic by mistake. The command then appends nothing. With --replace-undecodable it replaces such batches in all logs of the
-    topic in PATHS; all other offsets stay. Do it on each broker with a replica before you start one of them.
+    topic in PATHS; all other offsets stay. Do this on each broker with a replica before you start one of them.
     """
     from kafkalog_cli.partitions import run
 
     if replace_undecodable:
-        return run("remote-repair-metadata", {**UNASKED, **values}, _replace, makes_partitions=True)
+        return run("remote-repair-metadata", {**ABSENT_OPTIONS, **values}, _replace, makes_partitions=True)
     options = required_store(values, values["config_file"])
 
     def work(session: Session, progress: Progress) -> Iterator[Report]:
@@ -81,7 +81,7 @@ def command(
         report = progress.say
         return RepairMetadata(layout, topics, log_dirs, metadata_count, lambda one: report(str(one))).work(session)
 
-    return run("remote-repair-metadata", {**UNASKED, **values}, work, makes_partitions=True)
+    return run("remote-repair-metadata", {**ABSENT_OPTIONS, **values}, work, makes_partitions=True)
 
 
 def _replace(session: Session, progress: Progress) -> Iterator[Report]:

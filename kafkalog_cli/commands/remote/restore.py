@@ -27,11 +27,11 @@ _SECTIONS = (
     Section("Output and work", ("--dry-run", "--quarantine", "--no-quarantine", "--quiet", "--verbose", "--format")),
 )
 _EXAMPLES = (
-    Example("See what a bucket holds of a topic, and what would be written:",
+    Example("Show which segments of a topic are in a bucket, and what would be written:",
             "kafkalog remote restore orders --into /var/lib/kafka/data --store s3://kafka-tiered -n"),
     Example("Restore all topics:", "kafkalog remote restore '*' --into /var/lib/kafka/data --store s3://kafka-tiered"),
 )  # fmt: skip
-UNASKED: dict[str, Any] = {
+ABSENT_OPTIONS: dict[str, Any] = {
     "settings": (), "now": None, "clean_start": False, "recovery_point": None, "log_start_offset": None,
     "keep_deleted": False, "jobs": 1, "metrics_textfile": None, "yes": True,
 }  # fmt: skip  # options of commands on logs that this command does not have
@@ -41,15 +41,15 @@ UNASKED: dict[str, Any] = {
                main_options=("--into", "--store", "--full", "--dry-run"))
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @click.option("--into", "log_dir", type=PATH, required=True, metavar="LOGDIR",
-              help="The log dir of the broker that is going to lead the partitions; no broker may run there.")
+              help="The log dir of the broker that will lead the partitions; no broker may run on it.")
 @click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
-              help="Another log dir of the cluster that is left: of the same broker, or with logs of __remote_log_metadata; "
+              help="Another remaining log dir of the cluster: of the same broker, or with logs of __remote_log_metadata; "
                    "may be repeated.")
 @click.option("--full", "whole", is_flag=True, help="Write all segments, not only the end of each log.")
-@click.option("--topic-id", metavar="ID", help="Of a topic that was created several times, this one.")
+@click.option("--topic-id", metavar="ID", help="Restore the topic with this id, if a topic was created several times.")
 @click.option("--metadata-partitions", "metadata_count", type=Whole(1, 1_000_000), metavar="N",
-              help="Partitions of __remote_log_metadata, where the cluster's metadata is lost "
-                   "(remote.log.metadata.topic.num.partitions). Default: as --config-file says, or 50.")
+              help="Number of partitions of __remote_log_metadata, if the cluster's metadata is lost "
+                   "(remote.log.metadata.topic.num.partitions). Default: from --config-file, or 50.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
               help="A broker's server.properties: settings of topics.")
 @store_options
@@ -60,7 +60,7 @@ UNASKED: dict[str, Any] = {
 @verbose_option
 @version_option
 def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **values: Any) -> int:
-    """Restore topics of which only the store is left.
+    """Restore topics that exist only in the store.
 
     TOPICS are names or quoted patterns. The command finds the complete segments of each partition in the store, and reads the
     leader epochs and the producers of the last one. It creates the partition directory with its topic id and an empty segment
@@ -68,7 +68,7 @@ def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **
     --full it also writes all segments. A broker then serves every record, accepts new ones, and continues to copy.
 
     Records that were not copied before the loss are not in the store. Do not start a broker before this command has ended: a
-    leader whose log is empty deletes the remote segments that it knows. You can stop the command and run it again.
+    leader with an empty log deletes the remote segments that it knows. You can stop the command and run it again.
     """
     options = required_store(values, values["config_file"])
     from engine.remote.restore import RestoreOptions
@@ -85,7 +85,7 @@ def command(topics: tuple[str, ...], log_dir: str, log_dirs: tuple[str, ...], **
         layout = options.open(session.dirs.disk)
         return Restore(chosen, layout, lambda finding: progress.say(str(finding))).work(session)
 
-    return run("remote-restore", {**UNASKED, **values, "paths": (log_dir,)}, work, makes_partitions=True,
+    return run("remote-restore", {**ABSENT_OPTIONS, **values, "paths": (log_dir,)}, work, makes_partitions=True,
                more_log_dirs=lambda: of_one_broker(log_dir, log_dirs))
 
 

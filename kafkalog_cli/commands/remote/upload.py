@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.commands.remote.restore import UNASKED
+from kafkalog_cli.commands.remote.restore import ABSENT_OPTIONS
 from kafkalog_cli.engine_options import quarantine_options
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Example, Section
 from kafkalog_cli.options import PATH, format_option, quiet_option, verbose_option, version_option
@@ -67,4 +67,4 @@ def command(topics: tuple[str, ...], **values: Any) -> int:
         report = progress.say
         return Upload(store, layout, topics, lambda one: report(str(one)), dry_run=session.options.dry_run).work(session)
 
-    return run("remote-upload", {**UNASKED, **values}, work, makes_partitions=True)
+    return run("remote-upload", {**ABSENT_OPTIONS, **values}, work, makes_partitions=True)

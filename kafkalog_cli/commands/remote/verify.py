@@ -40,10 +40,10 @@ def command(
 
     One listing of the store says which objects are missing, have another size, or belong to no segment. With --deep, or
     --sample for some segments, every part is read and compared with its log, and the log with the metadata: Kafka itself
-    checks only the checksums of batches. What that reads is printed before.
+    checks only the checksums of batches. The command first prints how much it will read.
 
-    PATHS are log dirs with the logs of __remote_log_metadata: those of all its partitions. Objects of segments that they do
-    not have count as unknown.
+    PATHS are log dirs with the logs of all partitions of __remote_log_metadata. Objects of segments without a record there
+    are reported as unknown.
     """
     options = required_store(values, config_file)
     named, _settings = log_dirs_and_settings(paths, config_file)
@@ -67,7 +67,7 @@ def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, 
     chosen = list(listed.sound) if count is None else sample(listed.sound, count)
     size = sum(segment.size for _, segment in chosen)
     if chosen and output.stream is None:
-        requests = 6 * len(chosen) + size // (8 << 20)  # of each segment its parts, and of a large log its pieces
+        requests = 6 * len(chosen) + size // (8 << 20)  # the parts of each segment, and the pieces of large logs
         output.line(f"reading {count_of(len(chosen), 'segment')}, {size_text(size)}, in about {count_of(requests, 'request')}")
         output.flush()
     check = DeepCheck(report)
