@@ -17,7 +17,9 @@ _TABLE = {
     ),
     "upload": ("kafkalog_cli.commands.remote.upload", "Copy closed segments of a stopped broker into the store."),
     "orphans": ("kafkalog_cli.commands.remote.orphans", "List objects that no broker will delete, and delete them."),
-    "cost": ("kafkalog_cli.commands.remote.cost", "Show how much each topic takes in a store, and how much of that no broker reads."),
+    "cost": (
+        "kafkalog_cli.commands.remote.cost", "Show how much each topic takes in a store, and how much of that no broker reads.",
+    ),
     "restore": ("kafkalog_cli.commands.remote.restore", "Restore topics that exist only in the store."),
 }
 _EXAMPLES = (
