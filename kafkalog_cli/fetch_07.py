@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Log07:
-    """A log of Kafka 0.7 that is being read: messages without key, time and batch; their offsets are positions of entries.
+    """A log of Kafka 0.7 for reading. Its messages have no key, time or batch; their offsets are positions of entries.
 
     Raises UsageError for options that do not apply, OffsetOutOfRange07, and Refused07 for a log that does not open.
     """
@@ -34,7 +34,7 @@ class Log07:
         self, below: ReadOnlyFiles, path: str, wanted: Wanted, report: Callable[[Finding], None], start: int | None = None
     ) -> None:
         _refuse_unknown_to_07(path, wanted)
-        files, self._wanted = OverlayFiles(below, now_ms()), wanted  # opening makes a missing file: only in memory
+        files, self._wanted = OverlayFiles(below, now_ms()), wanted  # opening creates missing files: in memory only
         self.log = open_log_07(files, path.rstrip("/"), Config07(), now=now_ms(), need_recovery=False)
         self._reader = Reader07(files, self.log, report, wanted.max_bytes)
         self._unlimited = Reader07(files, self.log, lambda _finding: None)
@@ -74,7 +74,7 @@ class Log07:
         self._reader.copy(self.start, send)
 
     def last_matches(self, count: int) -> tuple[int, int]:
-        """Return (offset, messages from there on) for the last `count` messages."""
+        """Return (offset, number of messages from that offset on) for the last `count` messages."""
         return self._unlimited.last_messages(self.start, self._wanted.selection.end_offset, count)
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ def _folder(files: ReadOnlyFiles, name: str) -> str | None:
     if match is None or match[1] == "file":
         folder = name if match is None else "/" + match[2].lstrip("/")
         if not files.info(folder).is_directory:
-            raise UsageError(f"{folder}: not a folder, which a store is", path=folder)
+            raise UsageError(f"{folder}: not a folder; a store is a folder or a URL", path=folder)
         return folder
     if match[1] not in _SCHEMES:
         raise UsageError(f"{name}: unknown scheme {match[1]}", f"use {'://, '.join(_SCHEMES)}:// or a folder")

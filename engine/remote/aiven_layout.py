@@ -41,7 +41,7 @@ class AivenLayout:
     def __init__(self, store: Store, prefix: str, private_keys: dict[str, str]) -> None:
         self.store, self.prefix = store, prefix
         self._keys = PrivateKeys(ReadOnlyFiles(), private_keys)
-        self._encrypts_under: str | None = None  # the id of the key pair for new segments
+        self._key_pair: str | None = None  # the id of the key pair for new segments
 
     def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> AivenParts:
         """See Layout."""
@@ -68,7 +68,7 @@ class AivenLayout:
         self, partition: PartitionMetadata, segment: RemoteSegment, parts: SegmentParts
     ) -> Iterator[tuple[str, int, Iterable[bytes]]]:
         """See Layout. The segment is not compressed; it is encrypted if the newest one is. Its manifest records both."""
-        seal = None if self._encrypts_under is None else self._keys.new_seal(self._encrypts_under)
+        seal = None if self._key_pair is None else self._keys.new_seal(self._key_pair)
         folder = f"{self.prefix}{partition.topic}-{partition.topic_id}/{partition.partition}"
         stem = f"{folder}/{segment.start_offset:020d}-{segment.name}"
         indexes = {kind: parts.index(kind) for kind in STORED_ORDER}
@@ -91,8 +91,8 @@ class AivenLayout:
         if newest is not None:
             manifest = parse_manifest(self.store.read(newest, 0, newest.size), self.store.path(newest.key))
             if manifest.key is not None:
-                self._encrypts_under = manifest.key.partition(":")[0]
-                self._keys.new_seal(self._encrypts_under)
+                self._key_pair = manifest.key.partition(":")[0]
+                self._keys.new_seal(self._key_pair)
 
     def _below_store(self, key: str) -> str:
         """Return the key in the store for a key in the bucket: `t-ID/…` for `cold/t-ID/…` if the store is `s3://bucket/cold`."""

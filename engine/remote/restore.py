@@ -157,7 +157,7 @@ class Restore:
                 raise UsageError(what, "name one of the ids: --topic-id ID")
         here = [name for name in found if name.topic_id in ids[name.topic] and placement.is_here(name)]
         if not here:
-            what = f"{placement.target.path}: these partitions have replicas on other brokers than {placement.node_id} only"
+            what = f"{placement.target.path}: only brokers other than {placement.node_id} have replicas of these partitions"
             raise UsageError(what, "restore into a log dir of a broker that has replicas", path=placement.target.path)
         for name in here:
             yield name, found[name]

@@ -243,7 +243,7 @@ class LogWriter:
             known = name.removesuffix(".tmp")
             is_ours = known in large or (known in small and (known != name or self._holds(path, small[name])))
             if not is_ours:
-                what = f"{path}: already exists, and this command does not write it"
+                what = f"{path}: the file already exists, and this command did not write it"
                 do = f"move {argument(directory)} away if no broker needs it"
                 raise NotRestored(what, do, path=path)
 
