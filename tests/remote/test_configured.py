@@ -60,7 +60,7 @@ def test_the_prefix_of_the_settings_may_be_another_one():
     ({**S3, "rsm.config.storage.s3.region": "${env:REGION}"}, "rsm.config.storage.s3.region=${env:REGION}"),
     ({**S3, "rsm.config.encryption.key.pairs": "k1"}, "rsm.config.encryption.key.pairs.k1.private.key.file"),
 ])  # fmt: skip
-def test_what_is_not_known_is_refused_by_name(values, named):
+def test_unknown_settings_are_refused_by_name(values, named):
     with pytest.raises(UsageError) as error:
         store(values)
     assert named in str(error.value)

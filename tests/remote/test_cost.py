@@ -68,7 +68,7 @@ EXPECTED = {
 
 @pytest.mark.skipif(not EXPECTED.keys() <= set(SETS), reason="names topics of these sets")
 @pytest.mark.parametrize("name", EXPECTED)
-def test_what_is_not_read_has_its_reason(name):
+def test_segments_that_no_broker_reads_have_a_reason(name):
     assert unread(costs(stores(name), log_dirs(name))[0]) == EXPECTED[name]
 
 
@@ -82,7 +82,7 @@ class _NoLogs:
     directories: ClassVar[dict] = {}
 
 
-def test_a_copy_of_the_same_offsets_replaces_the_former():
+def test_a_later_copy_of_the_same_offsets_replaces_the_earlier_one():
     """A later leader copied two segments again, as in RemoteLogLeaderEpochState."""
     topic_id, metadata, stored = uuid_text(random_id()), RemoteLogMetadata(), []
     key = key_of(topic_id, 0)

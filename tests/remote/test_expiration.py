@@ -56,25 +56,25 @@ def old(*numbers):
 
 
 @pytest.mark.parametrize(("numbers", "due"), [((), []), ((1,), [1]), ((1, 2), [1, 2]), ((2,), []), ((1, 3), [1])])
-def test_time_ends_at_the_first_that_is_young(numbers, due):
+def test_deletion_by_time_ends_at_the_first_young_segment(numbers, due):
     expected = [(number, Reason.TIME) for number in due]
     kept = len(due) + 1
     assert plan(old(*numbers), [(0, 0)], retention_ms=1000) == (expected, 10 * len(due), kept)
 
 
-def test_a_segment_as_old_as_retention_says_stays():
+def test_a_segment_exactly_as_old_as_the_limit_is_kept():
     assert plan([one._replace(max_timestamp_ms=NOW - 1000) for one in THREE], [(0, 0)], retention_ms=1000) == ([], 0, 1)
 
 
 @pytest.mark.parametrize(("limit", "due"), [(400, []), (301, []), (300, [1]), (201, [1]), (200, [1, 2]), (99, [1, 2, 3])])
-def test_size_deletes_while_the_limit_remains(limit, due):
+def test_size_deletes_until_the_limit_is_reached(limit, due):
     expected = [(number, Reason.SIZE) for number in due]
     left = None if len(due) == 3 else len(due) + 1
     local = [(20, 1000), (29, 60), (50, 40)]  # the first is in remote storage, too
     assert plan(THREE, [(0, 0)], local=local, retention_bytes=limit) == (expected, 10 * len(due), left)
 
 
-def test_without_a_copy_task_nobody_knows_what_is_in_both():
+def test_without_a_copy_task_segments_in_both_parts_count_twice():
     values = {"local": [(20, 1000), (30, 100)], "retention_bytes": 1200}
     assert plan(THREE, [(0, 0)], **values)[0] == []
     assert plan(THREE, [(0, 0)], remote_log_copy_disable="true", local_retention_bytes=-2, **values)[0] == [
@@ -86,12 +86,12 @@ def test_segments_before_the_log_start_are_deleted():
     assert (due, start, kept) == ([(1, Reason.LOG_START)], 15, 2)
 
 
-def test_a_deletion_that_did_not_finish_is_tried_again_wherever_it_is():
+def test_an_unfinished_deletion_is_repeated_for_every_segment():
     states = {THREE[1].id: State.DELETE_SEGMENT_STARTED}
     assert plan(old(1), [(0, 0)], states=states, retention_ms=1000)[0] == [(1, Reason.TIME), (2, Reason.DELETION_BEGAN)]
 
 
-def test_a_copy_that_did_not_finish_expires_as_others_do():
+def test_an_unfinished_copy_expires_like_others():
     states = {THREE[0].id: State.COPY_SEGMENT_STARTED}
     assert plan(old(1), [(0, 0)], states=states, retention_ms=1000)[0] == [(1, Reason.TIME)]
 
@@ -101,7 +101,7 @@ def test_segments_of_epochs_before_the_first_are_deleted():
     assert plan(segments, [(2, 35)]) == ([(1, Reason.UNREFERENCED), (2, Reason.UNREFERENCED), (3, Reason.UNREFERENCED)], 30, 4)
 
 
-def test_a_history_that_was_cut_off_stays_while_its_epochs_are_known():
+def test_a_discarded_history_is_kept_while_its_epochs_are_known():
     """An unclean election: epoch 1 ended at 15 for the new leader, and at 19 for the old one."""
     segments = [THREE[0], segment(2, 10, 19, ((0, 10), (1, 12))), segment(3, 10, 29, ((0, 10), (1, 12), (2, 16)))]
     epochs = [(0, 0), (1, 12), (2, 16)]
@@ -129,7 +129,7 @@ def deleted(reports):
 
 
 @pytest.mark.parametrize("name", [name for name in SETS if name in ("clean", "resumed", "pair")])
-def test_what_brokers_left_in_order_is_kept(name):
+def test_segments_of_healthy_brokers_are_kept(name):
     """These brokers ran all their tasks before they stopped."""
     _, reports = explained(*brokers_log_dirs(name))
     assert reports
@@ -137,7 +137,7 @@ def test_what_brokers_left_in_order_is_kept(name):
 
 
 @pytest.mark.skipif(not {"killed", "resumed"} <= set(SETS), reason="compares these sets")
-def test_the_next_leader_deleted_what_was_said():
+def test_the_next_leader_deleted_the_planned_segments():
     """`resumed` is `killed` after the next start: segments that are missing there were deleted."""
     _, reports = explained(*log_dirs("killed"))
     names = [{(row["partition"].partition(":")[2], one["id"]) for row in truth(name, "segments.jsonl") for one in row["segments"]}
@@ -159,7 +159,7 @@ def test_cut_epochs_are_reported_with_all_that_a_broker_deleted(tmp_path):
 
 
 @pytest.mark.skipif("clean" not in SETS, reason="variants are changes of this set")
-def test_a_lost_start_is_reported_where_deleted_records_come_back(tmp_path):
+def test_a_lost_start_is_reported_if_deleted_records_can_be_read_again(tmp_path):
     """The real broker returned 18 deleted records of a.b-1_c-0-1 again, from offset 34 on."""
     top = damaged("start-offsets-lost", tmp_path / "top")
     status, reports = explained(str(top / "d0"), str(top / "d1"))

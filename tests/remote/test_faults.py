@@ -41,7 +41,7 @@ def files(top):
 
 @pytest.mark.parametrize("kind", KINDS[:2])
 @pytest.mark.parametrize("more", [(), ("--full",)])
-def test_a_restore_that_is_disturbed_is_completed_by_the_next(kind, more, tmp_path):
+def test_an_interrupted_restore_is_completed_by_the_next_one(kind, more, tmp_path):
     keys = [word for item in private_keys(tmp_path).items() for word in ("--private-key", "=".join(item))]
 
     def words(left):
@@ -71,7 +71,7 @@ def test_a_restore_that_is_disturbed_is_completed_by_the_next(kind, more, tmp_pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_an_upload_that_is_disturbed_calls_complete_is_complete(kind, tmp_path):
+def test_segments_of_an_interrupted_upload_are_complete_if_recorded(kind, tmp_path):
     top, _ = never_copied("clean", tmp_path)
     at, is_there = 0, True
     while is_there:
@@ -99,7 +99,7 @@ def test_what_an_upload_that_is_disturbed_calls_complete_is_complete(kind, tmp_p
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_disturbed_deletion_took_is_kept(kind, tmp_path):
+def test_an_interrupted_deletion_keeps_a_copy_of_every_object(kind, tmp_path):
     top = writable("resumed", tmp_path)
     at, is_there = 0, True
     while is_there:

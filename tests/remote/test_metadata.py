@@ -34,7 +34,7 @@ from tests.support.run import kafkalog
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_remote_list_says_what_kafka_knows(name):
+def test_remote_list_shows_the_state_of_kafka(name):
     done = kafkalog("remote", "list", "--format", "jsonl", *log_dirs(name))
     assert (done.status, done.err) == (0, "")
     partitions, segments = {}, {}
@@ -77,7 +77,7 @@ def values(name):
 
 
 @pytest.mark.parametrize("name", [name for name in SETS if name != "pair"])
-def test_straight_code_decodes_as_the_schema_does(name):
+def test_specialized_decoding_equals_the_schema(name):
     found = values(name)
     assert len(found) > 50
     for value in found:
@@ -105,7 +105,7 @@ def test_changed_bytes_are_decoded_as_the_schema_does_or_refused():
             assert decoded == outcome(_decode_by_schema, value)
 
 
-def test_a_record_that_is_none_is_a_finding_and_not_the_end(tmp_path):
+def test_an_undecodable_record_is_a_finding_and_later_ones_are_read(tmp_path):
     top = damaged("metadata-flipped", tmp_path / "top") if SETS else tmp_path
     done = kafkalog("remote", "list", str(top / "d0"), str(top / "d1"))
     assert done.status == 4
@@ -210,7 +210,7 @@ def test_random_histories_end_as_in_a_plain_model(seed):
                 assert (got is not None) is (offset <= end)
 
 
-def test_many_deletions_from_the_front_keep_the_rest():
+def test_many_deletions_at_the_front_keep_the_other_segments():
     metadata, count = RemoteLogMetadata(), 5000
     for number in range(count):
         for record in (started(number, number * 10, number * 10 + 9), update(number, 1)):

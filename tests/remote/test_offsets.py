@@ -51,7 +51,7 @@ def test_text_is_a_table_of_tiered_partitions():
     )
 
 
-def test_without_a_metadata_log_it_says_what_to_name(tmp_path):
+def test_without_a_metadata_log_the_error_says_what_to_name(tmp_path):
     done = kafkalog("remote", "offsets", f"{log_dirs('clean')[0]}/plain-0")
     assert done.status == 2
     assert "no log of __remote_log_metadata" in done.err

@@ -35,7 +35,7 @@ def writable(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in SETS if name not in ("resumed", "aiven")])
-def test_stores_that_brokers_keep_in_order_have_none(name):
+def test_stores_of_healthy_brokers_have_no_orphans(name):
     assert orphans(stores(name), log_dirs(name))[1] == []
 
 
@@ -46,7 +46,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("variant", EXPECTED)
-def test_orphans_are_told_apart(variant, tmp_path):
+def test_orphans_have_the_right_reason(variant, tmp_path):
     top = damaged(variant, tmp_path / "top")
     _, found = orphans(str(top / "remote"), [str(top / "d0"), str(top / "d1")])
     assert [(row["why"], row["topic"]) for row in found] == EXPECTED[variant]
@@ -62,7 +62,7 @@ def test_segments_that_may_be_needed_are_never_deleted(variant, tmp_path):
     assert objects(top / "remote") == before
 
 
-def test_what_is_deleted_can_be_put_back(tmp_path):
+def test_deleted_objects_can_be_put_back(tmp_path):
     top = writable("resumed", tmp_path)
     dirs, store, before = [str(top / "d0"), str(top / "d1")], str(top / "remote"), objects(top / "remote")
     words = ("--delete", "--older-than", "0s", "--quarantine", str(tmp_path / "kept"))
@@ -93,7 +93,7 @@ def prune(path, *words):
     return kafkalog("restore", "--prune", "--older-than", "0s", "--yes", *words, str(path))
 
 
-def test_what_was_deleted_is_listed_and_pruned(kept, tmp_path):
+def test_deleted_objects_are_listed_and_pruned(kept, tmp_path):
     before, store = objects(kept), str(tmp_path / "top/remote")
     done = kafkalog("restore", "--list", "--format", "jsonl", str(kept.parent))
     [listed] = [row for row in objects_of(done.out) if row["type"] == "quarantine"]
@@ -110,7 +110,7 @@ def test_what_was_deleted_is_listed_and_pruned(kept, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "000000", "000005", "00001", "0000001"])
-def test_what_is_not_ours_keeps_a_directory_of_objects(kept, name):
+def test_a_quarantine_with_foreign_files_is_not_deleted(kept, name):
     (kept / name).write_text("mine")  # three objects are kept: 000001 to 000003, and one more may be copied
     before = objects(kept)
     done = prune(kept.parent)
@@ -119,13 +119,13 @@ def test_what_is_not_ours_keeps_a_directory_of_objects(kept, name):
 
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to("/etc"), lambda path: path.mkdir()])
-def test_links_and_directories_keep_it(kept, make):
+def test_a_quarantine_with_links_or_directories_is_not_deleted(kept, make):
     make(kept / "000004")
     assert prune(kept.parent).status == 8
     assert (kept / "objects.jsonl").exists()
 
 
-def test_another_version_is_listed_and_stays(kept):
+def test_another_version_is_listed_and_not_deleted(kept):
     path = kept / "objects.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2', 1))
     assert prune(kept.parent).status == 0
@@ -133,7 +133,7 @@ def test_another_version_is_listed_and_stays(kept):
     assert str(kept) in kafkalog("restore", "--list", str(kept.parent)).out.decode()
 
 
-def test_a_directory_in_use_stays(kept):
+def test_a_locked_quarantine_is_not_deleted(kept):
     with in_use(Files(), str(kept)):
         before = objects(kept)
         for done in (prune(kept.parent), kafkalog("restore", str(kept))):
@@ -141,7 +141,7 @@ def test_a_directory_in_use_stays(kept):
         assert objects(kept) == before
 
 
-def test_a_stopped_prune_goes_on(kept):
+def test_an_interrupted_prune_continues(kept):
     (kept / "000002").unlink()
     assert kafkalog("restore", str(kept)).status == 8
     assert prune(kept.parent).status == 0
@@ -149,14 +149,14 @@ def test_a_stopped_prune_goes_on(kept):
 
 
 @pytest.mark.parametrize("text", [b"", b"junk\n", b"{}\n", b"[" * 100_000, b'{"store": 5, "created_ms": "x"}\n'])
-def test_a_list_of_objects_that_is_none_of_ours_is_passed_over(tmp_path, text):
+def test_a_foreign_list_of_objects_is_skipped(tmp_path, text):
     (tmp_path / "q").mkdir()
     (tmp_path / "q/objects.jsonl").write_bytes(text)
     done = kafkalog("restore", "--list", str(tmp_path))
     assert (done.status, done.out) == (0, b"nothing to undo\n")
 
 
-def test_an_object_that_came_back_as_another_one_stays(tmp_path):
+def test_another_object_with_the_same_key_is_not_replaced(tmp_path):
     top = writable("resumed", tmp_path)
     dirs, store = [str(top / "d0"), str(top / "d1")], str(top / "remote")
     _, deleted = orphans(store, dirs, "--delete", "--older-than", "0s", "--quarantine", str(tmp_path / "kept"))
@@ -166,7 +166,7 @@ def test_an_object_that_came_back_as_another_one_stays(tmp_path):
     assert (done.status, "another object has this key now" in done.err, path.read_bytes()) == (4, True, b"another")
 
 
-def test_what_is_younger_stays(tmp_path):
+def test_younger_objects_are_kept(tmp_path):
     top = writable("resumed", tmp_path)
     for path in (top / "remote").rglob("*"):
         path.touch()

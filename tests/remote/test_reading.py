@@ -141,7 +141,7 @@ def test_a_shorter_object_is_a_finding(tmp_path):
     assert "remote-object-size" in done.err
 
 
-def test_without_the_metadata_it_says_which_log_dirs_to_name():
+def test_without_the_metadata_the_error_says_which_log_dirs_to_name():
     dirs = brokers_log_dirs("clean")
     done = kafkalog("fetch", "--store", stores("clean"), f"{dirs[1]}/codecs-0", f"{dirs[0]}/plain-0")
     assert "--log-dir DIR" in done.err or done.status == 0

@@ -34,7 +34,7 @@ def copied():
 
 
 @pytest.mark.parametrize("variant", ["metadata-behind", "metadata-gone"])
-def test_what_was_lost_is_known_again(variant, tmp_path):
+def test_lost_records_are_written_again(variant, tmp_path):
     top = damaged(variant, tmp_path / "top")
     if variant == "metadata-behind":  # its indexes and checkpoints show that the log was longer
         refused = repair(top)
@@ -52,7 +52,7 @@ def test_what_was_lost_is_known_again(variant, tmp_path):
     assert not [event for one in reports_of(again.out) for event in one["events"] if event["action"] == "created"]
 
 
-def test_where_nothing_was_lost_nothing_is_done(tmp_path):
+def test_without_a_loss_nothing_is_written(tmp_path):
     shutil.copytree(TOP / "clean", tmp_path / "top")
     for path in [tmp_path / "top", *(tmp_path / "top").rglob("*")]:
         path.chmod(path.stat().st_mode | 0o200)
@@ -71,7 +71,7 @@ def test_a_dry_run_changes_nothing(tmp_path):
     assert {path: path.read_bytes() for path in top.rglob("*") if path.is_file() and path.name != ".lock"} == before
 
 
-def test_a_copy_of_a_known_segment_is_not_made_known(tmp_path):
+def test_no_records_are_added_for_a_copy_of_a_known_segment(tmp_path):
     """A second copy of the same offsets stays an orphan, and a broker reads the same records as before."""
     top = damaged("orphan-topic", tmp_path / "top")
     done = repair(top)

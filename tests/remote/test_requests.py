@@ -103,7 +103,7 @@ def fetched(tmp_path, *words):
 
 
 @pytest.mark.parametrize("words", [("--raw",), ("-f", "%s")])
-def test_a_whole_partition_comes_in_few_large_requests(remote, counted, tmp_path, words):
+def test_a_whole_partition_is_read_in_few_large_requests(remote, counted, tmp_path, words):
     store, directory, logs = remote
     end = int(next(directory.glob("*.log")).stem)
     found = fetched(tmp_path, "--store", str(store), *words, str(directory)).read_bytes()
@@ -114,7 +114,7 @@ def test_a_whole_partition_comes_in_few_large_requests(remote, counted, tmp_path
 
 
 @pytest.mark.parametrize("words", [("--offset", "4000"), ("--time", "2000-01-01"), ("--offset", "0")])
-def test_a_look_up_takes_four_requests(remote, counted, tmp_path, words):
+def test_a_lookup_takes_four_requests(remote, counted, tmp_path, words):
     store, directory, logs = remote
     layout = ("--layout", "local", "--key-prefix", "kafka-tiered-storage/")
     found = fetched(tmp_path, "--raw", *words, "--max-bytes", "1", "--store", str(store), *layout, str(directory)).read_bytes()
@@ -186,7 +186,7 @@ def test_reads_of_any_order_and_size_give_the_bytes():
 
 
 @pytest.mark.parametrize("broken", [0, 1, 2, 3])
-def test_an_error_comes_to_the_reader_whichever_request_has_it(broken):
+def test_an_error_of_any_request_reaches_the_reader(broken):
     calls = []
 
     def fetch(start, end):

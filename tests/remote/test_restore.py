@@ -44,7 +44,7 @@ def restore(name, left, tmp_path, *words, topics=("*",)):
 
 @pytest.mark.parametrize("name", [one for one in SETS if one in ("clean", "aiven")])
 @pytest.mark.parametrize("words", [(), ("--full",)])
-def test_all_that_was_copied_can_be_read_again(name, words, tmp_path):
+def test_all_copied_records_can_be_read_after_a_restore(name, words, tmp_path):
     left = lost(name, tmp_path / "top")
     done, keys = restore(name, left, tmp_path, *words, topics=NOT_LIMITED if words else ("*",))
     events = [(one["partition"], event) for one in objects_of(done.out) if one["type"] == "report" for event in one["events"]]
@@ -72,7 +72,7 @@ def test_all_that_was_copied_can_be_read_again(name, words, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in SETS if name != "pair"])  # whose replicas are on several brokers
-def test_the_metadata_says_again_what_it_said(name, tmp_path):
+def test_the_restored_metadata_equals_the_lost_one(name, tmp_path):
     """The records of every copied segment are written again."""
     left = lost(name, tmp_path / "top")
     done, _ = restore(name, left, tmp_path)
@@ -116,7 +116,7 @@ def test_a_second_run_writes_nothing_more(tmp_path):
     assert tree(tmp_path / "top") == first
 
 
-def test_what_stands_there_is_not_replaced(tmp_path):
+def test_existing_objects_are_not_replaced(tmp_path):
     left = lost("aiven", tmp_path / "top")
     path = Path(left[0]) / "plain-0/00000000000000000000.log"
     path.parent.mkdir()
@@ -154,7 +154,7 @@ def test_a_new_cluster_begins_with_the_topics(tmp_path):
     assert tree(log_dir)["bootstrap.checkpoint"] == (log_dir / "bootstrap.checkpoint").read_bytes()
 
 
-def test_a_log_dir_that_nobody_formatted_is_refused(tmp_path):
+def test_an_unformatted_log_dir_is_refused(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data/recovery-point-offset-checkpoint").write_text("0\n0\n")
     done, _ = restore("aiven", [str(tmp_path / "data")], tmp_path)

@@ -70,7 +70,7 @@ def test_an_object_that_was_removed_is_an_error(store, tmp_path):
         store.read(found, 0, 5)
 
 
-def test_folders_within_folders_have_a_bound(tmp_path):
+def test_the_depth_of_nested_folders_is_limited(tmp_path):
     path = tmp_path
     for _ in range(20):
         path = path / "d"
@@ -80,7 +80,7 @@ def test_folders_within_folders_have_a_bound(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "what"), [("ftp://x/y", "unknown scheme ftp"), ("/nowhere/at/all", "No such file")])
-def test_what_is_no_store(name, what):
+def test_names_that_are_not_stores(name, what):
     with pytest.raises(KafkalogError, match=what):
         open_store(ReadOnlyFiles(), name)
 
@@ -138,7 +138,7 @@ def test_changed_manifests_are_read_or_refused_in_words(manifests):
     {"type": "variable", "originalChunkSize": 9, "originalFileSize": 9, "transformedChunks": "AAAA"},
     {"type": "other", "originalChunkSize": 9, "originalFileSize": 9}, {},
 ])  # fmt: skip
-def test_chunks_that_do_not_fit_are_refused(index):
+def test_invalid_chunks_are_refused(index):
     from engine.remote.aiven_manifest import CorruptObject, parse_manifest
 
     fields = {"version": "1", "chunkIndex": index, "compression": False,
@@ -148,7 +148,7 @@ def test_chunks_that_do_not_fit_are_refused(index):
 
 
 @pytest.mark.skipif("aiven" not in SETS, reason="another corpus")
-def test_encrypted_segments_without_their_key_say_which_one(tmp_path):
+def test_encrypted_segments_without_their_key_name_it(tmp_path):
     top = stores("aiven").removesuffix("bucket")
     words = ("fetch", "--store", stores("aiven"), "--log-dir", f"{top}d0", "--log-dir", f"{top}d1", f"{top}d1/plain-0")
     done = kafkalog(*words)

@@ -319,7 +319,7 @@ def test_no_power_cut_loses_anything(case_name):
 
 @pytest.mark.parametrize("case_name", MAKERS)
 @pytest.mark.parametrize("error", ERRORS if FULL else ERRORS[:1], ids=errno.errorcode.get)
-def test_every_failure_is_told_and_loses_nothing(case_name, error):
+def test_every_failure_is_reported_and_loses_nothing(case_name, error):
     assert problems(MAKERS[case_name](), error, step=1 if FULL else 23) == []
 
 

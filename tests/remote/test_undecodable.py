@@ -70,7 +70,7 @@ def replace(top, *words):
     return kafkalog("remote", "repair-metadata", "--replace-undecodable", *words, str(top / "d0"), str(top / "d1"))
 
 
-def test_a_consumer_passes_over_what_is_there_instead(poisoned, tmp_path):
+def test_a_consumer_skips_the_replacement(poisoned, tmp_path):
     before, (rows, findings) = batches(poisoned), listed(poisoned)
     junk = before[-2]
     assert findings == list(range(junk[0], junk[1] + 1))
@@ -90,7 +90,7 @@ def test_a_consumer_passes_over_what_is_there_instead(poisoned, tmp_path):
     assert objects(poisoned) == kept
 
 
-def test_at_the_log_end_the_last_record_is_there_again(tmp_path):
+def test_at_the_log_end_the_last_record_is_appended_again(tmp_path):
     """A broker waits for the record before the log end. So a batch without records must not be the last one."""
     top = writable("resumed", tmp_path)
     rows, before = listed(top)[0], batches(top)
@@ -106,7 +106,7 @@ def test_at_the_log_end_the_last_record_is_there_again(tmp_path):
     assert batches(top) == found
 
 
-def test_a_log_without_any_record_of_brokers_is_left(tmp_path):
+def test_a_log_without_decodable_records_is_left_unchanged(tmp_path):
     top = writable("resumed", tmp_path)
     [*_, last] = batches(top)
     assert kafkalog("delete-records", "--before", str(last[1] + 1), "--no-quarantine", str(top / LOG)).status == 0
@@ -115,7 +115,7 @@ def test_a_log_without_any_record_of_brokers_is_left(tmp_path):
     assert (done.status, f"kafkalog delete-records --before {last[1] + 7}" in done.err) == (4, True)
 
 
-def test_records_that_a_broker_needs_are_left(tmp_path):
+def test_batches_with_decodable_records_are_left_unchanged(tmp_path):
     top = writable("resumed", tmp_path)
     append(top, tmp_path, [JUNK[0], a_record(top)])  # one batch
     before = objects(top)
@@ -125,7 +125,7 @@ def test_records_that_a_broker_needs_are_left(tmp_path):
         name: data for name, data in before.items() if name.endswith((".log", "index"))}  # fmt: skip
 
 
-def test_nothing_is_appended_behind_such_a_record(poisoned):
+def test_nothing_is_appended_after_an_undecodable_record(poisoned):
     before = objects(poisoned)
     done = kafkalog("remote", "repair-metadata", "--store", stores("resumed"), str(poisoned / "d0"), str(poisoned / "d1"))
     assert (done.status, "--replace-undecodable" in done.err) == (2, True)

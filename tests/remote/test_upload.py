@@ -88,7 +88,7 @@ def test_objects_are_those_that_the_broker_made(tmp_path):
     assert checked.status == 0, checked.out
 
 
-def test_what_is_uploaded_for_aiven_can_be_read(tmp_path):
+def test_uploads_for_aiven_can_be_read(tmp_path):
     top, _ = never_copied("aiven", tmp_path)
     store = tmp_path / "store"
     store.mkdir()
@@ -138,7 +138,7 @@ def test_a_damaged_segment_is_not_copied(tmp_path):
     assert list(store.rglob("plain-1-*"))
 
 
-def test_a_broker_that_was_killed_comes_to_its_senses_first(tmp_path):
+def test_a_killed_broker_must_be_recovered_first(tmp_path):
     top, _ = never_copied("clean", tmp_path)
     (top / "d0/.kafka_cleanshutdown").unlink()
     done = upload(top, stores("clean"))

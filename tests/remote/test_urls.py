@@ -44,7 +44,7 @@ def put(bucket, key, data=b""):
 # ---- the file system interface
 
 
-def test_a_bucket_looks_like_a_tree_of_directories(bucket):
+def test_a_bucket_is_read_as_a_tree_of_directories(bucket):
     for key in ("a/x.log", "a/b/y", "c"):
         put(bucket, key, key.encode())
     files = files_for(["/tmp", "s3://bucket/a"])
@@ -66,7 +66,7 @@ def test_a_bucket_looks_like_a_tree_of_directories(bucket):
 
 
 @pytest.mark.parametrize(("what", "key"), [("list", "z"), ("list", "c"), ("open", "a"), ("open", "z"), ("info", "z.log"), ("plain", "z"), ("resolve", "z"), ("space", "c")])
-def test_what_is_not_there_is_an_error_that_names_it(bucket, what, key):
+def test_a_missing_path_is_an_error_that_names_it(bucket, what, key):
     put(bucket, "a/x")
     put(bucket, "c")
     with pytest.raises(UnreadableFile, match=f"^s3://bucket/{key}: "):
@@ -84,14 +84,14 @@ def test_a_directory_is_listed_once_and_a_small_file_read_once(bucket):
     assert len(bucket.requests) == 31
 
 
-def test_a_file_that_is_named_takes_one_look(bucket):
+def test_a_named_file_costs_one_lookup(bucket):
     put(bucket, f"d/{LOG}")
     files = UrlFiles()
     assert [files.exists(f"s3://bucket/d/{LOG}") for _ in range(3)] == [True] * 3
     assert bucket.requests == [("find", f"d/{LOG}")]
 
 
-def test_old_listings_are_forgotten_and_asked_for_again(bucket, monkeypatch):
+def test_old_listings_are_removed_and_requested_again(bucket, monkeypatch):
     monkeypatch.setattr(url_files, "_NAMES", 10)
     monkeypatch.setattr(url_files, "_LISTINGS", 1)
     for number in range(8):
@@ -105,7 +105,7 @@ def test_old_listings_are_forgotten_and_asked_for_again(bucket, monkeypatch):
     assert files.read("s3://bucket/d0/a", 1) == b""
 
 
-def test_pieces_that_are_kept_take_little_memory(bucket, monkeypatch):
+def test_cached_pieces_take_little_memory(bucket, monkeypatch):
     monkeypatch.setattr(url_files, "_KEPT", 100)
     for number in range(20):
         put(bucket, f"d/{number}", b"x" * 30)
@@ -166,7 +166,7 @@ def copied(bucket):
     ("fetch", "-t", "p*", "--merge", ""), ("fetch", "--time", "2h ago:", "plain-0"), ("fetch", ""), ("dump-log", "nothing-0"), ("verify", "nothing"), ("fetch", "nothing-0"),
     ("dump-log", "--offset", "130:133", "--print-data-log", "plain-*"), ("dump-log", "--tail", "2", "--print-data-log", "plain-0"), ("dump-log", "--count", ""),
 ])  # fmt: skip
-def test_a_url_says_what_the_folder_says(copied, words):
+def test_a_url_gives_the_same_output_as_the_folder(copied, words):
     folder, url = copied
     *options, path = words
     one, other = kafkalog(*options, f"{url}/{path}"), kafkalog(*options, f"{folder}/{path}")
@@ -193,7 +193,7 @@ def test_a_log_of_07_in_a_bucket(bucket):
     assert kafkalog("fetch", "s3://bucket/t-0").out == kafkalog("fetch", f"{bucket.name}/t-0").out
 
 
-def test_a_segment_comes_in_large_requests(bucket, tmp_path):
+def test_a_segment_is_read_in_large_requests(bucket, tmp_path):
     (tmp_path / "lines").write_bytes(b"".join(b"k:%09d\n" % number * 100 for number in range(25000)))
     done = kafkalog("append", "--create", "--input", str(tmp_path / "lines"), "--input-format", "text", f"{bucket.name}/big-0")
     assert done.status == 0, done.err
@@ -216,13 +216,13 @@ WRITING = (
 
 
 @pytest.mark.parametrize("words", WRITING)
-def test_who_writes_refuses_urls(words):
+def test_commands_that_write_refuse_urls(words):
     done = kafkalog(*("s3://bucket/x" if word == "X" else word for word in words))
     assert done.status == 2
     assert "s3://bucket/x: only commands that change nothing read URLs; copy the directory" in done.err.replace("\n", " ")
 
 
-def test_nobody_waits_for_a_bucket_to_grow(bucket):
+def test_follow_is_refused_for_urls(bucket):
     done = kafkalog("fetch", "--follow", "s3://bucket/x-0")
     assert (done.status, "objects do not grow" in done.err) == (2, True)
 

@@ -59,14 +59,14 @@ def changed_objects(variant, top):
 
 @pytest.mark.skipif("clean" not in SETS, reason="the variants are of the set clean")
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_of_a_damaged_store_the_changed_objects_are_named(variant, tmp_path):
+def test_verify_names_the_changed_objects_of_a_damaged_store(variant, tmp_path):
     top = damaged(variant, tmp_path / "top")
     status, findings, _ = verify(str(top / "remote"), [str(top / "d0"), str(top / "d1")], "--deep")
     assert status == 4
     assert {row["file"].removeprefix(f"{top}/") for row in findings} == changed_objects(variant, top)
 
 
-def test_a_sample_reads_so_many_segments():
+def test_a_sample_reads_the_given_number_of_segments():
     _, findings, done = verify(stores("clean"), log_dirs("clean"), "--sample", "7")
     assert (findings, done["read"]) == ([], 7)
 
@@ -77,12 +77,12 @@ def test_a_topic_alone_leaves_other_objects_unnamed():
     assert 0 < done["segments"] < 20
 
 
-def test_the_text_says_what_is_read_before():
+def test_the_text_first_says_how_much_is_read():
     done = kafkalog("remote", "verify", "--deep", "--topic", "plain", "--store", stores("clean"), *log_dirs("clean"))
     first, last = done.out.decode().splitlines()
     assert (done.status, first.startswith("reading "), "requests" in first, last.endswith("all segments were read")) == (0, True, True, True)
 
 
-def test_without_a_store_it_is_wrong_usage():
+def test_a_missing_store_is_a_usage_error():
     done = kafkalog("remote", "verify", *log_dirs("clean"))
     assert (done.status, "--store is needed" in done.err) == (2, True)

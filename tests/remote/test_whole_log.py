@@ -40,7 +40,7 @@ def test_a_dump_is_that_of_the_downloaded_log(name, tmp_path):
             assert parts >= {part for part in expected.split(b"Dumping ") if suffix in part[:200]}
 
 
-def test_a_selection_goes_over_remote_and_local_segments(tmp_path):
+def test_a_selection_covers_remote_and_local_segments(tmp_path):
     top = brokers_log_dirs("clean")[0]
     done = kafkalog("dump-log", "--print-data-log", "--offset", "120:130", *options("clean", tmp_path), f"{top}/plain-0")
     assert [int(line.split()[2]) for line in done.out.decode().splitlines() if line.startswith("| offset: ")] == list(range(120, 130))
@@ -62,7 +62,7 @@ def test_all_segments_of_a_sound_store_are_sound(name, tmp_path):
     ("truncated-mid-batch", "remote-object-size"), ("flipped-in-record", None), ("flipped-in-length", None), ("missing-index", "remote-object-missing"),
     ("missing-log", None), ("swapped-logs", None),
 ])  # fmt: skip
-def test_damage_is_reported_by_its_object(variant, code, tmp_path):
+def test_damage_is_reported_with_the_object(variant, code, tmp_path):
     try:
         top = damaged(variant, tmp_path / "top")
     except FileNotFoundError:
@@ -93,12 +93,12 @@ def test_without_the_metadata_the_local_log_is_read_and_the_rest_is_an_error(tmp
     (("verify", "--rebuild", "--store", "/", "/"), "leave out --store"), (("verify", "--log-dir", "/", "/"), "--log-dir needs --store"),
     (("dump-log", "--log-dir", "/", "/"), "--log-dir needs --store"), (("dump-log", "--key-prefix", "x", "/"), "--key-prefix needs --store"),
 ])  # fmt: skip
-def test_what_excludes_each_other(words, said):
+def test_options_that_exclude_each_other(words, said):
     done = kafkalog(*words)
     assert (done.status, said in done.err) == (2, True)
 
 
-def test_a_store_that_is_none(tmp_path):
+def test_an_invalid_store(tmp_path):
     for command in ("dump-log", "verify"):
         done = kafkalog(command, "--store", str(tmp_path / "none"), str(tmp_path))
         assert done.status not in (0, 1)
