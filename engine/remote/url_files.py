@@ -1,6 +1,6 @@
 """Read URLs like paths of this machine: objects of a bucket are files, prefixes of keys are directories.
 
-Nothing is written. Listings and lookups are cached until the command ends; an object that changes afterwards is an error.
+Nothing is written. Listings and lookups are cached; an object that changes afterwards is an error.
 """
 
 from __future__ import annotations
