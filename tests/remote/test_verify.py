@@ -85,4 +85,4 @@ def test_the_text_first_says_how_much_is_read():
 
 def test_a_missing_store_is_a_usage_error():
     done = kafkalog("remote", "verify", *log_dirs("clean"))
-    assert (done.status, "--store is needed" in done.err) == (2, True)
+    assert (done.status, "name the store: --store URL|DIR" in done.err) == (2, True)
