@@ -91,7 +91,8 @@ _EXAMPLES = (
               help="A topic setting, such as cleanup.policy, or index.interval.bytes with --rebuild; may be repeated. "
               "Overrides every other source.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
+              help="A broker's server.properties: settings of topics, log.dirs where no PATHS are given, and, if it names a "
+                   "RemoteStorageManager and there is no --store, the store whose segments are read as well.")
 @click.option("--now", type=Time(), metavar="TIME",
               help="With --rebuild: the clock by which producers expire: ISO-8601, ms, or `2h ago`. Default: the machine's.")
 @whole_options
@@ -138,7 +139,7 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
         asked = Rebuild(clock, quarantines_for("verify --rebuild", values), values["form"], dry_run=values["dry_run"],
                         asks=not values["yes"])
     shows = Shows(quiet=values["quiet"], verbose=values["verbose"])
-    open_whole = partial(whole_files, values=values)
+    open_whole = partial(whole_files, values={**values, "config_file": None} if rebuild else values)
     return verify_all(paths_from(values["paths"], known), values["form"], values["jobs"], known, asked, shows, open_whole)
 
 
