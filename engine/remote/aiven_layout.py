@@ -142,7 +142,7 @@ class AivenParts:
             found = self._store.find(f"{self._stem}.{suffix}")
             if found is None:
                 raise missing(self._store.path(f"{self._stem}.{suffix}"))
-            self._objects[suffix] = found
+            return self._objects.setdefault(suffix, found)  # of several threads the first one says what the object is
         return self._objects[suffix]
 
     @property

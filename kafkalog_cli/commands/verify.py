@@ -26,6 +26,7 @@ from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
+from engine.remote.requests import checked
 from engine.remote.urls import files_for
 from kafkalog_cli.app import Outcome, Total, printable
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
@@ -295,11 +296,17 @@ def _results(
             yield work(directory, stop)
         return
     pool = ThreadPoolExecutor(jobs)
-    try:
-        yield from pool.map(lambda directory: work(directory, stop), directories)
-    finally:
-        stop.set()  # after Ctrl-C, stop reading large logs
-        pool.shutdown(cancel_futures=True)
+    with checked(partial(_end_if, stop)):
+        try:
+            yield from pool.map(lambda directory: work(directory, stop), directories)
+        finally:
+            stop.set()  # after Ctrl-C, stop reading large logs, and waiting for a store
+            pool.shutdown(cancel_futures=True)
+
+
+def _end_if(stop: Event) -> None:
+    if stop.is_set():
+        raise KeyboardInterrupt
 
 
 class _Remote:

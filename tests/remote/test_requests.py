@@ -7,6 +7,7 @@ import shutil
 import struct
 import tracemalloc
 from contextlib import redirect_stdout
+from itertools import count
 
 import pytest
 
@@ -187,11 +188,12 @@ def test_reads_of_any_order_and_size_give_the_bytes():
 
 @pytest.mark.parametrize("broken", [0, 1, 2, 3])
 def test_an_error_comes_to_the_reader_whichever_request_has_it(broken):
-    calls = []
+    calls, numbers = {}, count()
 
-    def fetch(start, end):
-        calls.append(start)
-        if len(calls) == broken + 1:
+    def fetch(start, end):  # by several threads
+        number = next(numbers)
+        calls[number] = start
+        if number == broken:
             raise UnreadableFile("f: 503 Slow Down")
         return DATA[start:end]
 
