@@ -1,4 +1,4 @@
-"""Requests to a store, each made by a thread of its own: work goes on meanwhile, and Ctrl-C ends the wait for one that hangs."""
+"""Requests to a store, each made by its own thread: work goes on meanwhile, and Ctrl-C ends the wait for one that hangs."""
 
 from __future__ import annotations
 

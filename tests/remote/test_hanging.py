@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from engine.remote.requests import Request, answer, checked
-from tests.remote.corpus import TOP, stores
+from tests.remote.corpus import TOP
 
 LAYOUT = ("--store", "s3://bucket", "--layout", "local", "--key-prefix", "kafka-tiered-storage/")
 D0, D1 = TOP / "clean/d0", TOP / "clean/d1"
