@@ -43,7 +43,7 @@ def reading_options(function: Command) -> Command:
     return _with_paths(function, PATH_OR_URL)
 
 
-def _with_paths(function: Command, kind: click.ParamType[str]) -> Command:
+def _with_paths(function: Command, kind: click.Path) -> Command:
     for option in reversed((click.argument("paths", nargs=-1, type=kind), *_OPTIONS)):
         function = option(function)
     return function
