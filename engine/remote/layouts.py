@@ -53,7 +53,7 @@ class SegmentParts(Protocol):
         """Bytes of the log."""
         ...
 
-    def read_log(self, start: int, end: int) -> bytes:
+    def read_log(self, start: int, end: int) -> bytes | memoryview:
         """Bytes [start, end) of the log."""
         ...
 
@@ -66,7 +66,7 @@ def log_pieces(parts: SegmentParts, at_once: int = _PIECE) -> Iterator[bytes]:
     """The bytes of a log, one piece at a time."""
     size = parts.log_size()
     for at in range(0, size, at_once):
-        yield parts.read_log(at, min(at + at_once, size))
+        yield bytes(parts.read_log(at, min(at + at_once, size)))
 
 
 class Layout(Protocol):

@@ -90,7 +90,7 @@ class ObjectStore:
         except self._refusals as error:
             raise self._failed(key, error) from error
 
-    def read(self, found: Object, start: int, end: int) -> bytes:
+    def read(self, found: Object, start: int, end: int) -> bytes | memoryview:
         """See Store."""
         from obstore import get
         from obstore.exceptions import PreconditionError
@@ -210,8 +210,8 @@ def _object(meta: Any) -> Object:
     return Object(meta["path"], meta["size"], meta.get("e_tag"), int(meta["last_modified"].timestamp() * 1000))
 
 
-def _received(found: GetResult) -> tuple[Any, bytes]:
-    return found.meta, bytes(found.bytes())
+def _received(found: GetResult) -> tuple[Any, memoryview]:
+    return found.meta, memoryview(found.bytes())
 
 
 def _first_line(error: Exception) -> str:

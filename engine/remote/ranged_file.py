@@ -19,10 +19,10 @@ _GROWTH = 16  # how many times as large as the last piece one is that follows it
 _COMING = 2  # pieces under way at most
 
 
-class _Coming(Request[bytes]):
+class _Coming(Request["bytes | memoryview"]):
     """Bytes [start, end), which are fetched while others are processed."""
 
-    def __init__(self, start: int, end: int, fetch: Callable[[int, int], bytes]) -> None:
+    def __init__(self, start: int, end: int, fetch: Callable[[int, int], bytes | memoryview]) -> None:
         self.start_at, self.end_at = start, end
         super().__init__(lambda: fetch(start, end))
 
@@ -36,7 +36,7 @@ class Pieces:
         self._size = 0
         self._mutex = Lock()
 
-    def get(self, path: str, start: int, end: int, fetch: Callable[[], bytes]) -> bytes:
+    def get(self, path: str, start: int, end: int, fetch: Callable[[], bytes | memoryview]) -> bytes | memoryview:
         """Bytes [start, end) of the file at `path`, fetched if they are not there."""
         key = (path, start, end)
         with self._mutex:
@@ -45,6 +45,7 @@ class Pieces:
                 return self._pieces[key]
         data = fetch()
         if len(data) <= self._largest:
+            data = bytes(data)  # not part of a buffer that is larger
             with self._mutex:
                 self._size += len(data) - len(self._pieces.get(key, b""))
                 self._pieces[key] = data
@@ -61,7 +62,7 @@ class RangedFile(OpenFile):
 
     __slots__ = ("_ahead", "_at", "_coming", "_fetch", "_most", "_piece", "_sent", "_size")
 
-    def __init__(self, path: str, size: int, fetch: Callable[[int, int], bytes]) -> None:
+    def __init__(self, path: str, size: int, fetch: Callable[[int, int], bytes | memoryview]) -> None:
         super().__init__(path, -1)
         self._size, self._fetch = size, fetch
         self._at, self._piece, self._ahead = 0, memoryview(b""), _FIRST

@@ -49,7 +49,7 @@ class Store(Protocol):
         """The object of that key; None: there is none."""
         ...
 
-    def read(self, found: Object, start: int, end: int) -> bytes:
+    def read(self, found: Object, start: int, end: int) -> bytes | memoryview:
         """Bytes [start, end) of an object, which must be what it was when it was found."""
         ...
 
