@@ -149,7 +149,7 @@ _kafkalog() {
                 return
             fi
             ;;
-        --store|--log-dir)
+        --store|--log-dir|--config-file)
             return
             ;;
         --layout)
@@ -166,7 +166,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --store --log-dir --layout --key-prefix --private-key --format --decode -j --jobs --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
+            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --store --log-dir --layout --key-prefix --private-key --config-file --format --decode -j --jobs --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
         fi
         ;;
     verify)
@@ -235,7 +235,7 @@ _kafkalog() {
             _kafkalog_words 'wait abort' "$cur"
             return
             ;;
-        --log-dir|--store)
+        --log-dir|--store|--config-file)
             return
             ;;
         --layout)
@@ -248,7 +248,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark --store --layout --key-prefix --private-key -f --template --format --raw --force -q --quiet -v --verbose -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark --store --layout --key-prefix --private-key --config-file -f --template --format --raw --force -q --quiet -v --verbose -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     help)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
     from engine.record.selection import Selection
-    from engine.remote.access import StoreOptions
+    from kafkalog_cli.remote_store import StoreChoice
 
     AnyRecord = Record | Message
     Part = Callable[[AnyRecord], bytes]
@@ -73,7 +73,7 @@ class Wanted:
     raw: bool
     force: bool
     jobs: int
-    store: StoreOptions | None = None
+    store: StoreChoice | None = None
     quiet: bool = False
     verbose: bool = False
 

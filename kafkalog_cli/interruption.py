@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Self
 
 from engine.files import Files, OpenFile, WritableFile
+from engine.remote.requests import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +46,11 @@ class Interruption:
         self._is_waiting = False
         self._held = 0
         self._before: dict[int, Any] = {}
+        self._opened = ExitStack()
 
     def __enter__(self) -> Self:
         self.number, self._is_announced, self._is_waiting, self._held = None, False, False, 0
+        self._opened.enter_context(checked(self.check))
         if current_thread() is main_thread():
             for number in _SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under `nohup`, or with `&` in a script
@@ -55,6 +58,7 @@ class Interruption:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self._opened.close()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()

@@ -9,7 +9,7 @@ import click
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Section
-from kafkalog_cli.options import PATH, format_option, version_option
+from kafkalog_cli.options import PATH, PATH_OR_URL, format_option, version_option
 from kafkalog_cli.output import json_stream
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ WHICH = Section("Which partitions", ("--topic", "--config-file"))
 OUTPUT = Section("Output", ("--format",))
 
 _OPTIONS = (
-    click.argument("paths", nargs=-1, type=PATH),
     click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
                  help="Only this topic, or those that a quoted pattern names; may be repeated."),
     click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
@@ -36,7 +35,16 @@ _OPTIONS = (
 
 def remote_options(function: Command) -> Command:
     """Add PATHS and the options of every remote command."""
-    for option in reversed(_OPTIONS):
+    return _with_paths(function, PATH)
+
+
+def reading_options(function: Command) -> Command:
+    """The same of a command that changes nothing: PATHS may be URLs."""
+    return _with_paths(function, PATH_OR_URL)
+
+
+def _with_paths(function: Command, kind: click.Path) -> Command:
+    for option in reversed((click.argument("paths", nargs=-1, type=kind), *_OPTIONS)):
         function = option(function)
     return function
 

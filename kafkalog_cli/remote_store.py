@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from kafkalog_cli.engine_options import settings_from
-from kafkalog_cli.help import Section
-from kafkalog_cli.options import PATH_OR_URL, STORE_PATH
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
+from kafkalog_cli.options import PATH, PATH_OR_URL, STORE_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.config.server import ServerConfig
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
-    from engine.remote.access import StoreOptions
+    from engine.remote.access import RemoteAccess, StoreOptions
     from engine.remote.whole_log import WholeLogFiles
     from kafkalog_cli.app import Outcome
 
@@ -62,7 +64,13 @@ def store_options(function: Command) -> Command:
 
 
 _LOG_DIR = click.option("--log-dir", "log_dirs", type=PATH_OR_URL, multiple=True, metavar="DIR",
-                        help="With --store: another log dir with partitions of __remote_log_metadata; may be repeated.")
+                        help="With --store, or a store of --config-file: another log dir with partitions of "
+                             "__remote_log_metadata; may be repeated.")
+store_config_option = click.option(
+    "--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
+    help="A broker's server.properties. If it names a RemoteStorageManager, and there is no --store: read remote segments of "
+         "partitions with remote storage from there; its log.dirs have the metadata.",
+)
 
 
 def whole_options(function: Command) -> Command:
@@ -73,42 +81,79 @@ def whole_options(function: Command) -> Command:
 def whole_files(
     files: ReadOnlyFiles, values: dict[str, Any], outcome: Outcome, report: Callable[[str, Finding], object] | None = None
 ) -> WholeLogFiles | None:
-    """Return files that include the remote segments of partitions; None without --store.
+    """Return files that include the remote segments of partitions; None if the options name no store.
 
     outcome  receives problems of the metadata, and the reason why remote segments of a partition are left out
     report   receives a directory and a problem of its remote segments; None: `outcome` receives them
     Raises click.UsageError for an option that needs --store, UsageError, UnreadableFile.
     """
-    options = store_from(values)
-    if options is None:
+    choice = choose_store(values)
+    if choice is None:
         if values["log_dirs"]:
-            raise click.UsageError("--log-dir needs --store")
+            raise click.UsageError("--log-dir needs --store, or a --config-file that names a store")
         return None
-    from engine.remote.access import RemoteAccess
     from engine.remote.whole_log import WholeLogFiles
 
-    access = RemoteAccess(files, options, values["log_dirs"], outcome.finding)
+    access = choice.open(files, outcome.finding)
     return WholeLogFiles(files, access, report or (lambda _directory, finding: outcome.finding(finding)), outcome.error)
 
 
-def store_from(values: dict[str, Any], config_file: str | None = None) -> StoreOptions | None:
-    """Convert the options, or read the server.properties of --config-file; None if neither names a store.
+class StoreChoice(NamedTuple):
+    """The store of a command that reads local logs, and their remote segments if they have any.
 
-    Raises click.UsageError for options that need a store, UsageError for an unknown store, UnreadableFile.
+    find      its location     log_dirs  with more logs of __remote_log_metadata
+    is_named  by --store, so that it is opened even if no partition has remote segments
     """
-    if values["store"] is None and config_file is None:
-        given = {"--key-prefix": values["key_prefix"], "--private-key": values["private_keys"]}
-        for name, value in given.items():
-            if value:
-                raise click.UsageError(f"{name} needs --store")
-        return None
-    if values["store"] is not None:
-        from engine.remote.access import StoreOptions
 
-        return StoreOptions(values["store"], values["layout"], values["key_prefix"], values["private_keys"])
+    find: Callable[[], StoreOptions]
+    log_dirs: tuple[str, ...]
+    is_named: bool
+
+    def open(self, files: ReadOnlyFiles, report: Callable[[Finding], None]) -> RemoteAccess:
+        """Access to remote segments. Raises UsageError, UnreadableFile for a store that --store names."""
+        from engine.remote.access import RemoteAccess
+
+        access = RemoteAccess(files, self.find, self.log_dirs, report)
+        if self.is_named:
+            _ = access.layout
+        return access
+
+
+def choose_store(values: dict[str, Any]) -> StoreChoice | None:
+    """The store of --store, or of --config-file if that names a RemoteStorageManager; None: neither names one.
+
+    Raises click.UsageError for options that need a store, UsageError for settings out of range, UnreadableFile.
+    """
+    if values["store"] is not None:
+        return StoreChoice(partial(_named_store, values), values["log_dirs"], is_named=True)
+    if values["config_file"] is not None:
+        from engine.files import ReadOnlyFiles
+        from engine.remote.configured import names_store
+
+        server = settings_from(values["config_file"], ()).server
+        if names_store(server):
+            own = filter(ReadOnlyFiles().exists, server.log_dirs)  # none of them on another machine than the broker's
+            return StoreChoice(partial(_configured, server, values), (*values["log_dirs"], *own), is_named=False)
+    _refuse_without_store(values)
+    return None
+
+
+def _refuse_without_store(values: dict[str, Any]) -> None:
+    for name, value in (("--key-prefix", values["key_prefix"]), ("--private-key", values["private_keys"])):
+        if value:
+            raise click.UsageError(f"{name} needs --store")
+
+
+def _named_store(values: dict[str, Any]) -> StoreOptions:
+    from engine.remote.access import StoreOptions
+
+    return StoreOptions(values["store"], values["layout"], values["key_prefix"], values["private_keys"])
+
+
+def _configured(server: ServerConfig, values: dict[str, Any]) -> StoreOptions:
     from engine.remote.configured import configured_store
 
-    options = configured_store(settings_from(config_file, ()).server)
+    options = configured_store(server)
     if values["layout"] != "auto":
         options = options._replace(layout=values["layout"])
     if values["key_prefix"] is not None:
@@ -117,8 +162,12 @@ def store_from(values: dict[str, Any], config_file: str | None = None) -> StoreO
 
 
 def required_store(values: dict[str, Any], config_file: str | None) -> StoreOptions:
-    """As `store_from`, for a command that needs a store. Raises click.UsageError if no store is named."""
-    options = store_from(values, config_file)
-    if options is None:
+    """The store of --store, or of --config-file.
+
+    Raises click.UsageError if neither is given, UsageError for an unknown store, UnreadableFile.
+    """
+    if values["store"] is not None:
+        return _named_store(values)
+    if config_file is None:
         raise click.UsageError("name the store: --store URL|DIR, or the broker's server.properties: --config-file FILE")
-    return options
+    return _configured(settings_from(config_file, ()).server, values)

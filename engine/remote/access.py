@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.config.topic import LogConfig
 from engine.discovery.names import parent_of
-from engine.errors import UsageError, argument
+from engine.errors import KafkalogError, UsageError, argument
+from engine.log.logdir.startup import of_one_cluster
 from engine.log.logdir.topics import remote_log_start
 from engine.log.tiering import Tiering
 from engine.remote.aiven_layout import AivenLayout
@@ -109,17 +110,29 @@ class StoreOptions(NamedTuple):
 class RemoteAccess:
     """Opens logs with their remote segments.
 
-    log_dirs  further log dirs with logs of __remote_log_metadata; the log dir of each partition is always read
-    layout    of the store
-    Raises UsageError, UnreadableFile.
+    find_store  names the store; it is called if a partition has remote segments, and the store is opened then
+    log_dirs    further log dirs with logs of __remote_log_metadata; the log dir of each partition is always read
     """
 
     def __init__(
-        self, files: ReadOnlyFiles, options: StoreOptions, log_dirs: Sequence[str], report: Callable[[Finding], None]
-    ) -> None:
-        self._files, self._log_dirs, self._report = files, log_dirs, report
-        self.layout = options.open(files)
+        self, files: ReadOnlyFiles, find_store: Callable[[], StoreOptions], log_dirs: Sequence[str],
+        report: Callable[[Finding], None],
+    ) -> None:  # fmt: skip
+        self._files, self._find_store, self._log_dirs, self._report = files, find_store, log_dirs, report
+        self._layout: Layout | KafkalogError | None = None
         self._metadata: dict[str, RemoteLogMetadata] = {}  # by the log dir of a partition
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the store. Raises UsageError, UnreadableFile, the same one each time: the store is opened once."""
+        if self._layout is None:
+            try:
+                self._layout = self._find_store().open(self._files)
+            except KafkalogError as error:
+                self._layout = error
+        if isinstance(self._layout, KafkalogError):
+            raise self._layout
+        return self._layout
 
     def open(self, view: PartitionView, log_start_offset: int | None = None) -> TieredView | None:
         """Open the log of `view` with its remote segments for reading; None: it has none. See `log`."""
@@ -135,9 +148,11 @@ class RemoteAccess:
         start = remote_log_start(self._files, view.directory) if log_start_offset is None else log_start_offset
         if start is None or start >= view.log_start_offset:
             return None
+        _ = self.layout  # a store that cannot be read is the error before any other
         own = parent_of(self._files.absolute(view.directory))
         if own not in self._metadata:
-            self._metadata[own] = MetadataLogs(self._files, list(dict.fromkeys((own, *self._log_dirs))), self._report).read()
+            log_dirs = of_one_cluster(self._files, own, self._log_dirs)
+            self._metadata[own] = MetadataLogs(self._files, log_dirs, self._report).read()
         log = TieredLog(self._files, view, LogConfig(), Tiering.TIERED, self._metadata[own], log_start_offset=start)
         if log.remote is None:
             what = f"{view.directory}: the logs of __remote_log_metadata that were read have no record of it"

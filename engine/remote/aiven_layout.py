@@ -89,7 +89,7 @@ class AivenLayout:
         manifests = [one for one in self.store.list(self.prefix) if one.key.endswith(".rsm-manifest")]
         newest = max(manifests, key=lambda one: one.modified_ms, default=None)
         if newest is not None:
-            manifest = parse_manifest(self.store.read(newest, 0, newest.size), self.store.path(newest.key))
+            manifest = parse_manifest(bytes(self.store.read(newest, 0, newest.size)), self.store.path(newest.key))
             if manifest.key is not None:
                 self._key_pair = manifest.key.partition(":")[0]
                 self._keys.new_seal(self._key_pair)
@@ -142,7 +142,7 @@ class AivenParts:
             found = self._store.find(f"{self._stem}.{suffix}")
             if found is None:
                 raise missing(self._store.path(f"{self._stem}.{suffix}"))
-            self._objects[suffix] = found
+            return self._objects.setdefault(suffix, found)  # of several threads the first one says what the object is
         return self._objects[suffix]
 
     @property
@@ -160,7 +160,7 @@ class AivenParts:
         """See SegmentParts."""
         return self.manifest.original_size
 
-    def read_log(self, start: int, end: int) -> bytes:
+    def read_log(self, start: int, end: int) -> bytes | memoryview:
         """See SegmentParts. Reads all chunks with these bytes in one request."""
         manifest, found = self.manifest, self._find("log")
         if found.size != manifest.stored[-1]:
@@ -214,6 +214,6 @@ class AivenParts:
         if size > MAX_INDEX_SIZE or position + size > found.size:
             raise CorruptObject(f"{path}: {found.size} bytes, and no index of {size} at byte {position}", path=path)
         try:
-            return self._opened(self._store.read(found, position, position + size))
+            return self._opened(bytes(self._store.read(found, position, position + size)))
         except ValueError as error:
             raise CorruptObject(f"{path}: the index at byte {position} is damaged: {error}", path=path) from error

@@ -49,11 +49,16 @@ _HARMLESS = frozenset({
 })  # fmt: skip
 
 
+def names_store(server: ServerConfig) -> bool:
+    """Does the broker with these settings have a RemoteStorageManager?"""
+    return bool(dict(server.values).get(_CLASS, "").strip())
+
+
 def configured_store(server: ServerConfig) -> StoreOptions:
     """Return the store in a broker's settings. Raises UsageError if they name no store or an unknown one."""
     values = dict(server.values)
     name = values.get(_CLASS, "").strip()
-    if not name:
+    if not names_store(server):
         raise UsageError(f"server.properties names no store: it has no {_CLASS}", _DO)
     prefix = values.get(_PREFIX, "rsm.config.")
     own = {key[len(prefix) :]: value.strip() for key, value in values.items() if key.startswith(prefix)}

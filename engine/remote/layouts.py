@@ -53,7 +53,7 @@ class SegmentParts(Protocol):
         """Return the size of the log in bytes."""
         ...
 
-    def read_log(self, start: int, end: int) -> bytes:
+    def read_log(self, start: int, end: int) -> bytes | memoryview:
         """Read bytes [start, end) of the log."""
         ...
 
@@ -66,7 +66,7 @@ def log_pieces(parts: SegmentParts, at_once: int = _PIECE) -> Iterator[bytes]:
     """Read a log in pieces of at most `at_once` bytes."""
     size = parts.log_size()
     for at in range(0, size, at_once):
-        yield parts.read_log(at, min(at + at_once, size))
+        yield bytes(parts.read_log(at, min(at + at_once, size)))
 
 
 class Layout(Protocol):

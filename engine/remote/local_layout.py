@@ -88,7 +88,7 @@ class LocalParts:
                 raise missing(self.path(None))
         return self._log
 
-    def read_log(self, start: int, end: int) -> bytes:
+    def read_log(self, start: int, end: int) -> bytes | memoryview:
         """See SegmentParts."""
         return self._store.read(self._found_log(), start, end)
 

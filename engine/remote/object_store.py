@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import OversizedFile, UnreadableFile, UnwritableFile, UsageError
+from engine.remote.requests import answer
 from engine.remote.storage import Object, changed
 from engine.remote.urls import SERVERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from obstore import GetOptions
+    from obstore import GetOptions, GetResult
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as AnyStore
 
@@ -26,8 +27,9 @@ class ObjectStore:
 
     client     settings that override the environment
     is_server  the URL is an HTTP server without listings, even if its name is that of an object store
-    obstore reads credentials, region and endpoint from the environment and its profiles (AWS_…, GOOGLE_…, AZURE_…). Failed
-    requests are repeated with growing pauses, at most six times within a minute.
+    obstore reads credentials, region and endpoint from the environment and its profiles (AWS_â¦, GOOGLE_â¦, AZURE_â¦). Failed
+    requests are repeated with growing pauses, at most six times within a minute. Ctrl-C ends the wait for a request that
+    changes nothing.
     """
 
     def __init__(self, url: str, *, client: Mapping[str, str] | None = None, is_server: bool = False) -> None:
@@ -59,7 +61,8 @@ class ObjectStore:
 
         below, _, _ = prefix.rpartition("/")
         try:
-            for chunk in list_objects(self._store, prefix=below or None):
+            chunks = list_objects(self._store, prefix=below or None)
+            while (chunk := answer(lambda: next(chunks, None))) is not None:
                 for one in sorted(chunk, key=lambda one: str(one["path"])):
                     if one["path"].startswith(prefix):
                         yield _object(one)
@@ -71,7 +74,7 @@ class ObjectStore:
         from obstore import list_with_delimiter
 
         try:
-            found = list_with_delimiter(self._store, folder or None)
+            found = answer(lambda: list_with_delimiter(self._store, folder or None))
         except self._refusals as error:
             raise self._failed(folder, error) from error
         return found["common_prefixes"], [_object(one) for one in found["objects"]]
@@ -81,13 +84,13 @@ class ObjectStore:
         from obstore import head
 
         try:
-            return _object(head(self._store, key))
+            return _object(answer(lambda: head(self._store, key)))
         except FileNotFoundError:
             return None
         except self._refusals as error:
             raise self._failed(key, error) from error
 
-    def read(self, found: Object, start: int, end: int) -> bytes:
+    def read(self, found: Object, start: int, end: int) -> bytes | memoryview:
         """See Store."""
         from obstore import get
         from obstore.exceptions import PreconditionError
@@ -98,9 +101,8 @@ class ObjectStore:
         if found.etag is not None:
             options["if_match"] = found.etag
         try:
-            answer = get(self._store, found.key, options=options)
-            is_same = _object(answer.meta)._replace(key=found.key) == found
-            data = bytes(answer.bytes())
+            meta, data = answer(lambda: _received(get(self._store, found.key, options=options)))
+            is_same = _object(meta)._replace(key=found.key) == found
         except (FileNotFoundError, PreconditionError) as error:
             raise changed(self.path(found.key)) from error
         except self._refusals as error:
@@ -114,11 +116,7 @@ class ObjectStore:
         from obstore import get
 
         try:
-            answer = get(self._store, key)
-            size = answer.meta["size"]
-            if size > limit:
-                raise OversizedFile(self.path(key), size, limit)
-            data = bytes(answer.bytes())
+            size, data = answer(lambda: self._whole(get(self._store, key), key, limit))
         except FileNotFoundError:
             return None
         except self._refusals as error:
@@ -126,6 +124,12 @@ class ObjectStore:
         if len(data) != size:
             raise changed(self.path(key))
         return data
+
+    def _whole(self, found: GetResult, key: str, limit: int) -> tuple[int, bytes]:
+        size = found.meta["size"]
+        if size > limit:
+            raise OversizedFile(self.path(key), size, limit)
+        return size, bytes(found.bytes())
 
     def put(self, key: str, size: int, parts: Iterable[bytes]) -> None:
         """See WritableStore. A large object is written in parts, and exists after the last one is written."""
@@ -204,6 +208,10 @@ _CHECKS = {
 
 def _object(meta: Any) -> Object:
     return Object(meta["path"], meta["size"], meta.get("e_tag"), int(meta["last_modified"].timestamp() * 1000))
+
+
+def _received(found: GetResult) -> tuple[Any, memoryview]:
+    return found.meta, memoryview(found.bytes())
 
 
 def _first_line(error: Exception) -> str:

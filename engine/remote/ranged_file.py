@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from threading import Lock, Thread
+from collections import OrderedDict, deque
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile, became_shorter
 from engine.files import OpenFile, hand_over
+from engine.remote.requests import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,31 +16,15 @@ if TYPE_CHECKING:
 _FIRST = 64 << 10  # bytes that are read at least, as far as there are more
 _LARGEST = 8 << 20  # bytes of a piece, unless more are asked for at once
 _GROWTH = 16  # how many times as large as the last piece one is that follows it
+_COMING = 2  # pieces under way at most
 
 
-class _Coming(Thread):
-    """Bytes [start, end), fetched by a thread while others are processed. An error is raised where they are taken."""
+class _Coming(Request["bytes | memoryview"]):
+    """Bytes [start, end), which are fetched while others are processed."""
 
-    def __init__(self, start: int, end: int, fetch: Callable[[int, int], bytes]) -> None:
-        super().__init__(daemon=True)  # nobody waits for what is not read any more
-        self.start_at, self.end_at, self._fetch = start, end, fetch
-        self._data = b""
-        self._error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        """See Thread."""
-        try:
-            self._data = self._fetch(self.start_at, self.end_at)
-        except BaseException as error:  # noqa: BLE001  # raised where they are taken
-            self._error = error
-
-    def take(self) -> bytes:
-        """The bytes, as soon as they are there."""
-        self.join()
-        if self._error is not None:
-            raise self._error
-        return self._data
+    def __init__(self, start: int, end: int, fetch: Callable[[int, int], bytes | memoryview]) -> None:
+        self.start_at, self.end_at = start, end
+        super().__init__(lambda: fetch(start, end))
 
 
 class Pieces:
@@ -51,7 +36,7 @@ class Pieces:
         self._size = 0
         self._mutex = Lock()
 
-    def get(self, path: str, start: int, end: int, fetch: Callable[[], bytes]) -> bytes:
+    def get(self, path: str, start: int, end: int, fetch: Callable[[], bytes | memoryview]) -> bytes | memoryview:
         """Bytes [start, end) of the file at `path`, fetched if they are not there."""
         key = (path, start, end)
         with self._mutex:
@@ -60,6 +45,7 @@ class Pieces:
                 return self._pieces[key]
         data = fetch()
         if len(data) <= self._largest:
+            data = bytes(data)  # not part of a buffer that is larger
             with self._mutex:
                 self._size += len(data) - len(self._pieces.get(key, b""))
                 self._pieces[key] = data
@@ -69,23 +55,25 @@ class Pieces:
 
 
 class RangedFile(OpenFile):
-    """`size` bytes, of which `fetch(start, end)` gives a range; it is called by one other thread as well.
+    """`size` bytes, of which `fetch(start, end)` gives a range; it is called by two other threads as well.
 
-    Holds one piece, and while all is read in order the next one: each at most 8 MiB, or as long as the largest read.
+    Holds one piece, and while all is read in order the next two: each at most 8 MiB, or as long as the largest read.
     """
 
-    __slots__ = ("_ahead", "_at", "_coming", "_fetch", "_piece", "_sent", "_size")
+    __slots__ = ("_ahead", "_at", "_coming", "_fetch", "_most", "_piece", "_sent", "_size")
 
-    def __init__(self, path: str, size: int, fetch: Callable[[int, int], bytes]) -> None:
+    def __init__(self, path: str, size: int, fetch: Callable[[int, int], bytes | memoryview]) -> None:
         super().__init__(path, -1)
         self._size, self._fetch = size, fetch
         self._at, self._piece, self._ahead = 0, memoryview(b""), _FIRST
-        self._coming: _Coming | None = None
+        self._coming: deque[_Coming] = deque()  # the pieces that follow, in order
+        self._most = 1  # of them at a time: more only after one was needed
         self._sent = 0  # up to here all is going to be read, in order
 
     def close(self) -> None:
         """Let go of what was read."""
-        self._piece, self._coming = memoryview(b""), None
+        self._piece, self._most = memoryview(b""), 1
+        self._coming.clear()
 
     def size(self) -> int:
         """Bytes in the file."""
@@ -134,14 +122,24 @@ class RangedFile(OpenFile):
         else:
             self._ahead = min(_GROWTH * self._ahead, _LARGEST) if is_next else _FIRST
         limit = self._sent or self._size
-        coming, self._coming = self._coming, None
-        if coming is not None and coming.start_at == position:
-            end, data = coming.end_at, coming.take()
+        if self._coming and self._coming[0].start_at == position:
+            coming, self._most = self._coming.popleft(), _COMING
+            end = coming.end_at
         else:
+            self._coming.clear()
+            coming, self._most = None, _COMING if self._sent else 1
             end = min(self._size, position + max(size, min(self._ahead, limit - position)))
-            data = self._fetch(position, end)
+        if self._ahead == _LARGEST:
+            self._fetch_ahead(end, limit)
+        data = self._fetch(position, end) if coming is None else coming.result()
         if len(data) != end - position:
             raise UnreadableFile(f"{self.path}: {len(data)} bytes came of {end - position}", path=self.path)
         self._at, self._piece = position, memoryview(data)
-        if self._ahead == _LARGEST and end < limit:
-            self._coming = _Coming(end, min(limit, end + _LARGEST), self._fetch)
+
+    def _fetch_ahead(self, position: int, limit: int) -> None:
+        """Begin to fetch the pieces after those that come already, or from byte `position` on, up to `limit`."""
+        if self._coming:
+            position = self._coming[-1].end_at
+        while len(self._coming) < self._most and position < limit:
+            self._coming.append(_Coming(position, min(limit, position + _LARGEST), self._fetch))
+            position = self._coming[-1].end_at

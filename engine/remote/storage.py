@@ -49,7 +49,7 @@ class Store(Protocol):
         """Return the object with that key; None: it does not exist."""
         ...
 
-    def read(self, found: Object, start: int, end: int) -> bytes:
+    def read(self, found: Object, start: int, end: int) -> bytes | memoryview:
         """Read bytes [start, end) of an object, which must not have changed since it was found."""
         ...
 

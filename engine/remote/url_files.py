@@ -126,7 +126,7 @@ class UrlFiles(ReadOnlyFiles):
             raise UnreadableFile(f"{path}: {_MISSING if found is None else 'a directory, not a file'}", path=path)
         bucket = self._bucket(_normal(path))
 
-        def fetch(start: int, end: int) -> bytes:
+        def fetch(start: int, end: int) -> bytes | memoryview:
             return self._pieces.get(path, start, end, lambda: bucket.read(found, start, end))
 
         return RangedFile(path, found.size, fetch)

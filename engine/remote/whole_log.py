@@ -140,7 +140,7 @@ class WholeLogFiles(ReadOnlyFilesAbove):
                 raise UnreadableFile(f"{path}: the object {where.file} does not exist", path=path)
             return data
 
-        return self._indexes.get(path, 0, -1, fetch)
+        return bytes(self._indexes.get(path, 0, -1, fetch))
 
     # ---- the file system interface
 

@@ -24,7 +24,7 @@ from kafkalog_cli.decoders import DecoderClass, payload_decoder
 from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import PATH_OR_URL, FileList, KafkaCommand, format_option, jobs_option, size_option, version_option
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
-from kafkalog_cli.remote_store import WHOLE, whole_files, whole_options
+from kafkalog_cli.remote_store import WHOLE, store_config_option, whole_files, whole_options
 from kafkalog_cli.selecting import NO_END, SELECTION, OffsetRange, selection_from, selection_options
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _SECTIONS = (
         "--share-group-state-decoder",
     )),
     Section("Selection", (*SELECTION, "--count")),
-    WHOLE,
+    Section(WHOLE.title, (*WHOLE.options, "--config-file")),
     Section("Output", ("--format", "--decode", "--jobs")),
     Section("Damage and limits", ("--continue-on-corruption", "--max-decompressed-bytes", "--max-batch-bytes")),
 )
@@ -101,6 +101,7 @@ _EXAMPLES = (
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Do not decompress batches to more than this.")
 @size_option("--max-batch-bytes", default=64 << 20, help="Do not decode larger batches.")
 @whole_options
+@store_config_option
 @version_option
 def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any) -> int:
     """Print Kafka's files: logs, indexes, producer snapshots, checkpoints.

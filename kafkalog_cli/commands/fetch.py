@@ -24,6 +24,7 @@ from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
 from engine.log.logdir.topics import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
 from engine.remote.urls import files_for, is_url
+from kafkalog_cli.app import Outcome
 from kafkalog_cli.fetch_output import Limit, Output, ReadTally, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import (
@@ -37,7 +38,7 @@ from kafkalog_cli.options import (
     version_option,
 )
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
-from kafkalog_cli.remote_store import STORE, store_from, store_options
+from kafkalog_cli.remote_store import STORE, choose_store, store_config_option, store_options
 from kafkalog_cli.selecting import EARLIEST, LATEST, NO_END, SELECTION, OffsetRange, Until, selection_from, selection_options
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from engine.log.fetch.records import Run
     from engine.remote.access import RemoteAccess
     from engine.remote.reading import TieredView
-    from kafkalog_cli.app import Outcome
     from kafkalog_cli.fetch_07 import Log07
     from kafkalog_cli.fetch_output import Renderer
 
@@ -60,7 +60,7 @@ _SECTIONS = (
     Section("As which consumer", (
         "--isolation", "--open-transactions", "--log-dir", "--log-start-offset", "--high-watermark",
     )),
-    STORE,
+    Section(STORE.title, (*STORE.options, "--config-file")),
     Section("Output", ("--template", "--format", "--raw", "--force", "--quiet", "--verbose", "--jobs")),
 )
 _MAIN = ("--topic", "--offset", "--time", "--limit", "--tail", "--follow", "--template", "--format")
@@ -74,6 +74,8 @@ _EXAMPLES = (
     Example("Watch a partition while a broker writes it:", "kafkalog fetch --offset latest --follow data/orders-7"),
     Example("From the log start on, older records from remote storage:",
             "kafkalog fetch --store s3://kafka-tiered --log-dir data-2 data/orders-7"),
+    Example("The same with the store and the log dirs of a broker:",
+            "kafkalog fetch --config-file server.properties data/orders-7"),
     Example("The batches as they are, for another tool:", "kafkalog fetch --raw --offset 4096 data/orders-7"),
 )
 
@@ -105,8 +107,9 @@ _EXAMPLES = (
               "(commit those that __transaction_state beside it says are decided). Default: wait.")
 @click.option("--log-dir", "log_dirs", type=PATH_OR_URL, multiple=True, metavar="DIR",
               help="Another log dir of the same cluster; may be repeated. With --open-transactions abort its "
-                   "__transaction_state is read as well, with --store its __remote_log_metadata.")
+                   "__transaction_state is read as well, with a store its __remote_log_metadata.")
 @store_options
+@store_config_option
 @click.option("--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
 @click.option("--log-start-offset", type=Whole(0), metavar="N",
               help="The log starts here; lower offsets count as deleted. Default: from the log dir's checkpoint.")
@@ -130,7 +133,12 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], partitions: tuple[i
     the indexes. PATHS are directories of partitions or, with --topic, log dirs; brokers may write to them meanwhile. They may
     be URLs (s3://BUCKET/KEY, gs://, az://). fetch changes nothing.
     """
-    wanted = _wanted(values)
+    try:
+        wanted = _wanted(values)
+    except KafkalogError as error:  # of --config-file
+        outcome = Outcome()
+        outcome.error(error)
+        return outcome.finish()
     if partitions and not topics:
         raise click.UsageError("--partition is for --topic")
     return fetch(paths, topics, partitions, wanted)
@@ -153,14 +161,15 @@ def _wanted(values: dict[str, Any]) -> Wanted:
         raise click.UsageError("--open-transactions needs --isolation read_committed")
     if values["open_transactions"] == "abort" and values["follow"]:
         raise click.UsageError("--open-transactions abort is for the log of a dead broker, which --follow cannot follow")
-    if values["log_dirs"] and values["open_transactions"] != "abort" and values["store"] is None:
-        raise click.UsageError("--log-dir needs --store or --open-transactions abort")
+    store = choose_store(values)
+    if values["log_dirs"] and values["open_transactions"] != "abort" and store is None:
+        raise click.UsageError("--log-dir needs --store, a --config-file that names a store, or --open-transactions abort")
     if values["form"] != "text" and values["template"] is not None:
         raise click.UsageError("--template needs --format text")
     same = ("max_bytes", "isolation", "open_transactions", "log_dirs", "follow", "merge", "log_start_offset", "high_watermark",
             "template", "form", "raw", "force", "jobs", "quiet", "verbose")  # fmt: skip
     start = EARLIEST if first == LONG_MIN else first
-    return Wanted(start=start, selection=selection, store=store_from(values), **{name: values[name] for name in same})
+    return Wanted(start=start, selection=selection, store=store, **{name: values[name] for name in same})
 
 
 _ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
@@ -182,9 +191,7 @@ def fetch(paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int]
             files, remote = files_for((*paths, *wanted.log_dirs)), None
             directories = _directories(files, paths, topics, partitions, output.outcome)
             if wanted.store is not None:
-                from engine.remote.access import RemoteAccess
-
-                remote = RemoteAccess(files, wanted.store, wanted.log_dirs, output.outcome.finding)
+                remote = wanted.store.open(files, output.outcome.finding)
             source = _Source(files, remote)
             if wanted.merge or (wanted.follow and not wanted.raw):
                 _together(directories, wanted, output, source)
@@ -281,10 +288,12 @@ class _Log:
 
     def _held_back(self, files: ReadOnlyFiles, wanted: Wanted) -> HeldBack | None:
         from engine.log.fetch.open_transactions import TransactionStates, end_as_coordinator, held_back
+        from engine.log.logdir.startup import of_one_cluster
 
         held = held_back(self.view)
         if held is not None and wanted.open_transactions == "abort":
-            states = TransactionStates(files, _log_dirs(files, self.view, wanted), self.report)
+            log_dirs = of_one_cluster(files, parent_of(files.absolute(self.view.directory)), wanted.log_dirs)
+            states = TransactionStates(files, log_dirs, self.report)
             end_as_coordinator(self.view, held, states)
         return held
 
@@ -442,20 +451,6 @@ def _report_held_back(log: _Log, reached: int, wanted: Wanted) -> None:
     is_ended = wanted.open_transactions == "abort"
     for finding in findings_of_ends(log.path, log.held) if is_ended else findings_of_wait(log.view.files, log.path, log.held):
         log.report(finding)
-
-
-def _log_dirs(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted) -> list[str]:
-    """Return the log dirs to search for logs of __transaction_state. Raises UsageError for one of another cluster."""
-    from engine.log.logdir.startup import cluster_id
-
-    own = parent_of(files.absolute(view.directory))
-    cluster = cluster_id(files, own)
-    for log_dir in wanted.log_dirs:
-        other = cluster_id(files, log_dir)
-        if None not in (cluster, other) and other != cluster:
-            what = f"{log_dir} belongs to cluster {other}, {own} to cluster {cluster}"
-            raise UsageError(what, "name log dirs of one cluster")
-    return [own, *wanted.log_dirs]
 
 
 def _start(view: PartitionView, log: PartitionView | TieredView, wanted: Wanted) -> int:

@@ -26,6 +26,7 @@ from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
+from engine.remote.requests import checked
 from engine.remote.urls import files_for
 from kafkalog_cli.app import Outcome, Total, printable
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
@@ -91,7 +92,8 @@ _EXAMPLES = (
               help="A topic setting, such as cleanup.policy, or index.interval.bytes with --rebuild; may be repeated. "
               "Overrides every other source.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
+              help="A broker's server.properties: settings of topics, log.dirs where no PATHS are given, and, if it names a "
+                   "RemoteStorageManager and there is no --store, the store whose segments are read as well.")
 @click.option("--now", type=Time(), metavar="TIME",
               help="With --rebuild: the clock by which producers expire: ISO-8601, ms, or `2h ago`. Default: the machine's.")
 @whole_options
@@ -138,7 +140,7 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
         asked = Rebuild(clock, quarantines_for("verify --rebuild", values), values["form"], dry_run=values["dry_run"],
                         asks=not values["yes"])
     shows = Shows(quiet=values["quiet"], verbose=values["verbose"])
-    open_whole = partial(whole_files, values=values)
+    open_whole = partial(whole_files, values={**values, "config_file": None} if rebuild else values)
     return verify_all(paths_from(values["paths"], known), values["form"], values["jobs"], known, asked, shows, open_whole)
 
 
@@ -294,11 +296,17 @@ def _results(
             yield work(directory, stop)
         return
     pool = ThreadPoolExecutor(jobs)
-    try:
-        yield from pool.map(lambda directory: work(directory, stop), directories)
-    finally:
-        stop.set()  # after Ctrl-C, stop reading large logs
-        pool.shutdown(cancel_futures=True)
+    with checked(partial(_end_if, stop)):
+        try:
+            yield from pool.map(lambda directory: work(directory, stop), directories)
+        finally:
+            stop.set()  # after Ctrl-C, stop reading large logs, and waiting for a store
+            pool.shutdown(cancel_futures=True)
+
+
+def _end_if(stop: Event) -> None:
+    if stop.is_set():
+        raise KeyboardInterrupt
 
 
 class _Remote:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+from pathlib import Path
+
 import pytest
 
 from engine.config.server import server_config
@@ -122,3 +126,92 @@ def test_without_a_store_the_error_says_how_to_name_one(tmp_path):
     done = kafkalog("remote", "verify", "--config-file", config, *brokers_log_dirs(SETS[0]))
     assert (done.status, "com.example.Storage" in done.err) == (2, True)
     assert kafkalog("remote", "verify", "--config-file", str(tmp_path / "none"), *brokers_log_dirs(SETS[0])).status == 8
+
+
+# ---- commands that read local logs
+
+
+READERS = (("fetch", "-f", "%o %k\n"), ("fetch", "--raw"), ("dump-log", "--print-data-log"), ("verify", "--format", "jsonl"))
+
+
+@pytest.fixture
+def plain():
+    """A partition of `clean` with remote segments, and the other log dir of its broker."""
+    top, other = next((top, other) for top in log_dirs("clean") for other in log_dirs("clean")
+                      if top != other and (Path(top) / "plain-0").is_dir())  # fmt: skip
+    return f"{top}/plain-0", other
+
+
+def said(done):
+    return done.status, re.sub(rb'"duration_ms":[0-9]+', b"", done.out), done.err
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="reads this set")
+@pytest.mark.parametrize("words", READERS)
+def test_a_reader_takes_the_store_and_the_metadata_from_the_configuration(words, tmp_path, plain):
+    directory, other = plain
+    values = {**LOCAL, "rsm.config.dir": stores("clean"), "log.dirs": f"{other},{tmp_path}/on-another-machine"}
+    config = written(tmp_path / "server.properties", values)
+    through = kafkalog(*words, "--store", stores("clean"), "--log-dir", other, directory)
+    local = kafkalog(*words, directory)
+    assert said(kafkalog(*words, "--config-file", config, directory)) == said(through)
+    assert through.status == 0
+    assert through.out != local.out
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="reads this set")
+@pytest.mark.parametrize("words", READERS)
+def test_store_overrides_the_store_of_the_configuration(words, tmp_path, plain):
+    directory, other = plain
+    config = written(tmp_path / "server.properties", {CLASS: "com.example.Storage", "log.dirs": f"{tmp_path}/none"})
+    more = ("--store", stores("clean"), "--log-dir", other, directory)
+    assert said(kafkalog(*words, "--config-file", config, *more)) == said(kafkalog(*words, *more))
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="reads this set")
+@pytest.mark.parametrize("words", READERS)
+def test_a_configuration_without_remote_storage_changes_nothing(words, tmp_path, plain):
+    config = written(tmp_path / "server.properties", {"log.retention.ms": "1000", "log.dirs": plain[1]})
+    assert said(kafkalog(*words, "--config-file", config, plain[0])) == said(kafkalog(*words, plain[0]))
+
+
+@pytest.mark.parametrize("words", READERS)
+def test_no_store_is_opened_for_a_local_partition(words, tmp_path):
+    (tmp_path / "lines").write_text("k:v\n")
+    directory = str(tmp_path / "local-0")
+    assert kafkalog("append", "--create", "--input", str(tmp_path / "lines"), "--input-format", "text", directory).status == 0
+    config = written(tmp_path / "server.properties", {CLASS: "com.example.Storage"})
+    done = kafkalog(*words, "--config-file", config, directory)
+    assert said(done) == said(kafkalog(*words, directory))
+    assert (done.status, done.err) == (0, "")
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="reads this set")
+@pytest.mark.parametrize("words", READERS)
+def test_a_store_that_is_not_known_is_an_error_for_a_partition_with_remote_segments(words, tmp_path, plain):
+    config = written(tmp_path / "server.properties", {CLASS: "com.example.Storage"})
+    done = kafkalog(*words, "--config-file", config, plain[0])
+    assert done.status == 2
+    assert "com.example.Storage" in done.err or b"com.example.Storage" in done.out
+    if words[0] != "fetch":  # what is local is read
+        assert kafkalog(*words, plain[0]).out.splitlines()[0] in done.out
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="reads this set")
+def test_log_dirs_of_another_cluster_are_refused(tmp_path, plain):
+    shutil.copy(f"{plain[1]}/meta.properties", tmp_path)
+    text = (tmp_path / "meta.properties").read_text()
+    (tmp_path / "meta.properties").write_text(re.sub("cluster.id=.*", "cluster.id=AAAAAAAAAAAAAAAAAAAAAA", text))
+    done = kafkalog("fetch", "--store", stores("clean"), "--log-dir", str(tmp_path), plain[0])
+    assert (done.status, "belongs to cluster AAAAAAAAAAAAAAAAAAAAAA" in done.err) == (2, True)
+
+
+def test_rebuild_takes_no_store_of_the_configuration(tmp_path):
+    (tmp_path / "lines").write_text("k:v\n")
+    directory = str(tmp_path / "local-0")
+    assert kafkalog("append", "--create", "--input", str(tmp_path / "lines"), "--input-format", "text", directory).status == 0
+    config = written(tmp_path / "server.properties", {CLASS: "com.example.Storage"})
+    done = kafkalog("verify", "--rebuild", "--yes", "--config-file", config, directory)
+    assert done.status == 0, done.err
+    done = kafkalog("verify", "--rebuild", "--config-file", config, "--log-dir", "/", directory)
+    assert (done.status, "--log-dir needs --store" in done.err) == (2, True)

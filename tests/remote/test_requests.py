@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import struct
 import tracemalloc
 from contextlib import redirect_stdout
+from itertools import count
+from threading import Semaphore
 
 import pytest
 
@@ -185,13 +188,33 @@ def test_reads_of_any_order_and_size_give_the_bytes():
             file.close()
 
 
+def test_two_pieces_are_under_way_while_one_is_written(tmp_path):
+    begun, ahead = Semaphore(0), []
+    with (tmp_path / "out").open("wb") as out:
+
+        def fetch(start, end):
+            ahead.append(start - os.fstat(out.fileno()).st_size)
+            if start:
+                begun.release()
+            else:  # the first piece comes after the next two were asked for
+                assert begun.acquire(timeout=60)
+                assert begun.acquire(timeout=60)
+            return DATA[start:end]
+
+        RangedFile("f", len(DATA), fetch).send(out.fileno(), 0, len(DATA))
+    assert (tmp_path / "out").read_bytes() == DATA
+    assert max(ahead) == 2 * LARGEST
+    assert len(ahead) == len(DATA) / LARGEST
+
+
 @pytest.mark.parametrize("broken", [0, 1, 2, 3])
 def test_an_error_of_any_request_reaches_the_reader(broken):
-    calls = []
+    calls, numbers = {}, count()
 
-    def fetch(start, end):
-        calls.append(start)
-        if len(calls) == broken + 1:
+    def fetch(start, end):  # by several threads
+        number = next(numbers)
+        calls[number] = start
+        if number == broken:
             raise UnreadableFile("f: 503 Slow Down")
         return DATA[start:end]
 

@@ -188,6 +188,18 @@ def test_remote_segments_of_a_log_dir_in_a_bucket(copied):
     assert kafkalog("fetch", "--raw", *store, *other, f"{url}/plain-0").out == kafkalog("fetch", "--raw", *store, *other, f"{folder}/plain-0").out
 
 
+@pytest.mark.parametrize("words", [
+    ("list",), ("list", "--events", "--topic", "plain"), ("offsets",), ("offsets", "--format", "jsonl"),
+    ("verify", "--store", str(TOP / "clean/remote")), ("cost", "--store", str(TOP / "clean/remote")),
+])  # fmt: skip
+def test_what_is_known_of_remote_segments_by_log_dirs_in_a_bucket(copied, words):
+    folder, url = copied
+    shutil.copytree(TOP / "clean/d1", folder.with_name("d1"))
+    one, other = (kafkalog("remote", *words, top, f"{top.removesuffix('d0')}d1") for top in (url, str(folder)))
+    assert (one.out, one.err, one.status) == (other.out, other.err, other.status)
+    assert (one.out != b"", one.status) == (True, 0)
+
+
 def test_a_log_of_07_in_a_bucket(bucket):
     put(bucket, "t-0/00000000000000000000.kafka", bytes.fromhex("00000008" "00" "8cdc1683" "616263"))
     assert kafkalog("fetch", "s3://bucket/t-0").out == kafkalog("fetch", f"{bucket.name}/t-0").out
@@ -211,7 +223,7 @@ WRITING = (
     ("append", "X"), ("compact", "X"), ("delete-records", "X"), ("recover", "X"), ("restore", "X"), ("retain", "X"), ("roll", "X"),
     ("truncate", "X"), ("verify", "--rebuild", "X"), ("remote", "download", "--store", "/", "--into", "X", "/"),
     ("remote", "restore", "t", "--store", "/", "--into", "X"), ("remote", "upload", "--store", "/", "X"), ("remote", "repair-metadata", "--store", "/", "X"),
-    ("recover", "--quarantine", "X", "/"), ("recover", "--config-file", "X", "/"), ("spark", "verify", "X"),
+    ("remote", "download", "--store", "/", "--into", "/", "X"), ("remote", "orphans", "--store", "/", "X"), ("recover", "--quarantine", "X", "/"), ("recover", "--config-file", "X", "/"), ("spark", "verify", "X"),
 )  # fmt: skip
 
 

@@ -176,6 +176,17 @@ def cluster_id(files: ReadOnlyFiles, log_dir: str) -> str | None:
     return None if identity is None else identity.cluster_id
 
 
+def of_one_cluster(files: ReadOnlyFiles, own: str, log_dirs: Iterable[str]) -> list[str]:
+    """`own` and `log_dirs`, each once. Raises UsageError for a log dir of another cluster, UnreadableFile."""
+    cluster, found = cluster_id(files, own), list(dict.fromkeys((own, *log_dirs)))
+    for log_dir in found:
+        other = cluster_id(files, log_dir)
+        if None not in (cluster, other) and other != cluster:
+            what = f"{log_dir} belongs to cluster {other}, {own} to cluster {cluster}"
+            raise UsageError(what, "name log dirs of one cluster")
+    return found
+
+
 def _owner(files: ReadOnlyFiles, log_dir: LogDir) -> tuple[str | None, int | None] | None:
     """(cluster.id, node.id) in meta.properties of `log_dir`; None: it has none."""
     path = f"{log_dir.path}/{FileKind.META_PROPERTIES.value}"

@@ -10,7 +10,7 @@ import click
 from engine.amounts import count_of, size_text
 from kafkalog_cli.app import printable
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options, show
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class _Price(click.ParamType[float]):
 
 @click.command("remote-cost", cls=RemoteCommand, examples=_EXAMPLES, main_options=("--store", "--price-per-gib", "--topic"),
                sections=(WHICH, STORE, Section("Price", ("--price-per-gib",)), OUTPUT))
-@remote_options
+@reading_options
 @store_options
 @click.option("--price-per-gib", "price", type=_Price(), metavar="PRICE",
               help="The price of 1 GiB per month, in any currency: show the price of each topic.")
@@ -64,7 +64,8 @@ def command(
     `kafkalog remote orphans` names the reason.
 
     PATHS are log dirs with the logs of all partitions of __remote_log_metadata, with the partitions, and with the cluster's
-    metadata. If a partition is in none of them, its leader's history is not known.
+    metadata. If a partition is in none of them, its leader's history is not known. PATHS may be URLs (s3://BUCKET/KEY,
+    gs://, az://).
     """
     options = required_store(values, config_file)
     named, settings = log_dirs_and_settings(paths, config_file)
@@ -74,7 +75,6 @@ def command(
 def _cost(
     named: Sequence[str], settings: Settings, topics: Sequence[str], options: StoreOptions, price: float | None, output: Output
 ) -> None:
-    from engine.files import ReadOnlyFiles
     from engine.log.logdir.log_dirs import find_log_dirs
     from engine.log.logdir.startup import survey
     from engine.remote.cost import costs, sum_of
@@ -82,8 +82,9 @@ def _cost(
     from engine.remote.metadata_log import MetadataLogs
     from engine.remote.orphans import find_orphans
     from engine.remote.partitions import TieredPartitions, is_wanted
+    from engine.remote.urls import files_for
 
-    files, metadata, report = ReadOnlyFiles(), RemoteLogMetadata(), output.outcome.finding
+    files, metadata, report = files_for(named), RemoteLogMetadata(), output.outcome.finding
     layout = options.open(files)
     cluster = survey(files, find_log_dirs(files, named)).metadata
     cluster = None if cluster is None or cluster.findings else cluster

@@ -9,7 +9,7 @@ import click
 
 from engine.amounts import count_of, size_text
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ _STATES = ("copying", "copied", "deleting", "deleted")
 
 @click.command("remote-list", cls=RemoteCommand, examples=_EXAMPLES, sections=_SECTIONS,
                main_options=("--topic", "--events", "--format"))
-@remote_options
+@reading_options
 @click.option("--events", is_flag=True, help="List every change of every segment, in the order in which a broker reads them.")
 @click.option("--segment", "segment_id", metavar="ID", help="Only this segment.")
 def command(
@@ -41,17 +41,17 @@ def command(
 
     These are the segments that a broker knows after it has read the topic __remote_log_metadata. PATHS are log dirs with the
     logs of that topic: name those of all brokers that hold partitions of it. If a log has several copies, the command reads the
-    one that a leader would have.
+    one that a leader would have. PATHS may be URLs (s3://BUCKET/KEY, gs://, az://).
 
     A record that cannot be decoded is reported and skipped; a broker stops reading at it.
     """
     named, _settings = log_dirs_and_settings(paths, config_file)
 
     def work(output: Output) -> None:
-        from engine.files import ReadOnlyFiles
         from engine.remote.metadata_log import MetadataLogs
+        from engine.remote.urls import files_for
 
-        logs = MetadataLogs(ReadOnlyFiles(), named, output.outcome.finding)
+        logs = MetadataLogs(files_for(named), named, output.outcome.finding)
         (_events if events else _segments)(logs, topics, segment_id, output)
 
     return show(form, work)

@@ -8,7 +8,7 @@ import click
 
 from engine.amounts import count_of, size_text
 from kafkalog_cli.help import Example
-from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options, show
 
 if TYPE_CHECKING:
     from engine.remote.tiered_log import Lag, LogOffsets, TieredLog
@@ -23,7 +23,7 @@ _HEADINGS = ("partition", "first", "first local", "last remote", "last stable", 
 
 @click.command("remote-offsets", cls=RemoteCommand, examples=_EXAMPLES, sections=(WHICH, OUTPUT),
                main_options=("--topic", "--format"))
-@remote_options
+@reading_options
 def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | None, form: str) -> int:
     """Show where logs begin and end, and what is not copied yet, and why.
 
@@ -31,18 +31,18 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | 
     the log end. The lag is the number of closed segments that are not in remote storage. The reason is
     remote.log.copy.disable, an open transaction, or that the next task of the leader will copy them.
 
-    PATHS are log dirs, of all brokers that hold partitions of __remote_log_metadata. The text leaves out partitions without
-    remote storage; JSON has them all.
+    PATHS are log dirs, of all brokers that hold partitions of __remote_log_metadata. They may be URLs (s3://BUCKET/KEY, gs://,
+    az://). The text leaves out partitions without remote storage; JSON has them all.
     """
     named, settings = log_dirs_and_settings(paths, config_file)
 
     def work(output: Output) -> None:
         from engine.errors import KafkalogError
-        from engine.files import ReadOnlyFiles
         from engine.remote.partitions import TieredPartitions
         from engine.remote.tiered_log import copy_lag, log_offsets
+        from engine.remote.urls import files_for
 
-        partitions = TieredPartitions(ReadOnlyFiles(), named, settings, topics, output.outcome.finding)
+        partitions = TieredPartitions(files_for(named), named, settings, topics, output.outcome.finding)
         rows, waits = [], []
         for directory in partitions.directories.values():
             try:

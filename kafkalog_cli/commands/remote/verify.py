@@ -9,7 +9,7 @@ import click
 from engine.amounts import count_of, size_text
 from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import Whole
-from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options, show
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _EXAMPLES = (
 @click.command("remote-verify", cls=RemoteCommand, examples=_EXAMPLES,
                sections=(WHICH, STORE, Section("How far", ("--deep", "--sample")), OUTPUT),
                main_options=("--store", "--topic", "--deep", "--sample"))
-@remote_options
+@reading_options
 @store_options
 @click.option("--deep", is_flag=True,
               help="Read every object: batches, indexes, snapshots and leader epochs of all segments.")
@@ -43,7 +43,7 @@ def command(
     checks only the checksums of batches. The command first prints how much it will read.
 
     PATHS are log dirs with the logs of all partitions of __remote_log_metadata. Objects of segments without a record there
-    are reported as unknown.
+    are reported as unknown. PATHS may be URLs (s3://BUCKET/KEY, gs://, az://).
     """
     options = required_store(values, config_file)
     named, _settings = log_dirs_and_settings(paths, config_file)
@@ -53,12 +53,12 @@ def command(
 
 def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, count: int | None, output: Output) -> None:
     """Verify; `count`: number of segments to read; None: all."""
-    from engine.files import ReadOnlyFiles
     from engine.remote.metadata_log import MetadataLogs
     from engine.remote.partitions import is_wanted
+    from engine.remote.urls import files_for
     from engine.remote.verify import DeepCheck, compare_with_listing, sample
 
-    files, report = ReadOnlyFiles(), output.outcome.finding
+    files, report = files_for(named), output.outcome.finding
     metadata = MetadataLogs(files, named, report).read()
     layout = options.open(files)
     partitions = [one for one in metadata.partitions() if is_wanted(one.topic, topics)]
