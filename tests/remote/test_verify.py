@@ -85,4 +85,4 @@ def test_the_text_says_what_is_read_before():
 
 def test_without_a_store_it_is_wrong_usage():
     done = kafkalog("remote", "verify", *log_dirs("clean"))
-    assert (done.status, "--store is needed" in done.err) == (2, True)
+    assert (done.status, "name the store: --store URL|DIR" in done.err) == (2, True)
