@@ -17,7 +17,7 @@ from engine.log.operations import recover as recovering
 from engine.log.operations.operation import operate
 from engine.log.operations.recover import RecoverOptions
 from engine.log.session import OpenOptions
-from engine.overlay import OverlayFiles, content
+from engine.overlay import OverlayFiles, tree
 from tests.support.operations import doing
 
 NOW = 1_700_000_000_000
@@ -75,8 +75,8 @@ def test_a_log_that_lacks_an_index_is_opened_in_memory_first(partition, monkeypa
 def test_what_is_tried_in_memory_goes_to_a_file_once_it_is_much(partition, monkeypatch):
     """A producer snapshot that is made anew may be as large as the producers in memory."""
     spilled = []
-    monkeypatch.setattr(content, "WORTH_IT", 1)
-    monkeypatch.setattr(content, "IN_MEMORY", 0)
+    monkeypatch.setattr(tree, "WORTH_IT", 1)
+    monkeypatch.setattr(tree, "IN_MEMORY", 0)
     monkeypatch.setattr(operation, "nameless_file", lambda: spilled.append(nameless_file()) or spilled[-1])
     for path in partition.glob("*index"):
         path.unlink()

@@ -21,7 +21,7 @@ AT_ROOT = (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-star
 # which work notices that a sync is missing
 NOTICES = {
     "kafkalog_spark/sink/commit.py:_publish:0": "publish",
-    "kafkalog_spark/sink/staging.py:_cut:0": "undo",
+    "kafkalog_spark/sink/staging.py:_truncate:0": "undo",
     "kafkalog_spark/sink/staging.py:_remove_empty:0": "undo",
     "kafkalog_spark/sink/staging.py:clean_up:0": "commit-beside-another",
     "kafkalog_spark/sink/staging.py:make_directories:0": "write",
