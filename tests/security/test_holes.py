@@ -224,12 +224,22 @@ def test_a_small_file_of_holes_is_malformed_and_rebuilt(log_dirs, path):
         path: size for path, size in before.items() if path.is_file()}  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [("recover",), ("truncate", "--to", 5), ("delete-records", "--before", 5), ("roll",), ("retain",)])
+@pytest.mark.parametrize("words", [("recover",), ("truncate", "--to", 5), ("delete-records", "--before", 5)])
 def test_a_partition_is_opened_though_its_epochs_are_a_hole(log_dirs, words):
     stretch(log_dirs / "d1/multi-1/leader-epoch-checkpoint")
     done = run(*words, log_dirs / "d1/multi-1")
     assert done.returncode == 1, done.stdout + done.stderr
     assert (log_dirs / "d1/multi-1/leader-epoch-checkpoint").stat().st_size < 100
+    assert (log_dirs / "d1/.kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("command", ["roll", "retain"])
+def test_a_command_without_a_quarantine_refuses_epochs_that_are_a_hole(log_dirs, command):
+    size = stretch(log_dirs / "d1/multi-1/leader-epoch-checkpoint")
+    done = run(command, log_dirs / "d1/multi-1")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert f"kafkalog recover {log_dirs}/d1/multi-1" in done.stderr
+    assert (log_dirs / "d1/multi-1/leader-epoch-checkpoint").stat().st_size == size
     assert (log_dirs / "d1/.kafka_cleanshutdown").exists()
 
 

@@ -114,5 +114,5 @@ def test_the_sink_refuses_what_was_given_away_since_it_was_made(what, sink, log_
     with pytest.raises(LogDirError, match=REFUSED):
         made.publish([], overwrite=True)
     with pytest.raises(LogDirError, match=REFUSED):
-        made.forget([])
+        made.discard([])
     assert state(top) == before
