@@ -141,7 +141,7 @@ def choose_store(values: dict[str, Any]) -> StoreChoice | None:
 def _refuse_without_store(values: dict[str, Any]) -> None:
     for name, value in (("--key-prefix", values["key_prefix"]), ("--private-key", values["private_keys"])):
         if value:
-            raise click.UsageError(f"{name} needs --store")
+            raise click.UsageError(f"{name} needs --store, or a --config-file that names a store")
 
 
 def _named_store(values: dict[str, Any]) -> StoreOptions:

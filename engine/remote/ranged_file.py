@@ -1,4 +1,4 @@
-"""A file whose bytes come by ranges from elsewhere: what is read in order comes in few large pieces."""
+"""A file that is read by ranges from a store: sequential reads need few large requests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from engine.remote.requests import Request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_FIRST = 64 << 10  # bytes that are read at least, as far as there are more
-_LARGEST = 8 << 20  # bytes of a piece, unless more are asked for at once
-_GROWTH = 16  # how many times as large as the last piece one is that follows it
-_COMING = 2  # pieces under way at most
+_FIRST = 64 << 10  # bytes of the smallest request, except at the end of the file
+_LARGEST = 8 << 20  # bytes of the largest piece, unless one read needs more
+_GROWTH = 16  # factor from one piece to the next in a sequential read
+_AHEAD = 2  # largest number of pieces that are fetched in advance
 
 
-class _Coming(Request["bytes | memoryview"]):
-    """Bytes [start, end), which are fetched while others are processed."""
+class _Fetch(Request["bytes | memoryview"]):
+    """A request for bytes [start, end) that runs in advance."""
 
     def __init__(self, start: int, end: int, fetch: Callable[[int, int], bytes | memoryview]) -> None:
         self.start_at, self.end_at = start, end
@@ -28,7 +28,10 @@ class _Coming(Request["bytes | memoryview"]):
 
 
 class Pieces:
-    """The pieces that were read last: none larger than `largest`, all together no more than `size` bytes."""
+    """A cache of the last pieces that were read.
+
+    largest  bytes of the largest piece that is kept    size  of all kept pieces together
+    """
 
     def __init__(self, largest: int, size: int) -> None:
         self._largest, self._most = largest, size
@@ -37,7 +40,7 @@ class Pieces:
         self._mutex = Lock()
 
     def get(self, path: str, start: int, end: int, fetch: Callable[[], bytes | memoryview]) -> bytes | memoryview:
-        """Bytes [start, end) of the file at `path`, fetched if they are not there."""
+        """Return bytes [start, end) of the file at `path`, from the cache or by `fetch`."""
         key = (path, start, end)
         with self._mutex:
             if key in self._pieces:
@@ -45,7 +48,7 @@ class Pieces:
                 return self._pieces[key]
         data = fetch()
         if len(data) <= self._largest:
-            data = bytes(data)  # not part of a buffer that is larger
+            data = bytes(data)  # a view would keep a larger buffer alive
             with self._mutex:
                 self._size += len(data) - len(self._pieces.get(key, b""))
                 self._pieces[key] = data
@@ -55,36 +58,36 @@ class Pieces:
 
 
 class RangedFile(OpenFile):
-    """`size` bytes, of which `fetch(start, end)` gives a range; it is called by two other threads as well.
+    """A file of `size` bytes. `fetch(start, end)` returns a range of it, and is also called in up to two other threads.
 
-    Holds one piece, and while all is read in order the next two: each at most 8 MiB, or as long as the largest read.
+    Keeps one piece in memory, and during sequential reads the next two. A piece has at most 8 MiB, or the size of the read.
     """
 
-    __slots__ = ("_ahead", "_at", "_coming", "_fetch", "_most", "_piece", "_sent", "_size")
+    __slots__ = ("_ahead", "_at", "_fetch", "_fetches", "_limit", "_piece", "_send_end", "_size")
 
     def __init__(self, path: str, size: int, fetch: Callable[[int, int], bytes | memoryview]) -> None:
         super().__init__(path, -1)
         self._size, self._fetch = size, fetch
         self._at, self._piece, self._ahead = 0, memoryview(b""), _FIRST
-        self._coming: deque[_Coming] = deque()  # the pieces that follow, in order
-        self._most = 1  # of them at a time: more only after one was needed
-        self._sent = 0  # up to here all is going to be read, in order
+        self._fetches: deque[_Fetch] = deque()  # of the next pieces, in order
+        self._limit = 1  # on the number of fetches; higher after the first one was used
+        self._send_end = 0  # everything before this byte is going to be read in order; 0: not known
 
     def close(self) -> None:
-        """Let go of what was read."""
-        self._piece, self._most = memoryview(b""), 1
-        self._coming.clear()
+        """Free the memory of what was read."""
+        self._piece, self._limit = memoryview(b""), 1
+        self._fetches.clear()
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Return the size in bytes."""
         return self._size
 
     def send(self, descriptor: int, position: int, size: int) -> None:
-        """See OpenFile. Nothing behind the range is read, and nothing of it is kept or copied."""
+        """See OpenFile. Reads nothing after the range, and neither keeps nor copies the data."""
         end = position + size
         if end > self._size:
             raise became_shorter(self.path, end)
-        self._sent = end
+        self._send_end = end
         try:
             while position < end:
                 at = position - self._at
@@ -95,11 +98,11 @@ class RangedFile(OpenFile):
                 position += len(part)
                 hand_over(descriptor, part)
         finally:
-            self._sent = 0
+            self._send_end = 0
             self.close()
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill `buffer` from byte `position`; returns how many bytes came, fewer only at the end of the file."""
+        """Fill `buffer` from byte `position`. Returns the number of bytes, which is smaller only at the end of the file."""
         if position < 0:
             raise UnreadableFile(f"{self.path}: Invalid argument: position {position}")
         done, wanted = 0, max(0, min(len(buffer), self._size - position))
@@ -114,32 +117,32 @@ class RangedFile(OpenFile):
         return done
 
     def _load(self, position: int, size: int) -> None:
-        """Have the piece from `position` on."""
+        """Read the piece that begins at `position`, with at least `size` bytes."""
         is_next = len(self._piece) > 0 and position == self._at + len(self._piece)
         self._piece = memoryview(b"")
-        if self._sent:
+        if self._send_end:
             self._ahead = _LARGEST
         else:
             self._ahead = min(_GROWTH * self._ahead, _LARGEST) if is_next else _FIRST
-        limit = self._sent or self._size
-        if self._coming and self._coming[0].start_at == position:
-            coming, self._most = self._coming.popleft(), _COMING
-            end = coming.end_at
+        limit = self._send_end or self._size
+        if self._fetches and self._fetches[0].start_at == position:
+            ready, self._limit = self._fetches.popleft(), _AHEAD
+            end = ready.end_at
         else:
-            self._coming.clear()
-            coming, self._most = None, _COMING if self._sent else 1
+            self._fetches.clear()
+            ready, self._limit = None, _AHEAD if self._send_end else 1
             end = min(self._size, position + max(size, min(self._ahead, limit - position)))
         if self._ahead == _LARGEST:
             self._fetch_ahead(end, limit)
-        data = self._fetch(position, end) if coming is None else coming.result()
+        data = self._fetch(position, end) if ready is None else ready.result()
         if len(data) != end - position:
-            raise UnreadableFile(f"{self.path}: {len(data)} bytes came of {end - position}", path=self.path)
+            raise UnreadableFile(f"{self.path}: {len(data)} bytes received of {end - position}", path=self.path)
         self._at, self._piece = position, memoryview(data)
 
     def _fetch_ahead(self, position: int, limit: int) -> None:
-        """Begin to fetch the pieces after those that come already, or from byte `position` on, up to `limit`."""
-        if self._coming:
-            position = self._coming[-1].end_at
-        while len(self._coming) < self._most and position < limit:
-            self._coming.append(_Coming(position, min(limit, position + _LARGEST), self._fetch))
-            position = self._coming[-1].end_at
+        """Start to fetch the next pieces, up to byte `limit`. Without running fetches the first one begins at `position`."""
+        if self._fetches:
+            position = self._fetches[-1].end_at
+        while len(self._fetches) < self._limit and position < limit:
+            self._fetches.append(_Fetch(position, min(limit, position + _LARGEST), self._fetch))
+            position = self._fetches[-1].end_at

@@ -1,4 +1,4 @@
-"""Requests to a store, each made by its own thread: work goes on meanwhile, and Ctrl-C ends the wait for one that hangs."""
+"""Requests to a store, each in a thread of its own: they run in advance, and Ctrl-C ends the wait for one that hangs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def checked(check: Callable[[], None]) -> Iterator[None]:
 
 
 class Request(Thread, Generic[Result]):
-    """A call that begins at once. The process does not wait for it at its end."""
+    """A call that starts at once in a daemon thread, so the process can end before it."""
 
     def __init__(self, call: Callable[[], Result]) -> None:
         super().__init__(name="kafkalog-request", daemon=True)
@@ -54,5 +54,5 @@ class Request(Thread, Generic[Result]):
 
 
 def answer(call: Callable[[], Result]) -> Result:
-    """The result of a call that may hang."""
+    """Return the result of a call that may hang."""
     return call() if isinstance(current_thread(), Request) else Request(call).result()

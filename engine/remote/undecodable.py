@@ -8,6 +8,7 @@ appended. The copy has no effect, because a segment may repeat its state.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -114,14 +115,14 @@ class _Replace(AppendRecords):
         if offsets[-1] >= log.segments.active_segment.base_offset:
             log.roll()  # the active segment cannot be replaced
         for segment, following in pairwise(list(log.segments)):
-            own = {offset for offset in offsets if segment.base_offset <= offset < following.base_offset}
+            own = offsets[bisect_left(offsets, segment.base_offset) : bisect_left(offsets, following.base_offset)]
             if own:
                 _rewrite(files, log, segment, own)
 
 
 def _refuse_mixed(files: ReadOnlyFiles, log: UnifiedLog, offsets: Sequence[int]) -> None:
     for segment in log.segments:
-        for batch in _batches_with(files, segment, set(offsets)):
+        for batch in _batches_with(files, segment, offsets):
             first, last, count, known = batch.first, batch.last, batch.count, batch.undecodable
             if known < count:
                 what = (f"{segment.log_path}: of the batch with offsets {first} to {last} a broker can decode "
@@ -141,18 +142,19 @@ class _Batch:
         self.replacement = empty_in_place(batches, row)
 
 
-def _batches_with(files: ReadOnlyFiles, segment: LogSegment, offsets: set[int]) -> Iterator[_Batch]:
+def _batches_with(files: ReadOnlyFiles, segment: LogSegment, offsets: Sequence[int]) -> Iterator[_Batch]:
+    """Yield the batches of a segment with at least one of `offsets`, which are sorted."""
     with files.open(segment.log_path) as file:
         for window in LogWalk(file, batches=BatchColumns()):
             table = window.batches.table
             for row in range(window.rows):
                 first, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
-                found = sum(first <= offset <= last for offset in offsets)
-                if found:
+                found = bisect_right(offsets, last) - bisect_left(offsets, first)
+                if found > 0:
                     yield _Batch(window.base, window.batches, row, found)
 
 
-def _rewrite(files: ReadOnlyFiles, log: UnifiedLog, segment: LogSegment, offsets: set[int]) -> None:
+def _rewrite(files: ReadOnlyFiles, log: UnifiedLog, segment: LogSegment, offsets: Sequence[int]) -> None:
     """Replace a segment by a copy with the batches of `offsets` replaced."""
     name, modified = file_name(segment.log_path), segment.last_modified
     cleaned = new_cleaned_segment(replacing_in(log), segment.base_offset)

@@ -45,7 +45,8 @@ class UrlFiles(ReadOnlyFiles):
 
         self._open_bucket: Callable[[str], Bucket] = open_bucket or object_store.open_bucket
         self._buckets: dict[str, Bucket] = {}
-        self._listings: OrderedDict[str, Listing] = OrderedDict()  # by directory, the last used ones
+        self._listings: OrderedDict[str, Listing] = OrderedDict()  # by directory, the last ones
+        self._names = 0  # in all these listings
         self._single: dict[str, Object | None] = {}  # single lookups by path; None: does not exist
         self._pieces = Pieces(_LARGEST_KEPT, _KEPT)
         self._mutex = Lock()
@@ -178,10 +179,10 @@ class UrlFiles(ReadOnlyFiles):
 
     def _keep(self, directory: str, entries: Listing) -> Listing:
         with self._mutex:
+            self._names += len(entries) - len(self._listings.get(directory, ()))
             self._listings[directory] = entries
-            count = sum(map(len, self._listings.values()))
-            while count > _NAMES and len(self._listings) > _LISTINGS:
-                count -= len(self._listings.popitem(last=False)[1])
+            while self._names > _NAMES and len(self._listings) > _LISTINGS:
+                self._names -= len(self._listings.popitem(last=False)[1])
         return entries
 
     def _bucket(self, path: str) -> Bucket:
