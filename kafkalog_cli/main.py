@@ -31,6 +31,7 @@ COMMANDS = {
     "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),
     "retain": ("kafkalog_cli.commands.retain", "Delete the segments that retention allows."),
     "roll": ("kafkalog_cli.commands.roll", "Begin a new segment."),
+    "serve": ("kafkalog_cli.commands.serve", "Serve log dirs to Kafka clients, read-only."),
     "spark": ("kafkalog_cli.commands.spark", "Verify, recover, compact, export or import many log dirs on Spark."),
     "truncate": ("kafkalog_cli.commands.truncate", "Truncate partitions to an offset."),
 }

@@ -41,6 +41,13 @@ class OpenFile:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
+    def duplicate(self) -> OpenFile:
+        """Return another object for the same open file, which stays readable when this one is closed. Raises UnreadableFile."""
+        try:
+            return OpenFile(self.path, os.dup(self._descriptor))
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+
     def size(self) -> int:
         """The current size in bytes."""
         return os.fstat(self._descriptor).st_size

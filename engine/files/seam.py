@@ -64,10 +64,11 @@ def may_write(path: str) -> bool:
 
 
 class DiskSpace(NamedTuple):
-    """The file system of a path: its id, and the bytes that a user other than root may still write."""
+    """The file system of a path: its id, the bytes that a user other than root may still write, and its size in bytes."""
 
     disk: int
     free: int
+    total: int = 0
 
 
 class ReadOnlyFiles:
@@ -96,7 +97,7 @@ class ReadOnlyFiles:
             status, number = space_of(path), status_of(path).st_dev
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
-        return DiskSpace(number, status.f_bavail * status.f_frsize)
+        return DiskSpace(number, status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)
 
     def exists(self, path: str) -> bool:
         """Return whether `path` exists, symbolic links followed.

@@ -137,12 +137,24 @@ def write_textfile(
     ]
     for metric, text, number in own:
         Gauge(metric, text, registry=registry).set(number)
-    families: dict[str, Any] = {}
-    for metric, text, tags, number in more:
-        if metric not in families:
-            families[metric] = Gauge(metric, text, tuple(tags), registry=registry)
-        (families[metric].labels(**tags) if tags else families[metric]).set(number)
+    _set_gauges(client, registry, more)
     replace(files, path, [client.generate_latest(registry)])
+
+
+def write_gauges(files: Files, path: str, rows: Iterable[tuple[str, str, dict[str, str], float]]) -> None:
+    """As `write_textfile`, but only with `rows`: (name, description, labels, value)."""
+    client = _client()
+    registry = client.CollectorRegistry()
+    _set_gauges(client, registry, rows)
+    replace(files, path, [client.generate_latest(registry)])
+
+
+def _set_gauges(client: ModuleType, registry: Any, rows: Iterable[tuple[str, str, dict[str, str], float]]) -> None:
+    families: dict[str, Any] = {}
+    for metric, text, tags, number in rows:
+        if metric not in families:
+            families[metric] = client.Gauge(metric, text, tuple(tags), registry=registry)
+        (families[metric].labels(**tags) if tags else families[metric]).set(number)
 
 
 def _offline(manager: LogManager) -> int:

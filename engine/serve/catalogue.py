@@ -1,0 +1,208 @@
+"""The topics that are served, and their partitions on the disks: opened on first use, closed when too many are open."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from threading import Lock, RLock
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.checkpoint.checkpoints import read_leader_epochs
+from engine.checkpoint.identity import decode_partition_metadata, read_identity
+from engine.discovery.names import INTERNAL_TOPICS, FileKind
+from engine.errors import KafkalogError
+from engine.findings import Finding, Where
+from engine.log.fetch.replicas import best_replica
+from engine.log.fetch.view import PartitionView
+from engine.log.logdir.startup import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from engine.files import ReadOnlyFiles
+    from engine.log.fetch.reading import ReadableLog
+    from engine.log.logdir.log_dirs import LogDir
+    from engine.remote.access import RemoteAccess
+
+_MOST_OPEN = 256  # partitions whose files are open at a time
+_KAFKAS_PREFIX = "__"  # of topics that Kafka itself writes
+
+
+class Wanted(NamedTuple):
+    """The topics to serve.
+
+    topics        names or patterns; none: all
+    is_internal   serve topics that Kafka itself writes (`__consumer_offsets` …), which can hold secrets
+    """
+
+    topics: Sequence[str] = ()
+    is_internal: bool = False
+
+    def includes(self, topic: str) -> bool:
+        """Return whether the topic is served."""
+        if topic.startswith(_KAFKAS_PREFIX) and not self.is_internal:
+            return False
+        return not self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+
+
+class Partition:
+    """A partition that is served. May be used by several threads.
+
+    directories  its copies; the best of them is read (see best_replica)
+    """
+
+    def __init__(self, catalogue: Catalogue, topic: str, index: int, directories: Sequence[str]) -> None:
+        self._catalogue = catalogue
+        self.topic, self.index, self.directories = topic, index, list(directories)
+        self._lock = RLock()
+        self._view: PartitionView | None = None
+        self._log: ReadableLog | None = None
+        self._directory: str | None = None
+        self._epoch: int | None = None
+
+    @property
+    def directory(self) -> str:
+        """The directory that is read."""
+        with self._lock:
+            if self._directory is None:
+                self._directory = best_replica(self._catalogue.files, self.directories)
+            return self._directory
+
+    @property
+    def leader_epoch(self) -> int:
+        """The last epoch of the leader-epoch-checkpoint; 0: it has none. Raises UnreadableFile."""
+        with self._lock:
+            if self._epoch is None:
+                files, path = self._catalogue.files, f"{self.directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+                entries = read_leader_epochs(files, path).entries if files.exists(path) else []
+                self._epoch = entries[-1].epoch if entries else 0
+            return self._epoch
+
+    @contextmanager
+    def log(self) -> Iterator[ReadableLog]:
+        """Open the log, or refresh it if logs are followed; no other thread uses it meanwhile. Raises KafkalogError."""
+        with self._lock:
+            if self._log is None:
+                self._open()
+            elif self._catalogue.is_followed and self._view is not None and self._view.refresh():
+                self._epoch = None
+            assert self._log is not None
+            yield self._log
+        self._catalogue.used(self)
+
+    def _open(self) -> None:
+        catalogue = self._catalogue
+        view = PartitionView(catalogue.files, self.directory, catalogue.report, is_followed=catalogue.is_followed)
+        try:
+            remote = None if catalogue.remote is None else catalogue.remote.open(view, None)
+        except BaseException:
+            view.close()
+            raise
+        self._view, self._log = view, remote or view
+
+    def close(self) -> bool:
+        """Close the files, unless a thread uses them. Returns whether they are closed."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._log is not None and self._log is not self._view:
+                self._log.close()  # type: ignore[attr-defined]  # a TieredView
+            if self._view is not None:
+                self._view.close()
+            self._view = self._log = None
+        finally:
+            self._lock.release()
+        return True
+
+
+class Topic(NamedTuple):
+    """A topic that is served. `id`: as in Kafka's JSON, base64url of 16 bytes."""
+
+    name: str
+    id: str
+    partitions: dict[int, Partition]
+
+    @property
+    def is_internal(self) -> bool:
+        """Return whether a broker calls the topic internal (Topic.isInternal)."""
+        return self.name in INTERNAL_TOPICS
+
+
+class Catalogue:
+    """The topics in `log_dirs`.
+
+    is_followed  a broker may be writing: look at a log again before each read
+    report       called with damage at the ends of logs; may be called by several threads
+    remote       access to remote segments; None: they are not read
+    Raises UnreadableFile. May be used by several threads.
+    """
+
+    def __init__(
+        self, files: ReadOnlyFiles, log_dirs: Sequence[LogDir], wanted: Wanted, report: Callable[[Finding], None], *,
+        is_followed: bool = False, remote: RemoteAccess | None = None,
+    ) -> None:
+        self.files, self.report, self.is_followed, self.remote = files, report, is_followed, remote
+        self.log_dirs = list(log_dirs)
+        self.cluster = survey(files, self.log_dirs)
+        self._open: dict[int, Partition] = {}  # by id(), the least recently used one first
+        self._lock = Lock()
+        self.topics = {topic.name: topic for topic in self._find(wanted)}
+        self._by_id = {topic.id: topic for topic in self.topics.values()}
+
+    def _find(self, wanted: Wanted) -> Iterator[Topic]:
+        copies: dict[str, dict[int, list[str]]] = {}
+        for log_dir in self.log_dirs:
+            for found in log_dir.partitions():
+                if wanted.includes(found.name.topic):
+                    copies.setdefault(found.name.topic, {}).setdefault(found.name.partition, []).append(found.path)
+        for name, partitions in sorted(copies.items()):
+            first = next(iter(partitions.values()))[0]
+            served = {index: Partition(self, name, index, paths) for index, paths in sorted(partitions.items())}
+            yield Topic(name, _topic_id(self.files, name, first), served)
+
+    def by_id(self, topic_id: str) -> Topic | None:
+        """Return the topic with this id, if it is served."""
+        return self._by_id.get(topic_id)
+
+    @property
+    def partitions(self) -> Iterator[Partition]:
+        """All partitions, by topic and number."""
+        for topic in self.topics.values():
+            yield from topic.partitions.values()
+
+    def choices(self) -> Iterator[Finding]:
+        """Yield a finding for each partition of which there are several copies: which one is served."""
+        for partition in self.partitions:
+            if len(partition.directories) > 1:
+                others = ", ".join(path for path in partition.directories if path != partition.directory)
+                yield Finding("replica-chosen", Where(partition.directory), f"served in place of {others}")
+
+    def used(self, partition: Partition) -> None:
+        """Note that the partition is open, and close the least recently used ones if there are too many."""
+        with self._lock:
+            self._open.pop(id(partition), None)
+            self._open[id(partition)] = partition
+            for number in list(self._open)[: max(0, len(self._open) - _MOST_OPEN)]:
+                if self._open[number].close():
+                    del self._open[number]
+
+    def close(self) -> None:
+        """Close all files that no thread uses."""
+        with self._lock:
+            for partition in self._open.values():
+                partition.close()
+            self._open.clear()
+
+
+def _topic_id(files: ReadOnlyFiles, topic: str, directory: str) -> str:
+    """Return the id in partition.metadata; without one (before Kafka 2.8), an id made from the name."""
+    path = f"{directory}/{FileKind.PARTITION_METADATA.value}"
+    try:
+        known = read_identity(files, path, decode_partition_metadata).value if files.exists(path) else None
+    except KafkalogError:
+        known = None
+    if known is not None:
+        return known.topic_id
+    return base64.urlsafe_b64encode(hashlib.sha256(topic.encode()).digest()[:16]).decode().rstrip("=")

@@ -1,0 +1,195 @@
+"""Answers about the cluster that the log dirs make: brokers, topics, coordinators, log dirs. Mirrors KafkaApis.
+
+One broker has everything: the node of the log dirs, at the address to which the client connected.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from engine.discovery.names import FileKind, parse_file_name
+from engine.errors import KafkalogError
+from engine.serve.fetching import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.files import ReadOnlyFiles
+    from engine.serve.catalogue import Catalogue, Partition, Topic
+
+_UNKNOWN_OPERATIONS = -(1 << 31)  # of ACLs: not asked for
+_TOPIC_OPERATIONS, _CLUSTER_OPERATIONS = 3576, 7936  # all, as a broker without an authorizer answers
+_NO_ID = base64.urlsafe_b64encode(bytes(16)).decode().rstrip("=")
+
+
+class Address(NamedTuple):
+    """Where a client reaches the server."""
+
+    host: str
+    port: int
+
+
+class ClusterAnswers:
+    """Answers of the node `node_id` in a cluster. Raises nothing: what cannot be read is an error code in its place."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        known = catalogue.cluster.node_id
+        self.node_id = 1 if known is None else known
+        self._cluster_id = catalogue.cluster.cluster_id
+
+    def _broker(self, address: Address) -> dict[str, Any]:
+        return {"nodeId": self.node_id, "host": address.host, "port": address.port, "rack": None}
+
+    def metadata(self, body: dict[str, Any], address: Address) -> dict[str, Any]:
+        """Answer Metadata: topics None asks for all, an empty list for none."""
+        operations = _TOPIC_OPERATIONS if body.get("includeTopicAuthorizedOperations") else _UNKNOWN_OPERATIONS
+        cluster = _CLUSTER_OPERATIONS if body.get("includeClusterAuthorizedOperations") else _UNKNOWN_OPERATIONS
+        return {
+            "throttleTimeMs": 0, "brokers": [self._broker(address)], "clusterId": self._cluster_id, "controllerId": self.node_id,
+            "topics": [one | {"topicAuthorizedOperations": operations} for one in self._topics(body["topics"])],
+            "clusterAuthorizedOperations": cluster, "errorCode": 0,
+        }  # fmt: skip
+
+    def _topics(self, asked: Sequence[dict[str, Any]] | None) -> Iterator[dict[str, Any]]:
+        if asked is None:
+            yield from map(self._topic, self._catalogue.topics.values())
+            return
+        for one in asked:
+            name, topic_id = one.get("name"), one.get("topicId", _NO_ID)
+            topic = self._catalogue.by_id(topic_id) if name is None else self._catalogue.topics.get(name)
+            if topic is not None:
+                yield self._topic(topic)
+            else:
+                error = Error.UNKNOWN_TOPIC_ID if name is None else unknown_topic(name)
+                yield {"errorCode": int(error), "name": name, "topicId": topic_id, "isInternal": False, "partitions": []}
+
+    def _topic(self, topic: Topic) -> dict[str, Any]:
+        partitions = [self._partition(one) for one in topic.partitions.values()]
+        return {
+            "errorCode": 0, "name": topic.name, "topicId": topic.id, "isInternal": topic.is_internal, "partitions": partitions,
+        }  # fmt: skip
+
+    def _partition(self, partition: Partition) -> dict[str, Any]:
+        error, epoch = Error.NONE, -1
+        try:
+            epoch = partition.leader_epoch
+        except KafkalogError:
+            error = Error.KAFKA_STORAGE_ERROR
+        return {
+            "errorCode": int(error), "partitionIndex": partition.index, "leaderId": self.node_id, "leaderEpoch": epoch,
+            "replicaNodes": [self.node_id], "isrNodes": [self.node_id], "offlineReplicas": [],
+        }  # fmt: skip
+
+    def describe_topic_partitions(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer DescribeTopicPartitions; all topics if none is named, as many partitions as the client wants."""
+        topics: list[dict[str, Any]] = []
+        left, cursor = max(1, body["responsePartitionLimit"]), body.get("cursor")
+        names = sorted({one["name"] for one in body["topics"]} or self._catalogue.topics)
+        first = ("", 0) if cursor is None else (cursor["topicName"], cursor["partitionIndex"])
+        for name in (name for name in names if name >= first[0]):
+            topic = self._catalogue.topics.get(name)
+            if topic is None:
+                topics.append(_described(name, _NO_ID, [], unknown_topic(name)))
+                continue
+            wanted = [one for one in topic.partitions.values() if name > first[0] or one.index >= first[1]]
+            shown = [self._partition(one) | {"eligibleLeaderReplicas": [], "lastKnownElr": []} for one in wanted[:left]]
+            topics.append(_described(name, topic.id, shown, Error.NONE, is_internal=topic.is_internal))
+            if len(wanted) > left:
+                following = {"topicName": name, "partitionIndex": wanted[left].index}
+                return {"throttleTimeMs": 0, "topics": topics, "nextCursor": following}
+            left -= len(shown)
+            if not left:
+                break
+        return {"throttleTimeMs": 0, "topics": topics, "nextCursor": None}
+
+    def describe_cluster(self, body: dict[str, Any], address: Address) -> dict[str, Any]:
+        """Answer DescribeCluster."""
+        operations = _CLUSTER_OPERATIONS if body.get("includeClusterAuthorizedOperations") else _UNKNOWN_OPERATIONS
+        broker = {"brokerId": self.node_id, "host": address.host, "port": address.port, "rack": None, "isFenced": False}
+        return {
+            "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "endpointType": body.get("endpointType", 1),
+            "clusterId": self._cluster_id or "", "controllerId": self.node_id, "brokers": [broker],
+            "clusterAuthorizedOperations": operations,
+        }  # fmt: skip
+
+    def find_coordinator(self, version: int, body: dict[str, Any], address: Address) -> dict[str, Any]:
+        """Answer FindCoordinator: this node coordinates every group; transactions have no coordinator here."""
+        is_group = body.get("keyType", 0) == 0
+        found = {"nodeId": self.node_id, "host": address.host, "port": address.port, "errorCode": 0}
+        none = {"nodeId": -1, "host": "", "port": -1, "errorCode": int(Error.COORDINATOR_NOT_AVAILABLE)}
+        answer = {**(found if is_group else none)}
+        if version < 4:
+            return {"throttleTimeMs": 0, "errorMessage": "NONE" if is_group else "a read-only server", **answer}
+        text = "" if is_group else "a read-only server"
+        keys = [{"key": key, "errorMessage": text, **answer} for key in body["coordinatorKeys"]]
+        return {"throttleTimeMs": 0, "coordinators": keys}
+
+    def describe_log_dirs(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer DescribeLogDirs: the bytes of each partition's logs in each log dir."""
+        asked = None if body["topics"] is None else {one["topic"]: set(one["partitions"]) for one in body["topics"]}
+        results = []
+        for log_dir in self._catalogue.log_dirs:
+            topics: dict[str, list[dict[str, Any]]] = {}
+            for found in log_dir.partitions():
+                topic, index = found.key
+                if topic in self._catalogue.topics and (asked is None or index in asked.get(topic, ())):
+                    size = _size_of_logs(self._catalogue.files, found.path)
+                    part = {"partitionIndex": index, "partitionSize": size, "offsetLag": 0, "isFutureKey": False}
+                    topics.setdefault(topic, []).append(part)
+            named = [{"name": topic, "partitions": parts} for topic, parts in topics.items()]
+            path = self._catalogue.files.absolute(log_dir.path)
+            results.append({"errorCode": 0, "logDir": path, "topics": named, **_space(self._catalogue.files, path)})
+        return {"throttleTimeMs": 0, "errorCode": 0, "results": results}
+
+    def list_partition_reassignments(self) -> dict[str, Any]:
+        """Answer ListPartitionReassignments: there are none."""
+        return {"throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "topics": []}
+
+
+def unknown_topic(name: str) -> Error:
+    """Return the error for a topic that is not served; another one if no topic can have the name (Topic.validate)."""
+    is_legal = 0 < len(name) <= 249 and name not in (".", "..") and all(one.isascii() and (one.isalnum() or one in "._-") for one in name)
+    return Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal else Error.INVALID_TOPIC_EXCEPTION
+
+
+def _described(
+    name: str, topic_id: str, partitions: list[dict[str, Any]], error: Error, *, is_internal: bool = False
+) -> dict[str, Any]:
+    return {
+        "errorCode": int(error), "name": name, "topicId": topic_id, "isInternal": is_internal, "partitions": partitions,
+        "topicAuthorizedOperations": _TOPIC_OPERATIONS if error is Error.NONE else _UNKNOWN_OPERATIONS,
+    }  # fmt: skip
+
+
+def _size_of_logs(files: ReadOnlyFiles, directory: str) -> int:
+    """Return the bytes of the logs in a partition directory (UnifiedLog.size); −1: unreadable."""
+    try:
+        names = [name for name in files.plain(directory) if _is_log(name)]
+        return sum(files.info(f"{directory}/{name}").size for name in names)
+    except KafkalogError:
+        return -1
+
+
+def _is_log(name: str) -> bool:
+    parsed = parse_file_name(name)
+    return parsed is not None and parsed.kind is FileKind.LOG and not parsed.suffix
+
+
+def _space(files: ReadOnlyFiles, path: str) -> dict[str, Any]:
+    space = files.space(path)
+    return {"totalBytes": space.total, "usableBytes": space.free, "isCordoned": False}
+
+
+
+def refused_produce(version: int, body: dict[str, Any]) -> dict[str, Any]:
+    """Answer Produce: nothing is written, and the error says so. Mirrors ProduceRequest.getErrorResponse."""
+    error, name = Error.POLICY_VIOLATION, "topicId" if version >= 13 else "name"
+    responses = [
+        {name: topic[name], "partitionResponses": [
+            {"index": one["index"], "errorCode": int(error), "baseOffset": -1, "logAppendTimeMs": -1, "logStartOffset": -1,
+             "recordErrors": [], "errorMessage": "kafkalog serve is read-only"} for one in topic["partitionData"]]}
+        for topic in body["topicData"]
+    ]  # fmt: skip
+    return {"responses": responses, "throttleTimeMs": 0}

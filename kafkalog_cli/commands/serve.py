@@ -1,0 +1,231 @@
+"""kafkalog serve."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from engine.amounts import count_of, duration_text
+from engine.errors import KafkalogError, UsageError
+from engine.files import Files
+from engine.formats import INT_MAX
+from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.interruption import INTERRUPTION
+from kafkalog_cli.options import PATH, quiet_option, shown_size, verbose_option, version_option
+from kafkalog_cli.remote_store import STORE, choose_store, store_config_option, store_options
+
+if TYPE_CHECKING:
+    from engine.serve.catalogue import Catalogue
+    from engine.serve.cluster import Address
+    from engine.serve.server import Server
+
+_SECTIONS = (
+    Section("What is served", ("--topic", "--internal", "--follow", "--offsets")),
+    Section("Where", ("--listen", "--advertise")),
+    Section(STORE.title, (*STORE.options, "--log-dir", "--config-file")),
+    Section("Output", ("--metrics-textfile", "--quiet", "--verbose")),
+)
+_MAIN = ("--listen", "--topic", "--offsets", "--follow")
+_EXAMPLES = (
+    Example("Let every Kafka client on this machine read the disks of a dead broker:", "kafkalog serve /mnt/disk1 /mnt/disk2"),
+    Example("Two topics only, on another port:", "kafkalog serve --listen 127.0.0.1:19092 -t orders -t 'payments-*' data"),
+    Example("For clients in a container, which reach this machine by another name:",
+            "kafkalog serve --listen 0.0.0.0:9092 --advertise host.docker.internal:9092 data"),
+)
+_TICK = 0.2  # seconds between two looks at signals
+_METRICS_SECONDS = 15  # between two writes of --metrics-textfile
+_LOOPBACK = ("127.", "localhost", "::1")
+
+
+class HostPort(click.ParamType[tuple[str, int]]):
+    """HOST:PORT; an IPv6 address in brackets."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Convert text to (host, port). Raises click.BadParameter."""
+        if isinstance(value, tuple):
+            return value
+        host, colon, port = value.rpartition(":")
+        if not colon or not host or not port.isdecimal() or int(port) > 65535:
+            self.fail(f"{value!r} is not an address: write HOST:PORT, such as 127.0.0.1:9092", param, ctx)
+        return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+@click.command("serve", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
+@click.argument("paths", nargs=-1, required=True, type=PATH)
+@click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
+              help="Serve only this topic; a quoted pattern, such as 'orders-*', names several. May be repeated.")
+@click.option("--internal", is_flag=True,
+              help="Serve the topics that Kafka itself writes too (__consumer_offsets, __transaction_state …). They can hold "
+                   "secrets.")
+@click.option("--follow", is_flag=True, help="A broker may be writing: look for new records before each read.")
+@click.option("--offsets", type=click.Choice(["disk", "memory"]), default="disk", show_default=True,
+              help="Committed offsets with which groups begin: those of __consumer_offsets on the disk, or none. Commits are "
+                   "kept in memory only.")
+@click.option("--listen", type=HostPort(), default="127.0.0.1:9092", show_default=True, metavar="HOST:PORT",
+              help="Address to listen on; port 0 takes a free one.")
+@click.option("--advertise", type=HostPort(), metavar="HOST:PORT",
+              help="Address that clients are told. Default: the one to which they connected.")
+@store_options
+@click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
+              help="With a store: another log dir with partitions of __remote_log_metadata; may be repeated.")
+@store_config_option
+@click.option("--metrics-textfile", type=PATH, metavar="FILE",
+              help="Write counts of requests and bytes to FILE in Prometheus text format, every 15 seconds and at the end.")
+@quiet_option
+@verbose_option
+@version_option
+def command(paths: tuple[str, ...], **values: Any) -> int:
+    """Serve log dirs to Kafka clients, read-only, as a broker would.
+
+    PATHS are log dirs, directories with log dirs, or partitions; no broker is needed. Clients read by assignment or in groups,
+    in both isolations, and Kafka's own tools show topics, offsets and groups. If PATHS have several replicas of a partition, the
+    best one is served. Nothing is written; producers get an error. There is no authentication: listen on other addresses than
+    127.0.0.1 only where everyone may read everything. Ctrl-C ends it.
+    """
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a client that leaves is no reason to end
+    outcome = Outcome(verbose=values["verbose"], quiet=values["quiet"])
+    try:
+        _serve(paths, values, outcome)
+    except KafkalogError as error:
+        outcome.error(error)
+    return outcome.finish()
+
+
+def _serve(paths: tuple[str, ...], values: dict[str, Any], outcome: Outcome) -> None:
+    from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
+    from engine.log.logdir.metrics import check_textfile
+    from engine.serve.catalogue import Catalogue, Wanted
+    from engine.serve.cluster import Address
+    from engine.serve.server import Server
+
+    files, store = Files(), choose_store(values)
+    if values["metrics_textfile"] is not None:
+        check_textfile(files, values["metrics_textfile"])
+    refuse_unrelated(files, paths)
+    remote = None if store is None else store.open(files, outcome.finding)
+    wanted = Wanted(values["topics"], values["internal"])
+    with ExitStack() as opened:
+        catalogue = opened.enter_context(closing(Catalogue(
+            files, find_log_dirs(files, paths), wanted, outcome.finding, is_followed=values["follow"], remote=remote,
+        )))  # fmt: skip
+        _refuse_without_topics(catalogue, wanted)
+        for finding in catalogue.choices():
+            outcome.finding(finding)
+        advertised = None if values["advertise"] is None else Address(*values["advertise"])
+        server = opened.enter_context(closing(Server(
+            catalogue, Address(*values["listen"]), advertised=advertised,
+        )))  # fmt: skip
+        _announce(catalogue, server, advertised, values, outcome)
+        _run(server, values, files)
+    if not values["quiet"]:
+        _say_total(server)
+
+
+def _refuse_without_topics(catalogue: Catalogue, wanted: Any) -> None:
+    """Raise UsageError if there is nothing to serve."""
+    if catalogue.topics:
+        return
+    what = "no topic matches" if wanted.topics else "the log dirs have no partition"
+    raise UsageError(what, None if wanted.is_internal else "topics that Kafka itself writes are served with --internal")
+
+
+def _announce(
+    catalogue: Catalogue, server: Server, advertised: Address | None, values: dict[str, Any], outcome: Outcome
+) -> None:  # fmt: skip
+    host, port = server.address
+    if not host.startswith(_LOOPBACK):
+        outcome.warn(f"{host}: everyone who reaches this address can read all topics: there is no authentication")
+    if values["quiet"]:
+        return
+    topics, partitions = len(catalogue.topics), sum(1 for _ in catalogue.partitions)
+    cluster = catalogue.cluster.cluster_id
+    of = "" if cluster is None else f" of cluster {printable(cluster)}"
+    reached = f"{host}:{port}" if advertised is None else f"{advertised.host}:{advertised.port}"
+    first = printable(next(iter(catalogue.topics)))
+    click.echo(f"serving {count_of(topics, 'topic')}, {count_of(partitions, 'partition')}{of} at {host}:{port}, read-only")
+    click.echo(f"  kcat -b {reached} -C -e -t {first}")
+    click.echo(f"  kafka-console-consumer.sh --bootstrap-server {reached} --from-beginning --topic {first}")
+    click.echo("Ctrl-C ends it")
+    sys.stdout.flush()
+
+
+def _run(server: Server, values: dict[str, Any], files: Files) -> None:
+    """Serve until a signal comes."""
+    is_live = sys.stderr.isatty() and not values["quiet"]
+    written = time.monotonic()
+    with INTERRUPTION, ExitStack() as shown:
+        live = shown.enter_context(_Live(server)) if is_live else None
+        server.start()
+        with INTERRUPTION.held():
+            while INTERRUPTION.number is None:
+                time.sleep(_TICK)
+                if live is not None:
+                    live.refresh()
+                if values["metrics_textfile"] is not None and time.monotonic() - written >= _METRICS_SECONDS:
+                    _write_metrics(server, values["metrics_textfile"], files)
+                    written = time.monotonic()
+    if values["metrics_textfile"] is not None:
+        _write_metrics(server, values["metrics_textfile"], files)
+
+
+class _Live:
+    """A table of the connections on a terminal."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def __enter__(self) -> _Live:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(self._table(), console=Console(stderr=True), transient=True, auto_refresh=False)
+        self._live.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._live.stop()
+
+    def refresh(self) -> None:
+        """Show what the connections did so far."""
+        self._live.update(self._table(), refresh=True)
+
+    def _table(self) -> Any:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False)
+        for title in ("client", "from", "requests", "sent", "last"):
+            table.add_column(title, justify="right" if title in ("requests", "sent") else "left", no_wrap=True)
+        for one in sorted(self._server.connections, key=lambda one: one.peer):
+            counts = one.counts
+            sent = shown_size(counts.sent)
+            table.add_row(Text(printable(counts.client)), f"{one.peer[0]}:{one.peer[1]}", str(counts.requests), sent, counts.last)
+        return table
+
+
+def _say_total(server: Server) -> None:
+    totals = server.totals
+    took = duration_text(round(totals.seconds * 1000))
+    connections, requests = count_of(totals.connections, "connection"), count_of(sum(totals.requests.values()), "request")
+    click.echo(f"served {connections}, {requests}, {shown_size(totals.sent)} in {took}")
+
+
+def _write_metrics(server: Server, path: str, files: Files) -> None:
+    from engine.log.logdir.metrics import write_gauges
+
+    totals = server.totals
+    rows = [("kafkalog_serve_requests", "requests answered", {"api": api}, count) for api, count in totals.requests.items()]
+    rows += [
+        ("kafkalog_serve_connections_total", "connections since the start", {}, totals.connections),
+        ("kafkalog_serve_connections", "connections now", {}, len(server.connections)),
+        ("kafkalog_serve_sent_bytes", "bytes of answers", {}, totals.sent),
+    ]
+    write_gauges(files, path, rows)
