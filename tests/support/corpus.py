@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "corpus.tar.xz"
 TIERED = ARCHIVE.with_name("tiered.tar.xz")
+WIRE = ARCHIVE.with_name("wire.tar.xz")
 
 
 def corpus_directory() -> Path:
@@ -38,6 +39,12 @@ def tiered_corpus() -> Path:
     """The same for sweeps: KAFKALOG_TIERED_CORPUS, else the project's own."""
     given = os.environ.get("KAFKALOG_TIERED_CORPUS")
     return Path(given).resolve() if given else tiered_directory()
+
+
+def wire_corpus() -> Path:
+    """What clients and a broker sent each other, and what became of it on the disk: KAFKALOG_WIRE_CORPUS, else our own."""
+    given = os.environ.get("KAFKALOG_WIRE_CORPUS")
+    return Path(given).resolve() if given else _unpacked(WIRE, "wire")
 
 
 def tiered_answers(top: Path) -> list[dict]:
