@@ -11,11 +11,10 @@
         name           string
 
 A message's line has its role and id, its valid versions and the first flexible version (compact lengths and tagged fields). A
-field's line has name, type (`[]` array, `?` nullable, `?7+` nullable in these versions), the versions that have it (default:
-all), its tag, its default (default: zero or empty), whether writers may drop it without an error (`ignorable`), the message
-inside its bytes, and `flexible none` for a string whose length is never compact. Fields indented below a field are its own
-struct; a `struct` line begins a struct that several fields share. Kafka treats the two differently: only a field's own struct
-is refused in versions above the newest (see `Struct.inline`).
+field's line has name, type (`[]` array, `?` nullable), the versions that have it (default: all), its tag, its default (default:
+zero or empty), whether writers may drop it without an error (`ignorable`), and the message inside its bytes. Fields indented
+below a field are its own struct; a `struct` line begins a struct that several fields share. Kafka treats the two differently:
+only a field's own struct is refused in versions above the newest (see `Struct.inline`).
 """
 
 from __future__ import annotations
@@ -53,10 +52,7 @@ ALL_VERSIONS = Versions(0, _NEWEST)
 
 
 class Field(NamedTuple):
-    """One field. `type` is the name of a scalar type or of `struct`; for an array, of the element's type.
-
-    `null_versions`: the versions in which a `nullable` field may be null. `compact`: flexible versions use compact lengths.
-    """
+    """One field. `type` is the name of a scalar type or of `struct`; for an array, of the element's type."""
 
     name: str
     type: str
@@ -68,8 +64,6 @@ class Field(NamedTuple):
     ignorable: bool
     holds: str | None
     struct: Struct | None
-    null_versions: Versions
-    compact: bool
 
 
 class Struct(NamedTuple):
@@ -83,9 +77,7 @@ class Struct(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message. `role`: key, value, record, control, request or response; None for a message inside bytes of another one, and
-    for the headers of requests and responses. `id` is the API key of a request or response.
-    """
+    """A message. `role`: key, value, record or control; None for a message inside bytes of another one."""
 
     name: str
     role: str | None
@@ -99,7 +91,7 @@ class Message(NamedTuple):
         return max(self.versions.lowest, min(version, self.versions.highest))
 
 
-SCALARS = frozenset({"bool", "int8", "int16", "uint16", "int32", "int64", "float64", "string", "bytes", "uuid", "records"})
+SCALARS = frozenset({"bool", "int8", "int16", "uint16", "int32", "int64", "float64", "string", "bytes", "uuid"})
 
 
 def parse_message(text: str) -> Message:
@@ -155,7 +147,7 @@ def _parse_field(words: list[str], inner: list[str], shared: dict[str, Struct]) 
     if len(words) < 2:
         raise ValueError(f"a field needs a type: {words}")
     name, kind, *facts = words
-    element, nullable, nulls = kind.removeprefix("[]").partition("?")
+    element = kind.removeprefix("[]").removesuffix("?")
     struct = Struct(element, inline=True, fields=_parse_fields(inner, shared)) if inner else shared.get(element)
     if struct is None and element not in SCALARS:
         raise ValueError(f"{name}: unknown type {element!r}")
@@ -163,14 +155,13 @@ def _parse_field(words: list[str], inner: list[str], shared: dict[str, Struct]) 
     ignorable = "ignorable" in facts
     if ignorable:
         facts.remove("ignorable")
-    if len(facts) % 2 or not set(facts[::2]) <= {"tag", "=", "holds", "flexible"}:
+    if len(facts) % 2 or not set(facts[::2]) <= {"tag", "=", "holds"}:
         raise ValueError(f"{name}: what is {facts}?")
     known = dict(zip(facts[::2], facts[1::2], strict=True))
     return Field(
-        name=name, type=element, is_array=kind.startswith("[]"), nullable=bool(nullable), versions=versions,
+        name=name, type=element, is_array=kind.startswith("[]"), nullable=kind.endswith("?"), versions=versions,
         tag=int(known["tag"]) if "tag" in known else None, default=known.get("="), ignorable=ignorable,
-        holds=known.get("holds"), struct=struct, null_versions=Versions.parse(nulls) if nulls else ALL_VERSIONS,
-        compact=known.get("flexible") != "none",
+        holds=known.get("holds"), struct=struct,
     )
 
 
