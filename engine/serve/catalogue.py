@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from engine.remote.access import RemoteAccess
 
 _MOST_OPEN = 256  # partitions whose files are open at a time
+METADATA_TOPIC = "__cluster_metadata"
 _KAFKAS_PREFIX = "__"  # of topics that Kafka itself writes
 
 
@@ -42,8 +43,8 @@ class Wanted(NamedTuple):
 
     def includes(self, topic: str) -> bool:
         """Return whether the topic is served."""
-        if topic.startswith(_KAFKAS_PREFIX) and not self.is_internal:
-            return False
+        if topic == METADATA_TOPIC or (topic.startswith(_KAFKAS_PREFIX) and not self.is_internal):
+            return False  # a broker does not serve the metadata log either
         return not self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
 
 

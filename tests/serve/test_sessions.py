@@ -1,0 +1,77 @@
+"""Sessions of nine clients and Kafka's tools with a broker, sent to a server over the same log dirs: the answers are the same."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from engine.serve.catalogue import Wanted
+from tests.serve.serving import SESSIONS, body_of, copied_log_dirs, exchanges, received, serving
+
+# ids, addresses and epochs of the run; every start of a broker raises leader epochs
+MASKED = {
+    "throttleTimeMs", "sessionId", "port", "host", "leaderEpoch", "finalizedFeaturesEpoch", "memberId", "clusterId",
+    "currentLeaderEpoch", "leader", "members", "generationId", "memberEpoch", "committedLeaderEpoch", "logDir", "totalBytes", "usableBytes",
+}  # fmt: skip
+API_VERSIONS = 18
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items() if name not in MASKED}
+    if isinstance(value, list):
+        return sorted((plain(each) for each in value), key=lambda one: json.dumps(one, sort_keys=True))
+    return value
+
+
+def differences(expected: Any, found: Any, where: str = "") -> list[str]:
+    if isinstance(expected, dict) and isinstance(found, dict):
+        names = sorted(expected.keys() | found.keys())
+        return [one for name in names for one in differences(expected.get(name), found.get(name), f"{where}.{name}")]
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        pairs = enumerate(zip(expected, found, strict=True))
+        return [one for number, (left, right) in pairs for one in differences(left, right, f"{where}[{number}]")]
+    return [] if expected == found else [f"{where}: {json.dumps(expected)[:150]} expected, {json.dumps(found)[:150]} found"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    dirs = copied_log_dirs(tmp_path_factory.mktemp("serve") / "logs")
+    with serving(dirs, Wanted(is_internal=True)) as running:
+        yield running
+
+
+@pytest.mark.parametrize("session", SESSIONS)
+def test_session(server, session):
+    connections: dict[int, socket.socket] = {}
+    sessions: dict[int, int] = {}
+    differ = []
+    for number, (connection, request, answer) in enumerate(exchanges(session)):
+        if connection not in connections:
+            connections[connection] = socket.create_connection(server.address)
+            connections[connection].settimeout(40)
+        client = connections[connection]
+        client.sendall(with_session(request, sessions))
+        if answer is None:  # the client had left, or the broker ended the connection
+            continue
+        ours = received(client)
+        assert ours is not None, (number, request)
+        expected, found = body_of(request, answer), body_of(request, ours)
+        if found["api"] == 1 and expected.get("sessionId"):
+            sessions[expected["sessionId"]] = found["sessionId"]
+        if found["api"] == API_VERSIONS:
+            continue
+        differ += [f"request {number}, API {found['api']}{one}" for one in differences(plain(expected), plain(found))]
+    for client in connections.values():
+        client.close()
+    assert not differ, "\n".join(differ[:20])
+
+
+def with_session(request: bytes, sessions: dict[int, int]) -> bytes:
+    """Return the request with our number of a fetch session in place of the broker's."""
+    for theirs, ours in sessions.items():
+        request = request.replace(theirs.to_bytes(4, "big"), ours.to_bytes(4, "big"))
+    return request
