@@ -133,6 +133,11 @@ _WITHOUT_BEARING: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
+def without_bearing() -> Mapping[str, tuple[Any, Mapping[str, Any]]]:
+    """Return the default and the bounds of each topic setting that does not concern files."""
+    return _WITHOUT_BEARING
+
+
 def is_known(name: str) -> bool:
     """Return whether `name` is a topic setting of Kafka 4.3.1."""
     return name in _SETTINGS or name in _WITHOUT_BEARING or name == INTERNAL_SEGMENT_SIZE

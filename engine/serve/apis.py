@@ -8,6 +8,7 @@ from engine.protocol.frames import API_VERSIONS, decode_request, decode_request_
 from engine.protocol.messages import api_name, api_versions
 from engine.schema.wire import SchemaError
 from engine.serve.cluster import ClusterAnswers, refused_produce
+from engine.serve.configs import describe_configs
 from engine.serve.fetching import Fetching, FetchSessions, close_slices, list_offsets
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from engine.serve.cluster import Address
 
 _PRODUCE, _FETCH, _LIST_OFFSETS, _METADATA = 0, 1, 2, 3
-_FIND_COORDINATOR, _DESCRIBE_LOG_DIRS, _LIST_REASSIGNMENTS = 10, 35, 46
+_FIND_COORDINATOR, _DESCRIBE_CONFIGS, _DESCRIBE_LOG_DIRS, _LIST_REASSIGNMENTS = 10, 32, 35, 46
 _DESCRIBE_CLUSTER, _DESCRIBE_TOPIC_PARTITIONS = 60, 75
 _OLDEST_LISTED = {_PRODUCE: 0}  # librdkafka fetches only from a server that lists Produce; 0 as a broker lists it
 _UNSUPPORTED_VERSION = 35
@@ -64,6 +65,7 @@ class Apis:
             _METADATA: lambda _version, body, client: cluster.metadata(body, client.address),
             _FIND_COORDINATOR: lambda version, body, client: cluster.find_coordinator(version, body, client.address),
             API_VERSIONS: lambda version, _body, _client: self._api_versions(version),
+            _DESCRIBE_CONFIGS: lambda _version, body, _client: describe_configs(catalogue, body),
             _DESCRIBE_LOG_DIRS: lambda _version, body, _client: cluster.describe_log_dirs(body),
             _LIST_REASSIGNMENTS: lambda _version, _body, _client: cluster.list_partition_reassignments(),
             _DESCRIBE_CLUSTER: lambda _version, body, client: cluster.describe_cluster(body, client.address),
