@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _IDLE_SECONDS = 600  # connections.max.idle.ms
 _SEND_SECONDS = 60  # without one byte taken by the client
 _MAX_REQUEST = 2 << 20  # bytes of a frame
-_MAX_CONNECTIONS = 100
+_MAX_CONNECTIONS = 500
 _RECEIVED_AT_ONCE = 64 << 10
 
 

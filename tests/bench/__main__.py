@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.bench import bucket, compaction, dumping, fetching, listing, producing, reading, recovering
+from tests.bench import bucket, compaction, dumping, fetching, listing, producing, reading, recovering, serving
 from tests.bench.append import append_results
 from tests.bench.report import Measured, Result, machine_facts, markdown, table, update
 from tests.bench.setting import TOOL_OPTIONS, Bench
@@ -83,6 +83,7 @@ GROUPS = {
     "raw": Group(_APPEND, reading.raw),
     "fetch": Group(_APPEND, fetching.beside_dump_log),
     "client": Group(_APPEND, fetching.beside_client),
+    "serve": Group(_APPEND, serving.serve),
     "lookup": Group(_APPEND, reading.lookup),
     **{f"compact-{codec}": Group(_COMPACT, _compact(codec), int(codec == "none")) for codec in compaction.CODECS},
     "compact-transactions": Group(_COMPACT, _compact_transactions),

@@ -21,8 +21,8 @@ _RECORDS_AT, _FETCH_MS_AT = "data.consumed.in.nMsg", "fetch.time.ms"
 
 
 @contextmanager
-def broker_with(log_dirs: Path, source: Path, home: Path) -> Iterator[int]:
-    """A broker that serves the segments of `source` as partition 0 of TOPIC → its port.
+def broker_with(log_dirs: Path, source: Path, home: Path) -> Iterator[Broker]:
+    """A broker that serves the segments of `source` as partition 0 of TOPIC.
 
     log_dirs  those of a real broker, with the topic that gives its place to the segments
     """
@@ -42,15 +42,15 @@ def broker_with(log_dirs: Path, source: Path, home: Path) -> Iterator[int]:
         with Broker(top) as broker:
             if not broker.has_started:
                 raise WrongRunError(f"the broker does not start: {broker.said[-500:]}")
-            yield broker.port
+            yield broker
     finally:
         shutil.rmtree(top)
 
 
 def consume(log_dirs: Path, source: Path, home: Path, records: int) -> float:
     """Seconds that a Java consumer fetches for, the start of its JVM and of its group aside. See `broker_with`."""
-    with broker_with(log_dirs, source, home) as port:
-        return _fetched(port, records)
+    with broker_with(log_dirs, source, home) as broker:
+        return _fetched(broker.port, records)
 
 
 def _fetched(port: int, records: int) -> float:

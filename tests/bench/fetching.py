@@ -58,8 +58,8 @@ def beside_client(bench: Bench) -> Iterator[Result]:
     log_dirs = own_corpus_directory() / "kafka-4.3.1/logs/clean"
     for workload in ("none-0", "lz4-0"):
         source = bench.partition(workload)
-        with consuming.broker_with(log_dirs, source, bench.home) as port:
-            client = ["kcat", "-C", "-q", "-e", "-b", f"127.0.0.1:{port}", "-t", consuming.TOPIC, "-p", "0", "-o", "beginning",
+        with consuming.broker_with(log_dirs, source, bench.home) as broker:
+            client = ["kcat", "-C", "-q", "-e", "-b", f"127.0.0.1:{broker.port}", "-t", consuming.TOPIC, "-p", "0", "-o", "beginning",
                       "-f", _TEMPLATE]  # fmt: skip
             ours, theirs = [], []
             for _ in range(max(5, bench.runs)):

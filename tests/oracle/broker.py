@@ -81,6 +81,12 @@ class Broker:
         """Everything that it has printed so far."""
         return self._out.read_text(errors="replace")
 
+    @property
+    def pid(self) -> int:
+        """Its process, once it was started."""
+        assert self._process is not None
+        return self._process.pid
+
     def wait_for(self, text: str) -> None:
         """Until it has said `text`, or will never say it."""
         assert self._process is not None
