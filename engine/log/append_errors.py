@@ -24,6 +24,12 @@ class CorruptRecord(AppendRefused):
     kafka = "org.apache.kafka.common.errors.CorruptRecordException"
 
 
+class BrokenCompression(CorruptRecord):
+    """Compressed data cannot be inflated; each codec has its own exception."""
+
+    kafka = "org.apache.kafka.common.KafkaException"
+
+
 class InvalidRecord(AppendRefused):
     """Records break a rule of the format or of the topic (InvalidRecordException)."""
 
@@ -133,6 +139,13 @@ class UnexpectedAppendOffset(AppendRefused):
 
     code = "unexpected-append-offset"
     kafka = "org.apache.kafka.server.storage.log.UnexpectedAppendOffsetException"
+
+
+class UnsupportedOperation(AppendRefused):
+    """A batch that Kafka's code fails to write (UnsupportedOperationException)."""
+
+    code = "unsupported-operation"
+    kafka = "java.lang.UnsupportedOperationException"
 
 
 class IllegalArgument(AppendRefused):

@@ -159,7 +159,7 @@ def test_a_header_that_promises_records_without_end(tmp_path):
     data[57:61] = (2**31 - 1).to_bytes(4, "big")
     data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
     log = opened(tmp_path / "t-0")
-    with pytest.raises(CorruptRecord):
+    with pytest.raises(InvalidRecord):
         append_as_leader(log, data, 0)
     assert log.log_end_offset == 0
 

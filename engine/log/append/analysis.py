@@ -25,13 +25,13 @@ from engine.log.append.frames import Frame, check_magic
 from engine.log.append.validator import LogValidator, timestamp_type
 from engine.log.append_errors import (
     CorruptRecord,
+    IllegalArgument,
     InvalidProducerEpoch,
     InvalidRecord,
     OffsetsOutOfOrder,
     RecordBatchTooLarge,
     RecordTooLarge,
     UnexpectedAppendOffset,
-    UnsupportedCompressionType,
 )
 from engine.log.errors import IndexFull
 from engine.log.producers.entry import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
@@ -184,7 +184,7 @@ def analyze_and_validate(
         info.valid_size += size
         codec = table[BatchField.ATTRIBUTES, row] & CODEC_MASK
         if codec >= len(CODEC_NAMES):
-            raise UnsupportedCompressionType(f"Unknown compression type id: {codec}")
+            raise IllegalArgument(f"Unknown compression type id: {codec}")
         info.source_codec = codec or info.source_codec
         if require_order and not in_order:
             offsets = ",".join(map(str, frame.offsets()))

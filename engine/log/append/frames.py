@@ -109,6 +109,7 @@ class FrameRecords:
     data     the bytes that positions in `columns` refer to
     is_own   `data` has the headers too, in wire format, so the columns can be encoded unchanged
     broken   the damage after the last record; None: there is none
+    is_inflated   False: the damage is in the compressed data, not in a record
     cut_off  description of an incomplete last message, which is not one of the records; None: there is none
     """
 
@@ -118,6 +119,7 @@ class FrameRecords:
     is_own: bool
     broken: str | None = None
     cut_off: str | None = None
+    is_inflated: bool = True
 
     def key(self, index: int) -> bytes | None:
         """Key of a record; None is null."""
@@ -144,7 +146,7 @@ def decode_batch(frame: Frame, row: int) -> FrameRecords:
     if codec:
         inflated = inflate(codec, memoryview(frame.data)[body:end], MAX_DECOMPRESSED_BYTES)
         if inflated.status != InflateStatus.OK:
-            return FrameRecords(b"", columns, 0, is_own=True, broken=inflated.problem)
+            return FrameRecords(b"", columns, 0, is_own=True, broken=inflated.problem, is_inflated=False)
         data, body, end = inflated.data, 0, len(inflated.data)
     table[BatchField.BODY, row], table[BatchField.BODY_END, row] = body, end
     view, status = memoryview(data), int(Status.FULL)

@@ -29,7 +29,15 @@ from engine.kernels.admission import judge_records
 from engine.kernels.select import largest_timestamp
 from engine.kernels.tables import TRAITS, Flaw, Trait
 from engine.log.append.frames import Frame, FrameRecords, decode_batch
-from engine.log.append_errors import CorruptRecord, IllegalArgument, InvalidRecord, InvalidTimestamp, RecordValidationFailed
+from engine.log.append_errors import (
+    BrokenCompression,
+    CorruptRecord,
+    IllegalArgument,
+    InvalidRecord,
+    InvalidTimestamp,
+    RecordValidationFailed,
+    UnsupportedOperation,
+)
 from engine.log.producers.entry import AppendOrigin
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec, UnbuildableBatch, encode_batch
 from engine.record.builder import NewRecord, stage
@@ -85,7 +93,7 @@ class LogValidator:
     def validate(self, frame: Frame, next_offset: int) -> Validated:
         """Check the batches of `frame` and give their records offsets from `next_offset` on. Their bytes may be changed.
 
-        Raises InvalidRecord, CorruptRecord, RecordValidationFailed, IllegalArgument.
+        Raises InvalidRecord, CorruptRecord, RecordValidationFailed, IllegalArgument, UnsupportedOperation.
         """
         table = frame.batches.table
         plain = self._source == Codec.NONE and self._target == Codec.NONE
@@ -105,6 +113,9 @@ class LogValidator:
                                 "the records")
         if in_place and (plain or consecutive):
             return self._stamp(frame, found, next_offset)
+        if in_place and self._source != Codec.NONE:  # a broker has skipped keys and values, and cannot write the batch again
+            where = f"in topic partition {self._topic_partition}"
+            raise UnsupportedOperation(f"The offsets in a compressed batch are not consecutive {where}")
         cut_off = next((one.cut_off for one in found if one.cut_off is not None), None)
         return self._rebuild(frame, found, next_offset)._replace(cut_off=cut_off)
 
@@ -142,7 +153,10 @@ class LogValidator:
     def _check_records(self, frame: Frame, row: int, records: FrameRecords, before: int) -> bool:
         """Are the offsets relative to the batch as expected, after `before` records? Raises RecordValidationFailed."""
         if records.broken is not None:
-            raise CorruptRecord(f"{records.broken} in topic partition {self._topic_partition}")
+            what = f"{records.broken} in topic partition {self._topic_partition}"
+            if frame.batches.table[BatchField.MAGIC, row] < MAGIC_V2:
+                raise CorruptRecord(what)
+            raise InvalidRecord(what) if records.is_inflated else BrokenCompression(what)
         low, high = timestamp_bounds(self._config, self._now)
         traits = Table(TRAITS, frame.batches.capacity)
         traits.field(Trait.LARGEST)[row] = NO_TIMESTAMP
