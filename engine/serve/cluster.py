@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import KafkalogError
-from engine.serve.fetching import Error
+from engine.serve.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

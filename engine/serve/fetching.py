@@ -5,7 +5,6 @@ A request is a dict with the names of Kafka's JSON, an answer too; records are s
 
 from __future__ import annotations
 
-from enum import IntEnum
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,8 @@ from engine.log.fetch.reading import (
     read,
 )
 
+from engine.serve.errors import Error
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -34,39 +35,6 @@ _FIRST_TOPIC_IDS = 13  # the version of Fetch from which on topics have ids
 _DIVERGING = 12  # the first version with lastFetchedEpoch
 _SESSIONS = 200  # at most; Kafka: max.incremental.fetch.session.cache.slots
 _ROUND_EPOCHS = 0x7FFFFFFF
-
-
-class Error(IntEnum):
-    """Error codes of the protocol. Mirrors Errors."""
-
-    UNKNOWN_SERVER_ERROR = -1
-    NONE = 0
-    OFFSET_OUT_OF_RANGE = 1
-    CORRUPT_MESSAGE = 2
-    UNKNOWN_TOPIC_OR_PARTITION = 3
-    NOT_LEADER_OR_FOLLOWER = 6
-    MESSAGE_TOO_LARGE = 10
-    COORDINATOR_NOT_AVAILABLE = 15
-    INVALID_TOPIC_EXCEPTION = 17
-    RECORD_LIST_TOO_LARGE = 18
-    INVALID_REQUIRED_ACKS = 21
-    INVALID_TIMESTAMP = 32
-    UNSUPPORTED_VERSION = 35
-    INVALID_REQUEST = 42
-    POLICY_VIOLATION = 44
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-    INVALID_PRODUCER_EPOCH = 47
-    INVALID_TXN_STATE = 48
-    INVALID_PRODUCER_ID_MAPPING = 49
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-    KAFKA_STORAGE_ERROR = 56
-    FETCH_SESSION_ID_NOT_FOUND = 70
-    INVALID_FETCH_SESSION_EPOCH = 71
-    FENCED_LEADER_EPOCH = 74
-    UNKNOWN_LEADER_EPOCH = 75
-    UNSUPPORTED_COMPRESSION_TYPE = 76
-    INVALID_RECORD = 87
-    UNKNOWN_TOPIC_ID = 100
 
 
 class FileSlice:

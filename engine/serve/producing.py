@@ -12,7 +12,7 @@ from engine.formats import CODEC_MASK, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MA
 from engine.formats import BATCH_HEADER as _HEADER
 from engine.log import append_errors as appends
 from engine.log.append.analysis import append_as_leader
-from engine.serve.fetching import Error
+from engine.serve.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

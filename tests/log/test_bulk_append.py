@@ -11,7 +11,7 @@ from engine.files import Files
 from engine.formats import Codec
 from engine.log.append.analysis import append_as_leader
 from engine.log.append.bulk import Appended, BulkAppender
-from engine.log.append_errors import AppendRefused, CorruptRecord, OutOfOrderSequence, RecordValidationFailed
+from engine.log.append_errors import AppendRefused, InvalidRecord, OutOfOrderSequence, RecordValidationFailed
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
 from engine.record.crc import crc32c

@@ -14,7 +14,7 @@ from engine.files import Files
 from engine.protocol.frames import decode_request, decode_response, encode_response
 from engine.protocol.messages import to_json
 from engine.schema.wire import SchemaError
-from engine.serve.fetching import Error
+from engine.serve.errors import Error
 from engine.serve.producing import Producing, failed
 from tests.support.corpus import wire_corpus
 from tests.support.logs import open_log
