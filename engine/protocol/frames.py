@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 API_VERSIONS = 18  # the API key of ApiVersions
 LARGEST_FRAME = 100 << 20  # socket.request.max.bytes
 _SIZE, _API = Packed(">i"), Packed(">hh")
+_UNSUPPORTED_VERSION = b"\0\x23"  # error 35
 
 
 class RequestHeader(NamedTuple):
@@ -87,14 +88,14 @@ def encode_request(header: RequestHeader, body: Value) -> list[Sized]:
 def decode_response(header: RequestHeader, frame: bytes | memoryview) -> Response:
     """Decode the response to the request with that header.
 
-    Brokers answer ApiVersions in a version that they do not know in version 0, so that is tried, too.
+    A broker answers ApiVersions in a version that it does not know in version 0, with the error UNSUPPORTED_VERSION.
     """
     value, at = decode("ResponseHeader", _response_header_version(header), frame)
     name, version = api_message("response", header.api_key).name, response_version(header)
     try:
         body, end = decode(name, version, frame, at)
     except SchemaError:
-        if header.api_key != API_VERSIONS or version == 0:
+        if header.api_key != API_VERSIONS or frame[at : at + 2] != _UNSUPPORTED_VERSION:
             raise
         version = 0
         body, end = decode(name, version, frame, at)

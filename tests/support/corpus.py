@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "corpus.tar.xz"
 TIERED = ARCHIVE.with_name("tiered.tar.xz")
+WIRE = ARCHIVE.with_name("wire.tar.xz")
 
 
 def corpus_directory() -> Path:
@@ -38,6 +39,17 @@ def tiered_corpus() -> Path:
     """The same for sweeps: KAFKALOG_TIERED_CORPUS, else the project's own."""
     given = os.environ.get("KAFKALOG_TIERED_CORPUS")
     return Path(given).resolve() if given else tiered_directory()
+
+
+def wire_directory() -> Path:
+    """Captured sessions of clients and a broker: frames.bin and frames.jsonl. Never write to it."""
+    return _unpacked(WIRE, "wire")
+
+
+def wire_corpus() -> Path:
+    """The same for sweeps: KAFKALOG_WIRE_CORPUS, else the project's own."""
+    given = os.environ.get("KAFKALOG_WIRE_CORPUS")
+    return Path(given).resolve() if given else wire_directory()
 
 
 def tiered_answers(top: Path) -> list[dict]:
