@@ -14,7 +14,7 @@ from struct import Struct as Packed
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.protocol.layout import UNKNOWN_TAGS, Value
-from engine.protocol.messages import api_message, decode, encode, join_pieces
+from engine.protocol.messages import api_head, api_message, decode, encode, join_pieces
 from engine.schema.wire import SchemaError, underflow
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class Response(NamedTuple):
 def decode_request_header(frame: bytes | memoryview) -> tuple[RequestHeader, int]:
     """Return the header of a request and the position of the body (RequestHeader.parse).
 
-    The version of the API need not be known. Raises SchemaError if the frame is too short or the API is not in the catalogue.
+    The API need not be in the catalogue, and its version need not be known. Raises SchemaError if the frame is too short, or if
+    Kafka 4.3.1 does not know the API.
     """
     if len(frame) < _API.size:
         raise underflow(frame, 0)
@@ -122,7 +123,7 @@ def response_version(header: RequestHeader) -> int:
 
 
 def _request_header_version(api_key: int, api_version: int) -> int:
-    flexible = api_message("request", api_key).flexible
+    flexible = api_head(api_key).flexible
     return 2 if flexible is not None and api_version in flexible else 1
 
 

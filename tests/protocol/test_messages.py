@@ -62,7 +62,7 @@ def test_the_same_as_the_decoders_of_internal_topics(table):
 
 
 def test_what_the_catalogue_has():
-    assert [api_name(key) for key in (0, 1, 3, 18, 17)] == ["Produce", "Fetch", "Metadata", "ApiVersions", None]
+    assert [api_name(key) for key in (0, 1, 3, 18, 17)] == ["Produce", "Fetch", "Metadata", "ApiVersions", "SaslHandshake"]
     assert api_versions(1) == (4, 18)
     for name in catalogue().names():
         message = catalogue().message(name)
@@ -184,6 +184,13 @@ def test_the_header_of_a_version_that_is_not_known():
             decode_request(frame)
     with pytest.raises(SchemaError, match="the API key 999 is not known"):
         decode_request_header(b"\3\xe7\0\0\0\0\0\0\0\0")
+
+
+def test_the_header_of_an_api_that_is_not_decoded():
+    frame = b"\0\x24\0\2" + b"\0\0\0\7\0\2me\0" + b"body"  # SaslAuthenticate is flexible from version 2 on
+    assert decode_request_header(frame) == (RequestHeader(36, 2, 7, "me"), len(frame) - 4)
+    with pytest.raises(SchemaError, match=r"SaslAuthenticate \(API key 36\) is not decoded"):
+        decode_request(frame)
 
 
 def test_api_versions_in_an_unknown_version_is_answered_in_version_0():
