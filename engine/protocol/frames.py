@@ -14,7 +14,7 @@ from struct import Struct as Packed
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.protocol.layout import UNKNOWN_TAGS, Value
-from engine.protocol.messages import api_message, decode, encode, join_pieces
+from engine.protocol.messages import api_head, api_message, decode, encode, join_pieces
 from engine.schema.wire import SchemaError, underflow
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 API_VERSIONS = 18  # the API key of ApiVersions
 LARGEST_FRAME = 100 << 20  # socket.request.max.bytes
 _SIZE, _API = Packed(">i"), Packed(">hh")
+_UNSUPPORTED_VERSION = b"\0\x23"  # error 35
 
 
 class RequestHeader(NamedTuple):
@@ -56,7 +57,8 @@ class Response(NamedTuple):
 def decode_request_header(frame: bytes | memoryview) -> tuple[RequestHeader, int]:
     """Return the header of a request and the position of the body (RequestHeader.parse).
 
-    The version of the API need not be known. Raises SchemaError if the frame is too short or the API is not in the catalogue.
+    The API need not be in the catalogue, and its version need not be known. Raises SchemaError if the frame is too short, or if
+    Kafka 4.3.1 does not know the API.
     """
     if len(frame) < _API.size:
         raise underflow(frame, 0)
@@ -87,14 +89,14 @@ def encode_request(header: RequestHeader, body: Value) -> list[Sized]:
 def decode_response(header: RequestHeader, frame: bytes | memoryview) -> Response:
     """Decode the response to the request with that header.
 
-    Brokers answer ApiVersions in a version that they do not know in version 0, so that is tried, too.
+    A broker answers ApiVersions in a version that it does not know in version 0, with the error UNSUPPORTED_VERSION.
     """
     value, at = decode("ResponseHeader", _response_header_version(header), frame)
     name, version = api_message("response", header.api_key).name, response_version(header)
     try:
         body, end = decode(name, version, frame, at)
     except SchemaError:
-        if header.api_key != API_VERSIONS or version == 0:
+        if header.api_key != API_VERSIONS or frame[at : at + 2] != _UNSUPPORTED_VERSION:
             raise
         version = 0
         body, end = decode(name, version, frame, at)
@@ -121,7 +123,7 @@ def response_version(header: RequestHeader) -> int:
 
 
 def _request_header_version(api_key: int, api_version: int) -> int:
-    flexible = api_message("request", api_key).flexible
+    flexible = api_head(api_key).flexible
     return 2 if flexible is not None and api_version in flexible else 1
 
 

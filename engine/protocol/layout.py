@@ -8,6 +8,7 @@ A struct is a dict with Kafka's JSON names as keys. Scalars are bool, int and st
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -55,10 +56,13 @@ class Layout(NamedTuple):
         return self.flexible and field.compact
 
 
+_parse_default = cache(json.loads)  # numbers, booleans and null: they may be shared
+
+
 def default_value(field: Field) -> Any:
     """Return the value of a field that is not stored; arrays and structs are new ones. Null only if declared as the default."""
     if field.default is not None:
-        return json.loads(field.default)
+        return _parse_default(field.default)
     if field.is_array:
         return []
     if field.struct is not None:

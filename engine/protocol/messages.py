@@ -28,22 +28,36 @@ def catalogue() -> Catalogue:
     return Catalogue(table_data.MESSAGES + table_groups.MESSAGES + table_admin.MESSAGES)
 
 
-def api_name(api_key: int) -> str | None:
-    """Return Kafka's name of an API, such as Fetch; None if it is not in the catalogue."""
-    request = catalogue().find("request", api_key)
-    return None if request is None else request.name.removesuffix("Request")
+@cache
+def _others() -> Catalogue:
+    from engine.protocol import table_admin
+
+    return Catalogue(table_admin.OTHERS)
+
+
+def api_head(api_key: int) -> Message:
+    """Return the request of any API of Kafka 4.3.1; it may be without its fields. Raises SchemaError for an unknown API."""
+    message = catalogue().find("request", api_key) or _others().find("request", api_key)
+    if message is None:
+        raise SchemaError(f"the API key {api_key} is not known")
+    return message
+
+
+def api_name(api_key: int) -> str:
+    """Return Kafka's name of an API, such as Fetch. Raises SchemaError for an unknown API."""
+    return api_head(api_key).name.removesuffix("Request")
 
 
 def api_versions(api_key: int) -> Versions:
-    """Return the versions of an API that can be decoded and encoded. Raises SchemaError for an API that is unknown."""
+    """Return the versions of an API that can be decoded and encoded. Raises SchemaError if there is none."""
     return api_message("request", api_key).versions
 
 
 def api_message(role: str, api_key: int) -> Message:
-    """Return the `request` or `response` of an API. Raises SchemaError for an API that is unknown."""
+    """Return the `request` or `response` of an API. Raises SchemaError for an API that is not in the catalogue."""
     message = catalogue().find(role, api_key)
     if message is None:
-        raise SchemaError(f"the API key {api_key} is not known")
+        raise SchemaError(f"{api_name(api_key)} (API key {api_key}) is not decoded")
     return message
 
 

@@ -157,3 +157,128 @@ message DescribeTopicPartitionsResponse response 75 versions 0 flexible 0+
     topicName                  string
     partitionIndex             int32
 """
+
+# requests whose headers can be decoded, but not their bodies
+OTHERS = """
+message SaslHandshakeRequest request 17 versions 0-1
+
+message CreateTopicsRequest request 19 versions 2-7 flexible 5+
+
+message DeleteTopicsRequest request 20 versions 1-6 flexible 4+
+
+message DeleteRecordsRequest request 21 versions 0-2 flexible 2+
+
+message WriteTxnMarkersRequest request 27 versions 1-2 flexible 1+
+
+message DescribeAclsRequest request 29 versions 1-3 flexible 2+
+
+message CreateAclsRequest request 30 versions 1-3 flexible 2+
+
+message DeleteAclsRequest request 31 versions 1-3 flexible 2+
+
+message AlterConfigsRequest request 33 versions 0-2 flexible 2+
+
+message AlterReplicaLogDirsRequest request 34 versions 1-2 flexible 2+
+
+message SaslAuthenticateRequest request 36 versions 0-2 flexible 2+
+
+message CreatePartitionsRequest request 37 versions 0-3 flexible 2+
+
+message CreateDelegationTokenRequest request 38 versions 1-3 flexible 2+
+
+message RenewDelegationTokenRequest request 39 versions 1-2 flexible 2+
+
+message ExpireDelegationTokenRequest request 40 versions 1-2 flexible 2+
+
+message DescribeDelegationTokenRequest request 41 versions 1-3 flexible 2+
+
+message DeleteGroupsRequest request 42 versions 0-2 flexible 2+
+
+message ElectLeadersRequest request 43 versions 0-2 flexible 2+
+
+message IncrementalAlterConfigsRequest request 44 versions 0-1 flexible 1+
+
+message AlterPartitionReassignmentsRequest request 45 versions 0-1 flexible 0+
+
+message OffsetDeleteRequest request 47 versions 0
+
+message DescribeClientQuotasRequest request 48 versions 0-1 flexible 1+
+
+message AlterClientQuotasRequest request 49 versions 0-1 flexible 1+
+
+message DescribeUserScramCredentialsRequest request 50 versions 0 flexible 0+
+
+message AlterUserScramCredentialsRequest request 51 versions 0 flexible 0+
+
+message VoteRequest request 52 versions 0-2 flexible 0+
+
+message BeginQuorumEpochRequest request 53 versions 0-1 flexible 1+
+
+message EndQuorumEpochRequest request 54 versions 0-1 flexible 1+
+
+message AlterPartitionRequest request 56 versions 2-3 flexible 0+
+
+message UpdateFeaturesRequest request 57 versions 0-2 flexible 0+
+
+message EnvelopeRequest request 58 versions 0 flexible 0+
+
+message FetchSnapshotRequest request 59 versions 0-1 flexible 0+
+
+message DescribeProducersRequest request 61 versions 0 flexible 0+
+
+message BrokerRegistrationRequest request 62 versions 0-4 flexible 0+
+
+message BrokerHeartbeatRequest request 63 versions 0-2 flexible 0+
+
+message UnregisterBrokerRequest request 64 versions 0 flexible 0+
+
+message DescribeTransactionsRequest request 65 versions 0 flexible 0+
+
+message ListTransactionsRequest request 66 versions 0-2 flexible 0+
+
+message AllocateProducerIdsRequest request 67 versions 0 flexible 0+
+
+message ControllerRegistrationRequest request 70 versions 0 flexible 0+
+
+message GetTelemetrySubscriptionsRequest request 71 versions 0 flexible 0+
+
+message PushTelemetryRequest request 72 versions 0 flexible 0+
+
+message AssignReplicasToDirsRequest request 73 versions 0 flexible 0+
+
+message ListConfigResourcesRequest request 74 versions 0-1 flexible 0+
+
+message ShareGroupHeartbeatRequest request 76 versions 1 flexible 0+
+
+message ShareGroupDescribeRequest request 77 versions 1 flexible 0+
+
+message ShareFetchRequest request 78 versions 1-2 flexible 0+
+
+message ShareAcknowledgeRequest request 79 versions 1-2 flexible 0+
+
+message AddRaftVoterRequest request 80 versions 0-1 flexible 0+
+
+message RemoveRaftVoterRequest request 81 versions 0 flexible 0+
+
+message UpdateRaftVoterRequest request 82 versions 0 flexible 0+
+
+message InitializeShareGroupStateRequest request 83 versions 0 flexible 0+
+
+message ReadShareGroupStateRequest request 84 versions 0 flexible 0+
+
+message WriteShareGroupStateRequest request 85 versions 0-1 flexible 0+
+
+message DeleteShareGroupStateRequest request 86 versions 0 flexible 0+
+
+message ReadShareGroupStateSummaryRequest request 87 versions 0-1 flexible 0+
+
+message StreamsGroupHeartbeatRequest request 88 versions 0 flexible 0+
+
+message StreamsGroupDescribeRequest request 89 versions 0 flexible 0+
+
+message DescribeShareGroupOffsetsRequest request 90 versions 0-1 flexible 0+
+
+message AlterShareGroupOffsetsRequest request 91 versions 0 flexible 0+
+
+message DeleteShareGroupOffsetsRequest request 92 versions 0 flexible 0+
+"""

@@ -14,7 +14,8 @@ from engine.formats import INT_MAX, LONG_MAX, Codec
 from engine.record.codecs.codecs import InflateStatus, inflate
 from engine.remote.layouts import IndexKind
 from engine.remote.metadata import RemoteSegment
-from engine.remote.records import State, uuid_bytes
+from engine.remote.records import State
+from engine.schema.json_text import uuid_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

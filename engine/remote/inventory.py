@@ -13,8 +13,9 @@ from engine.remote.aiven_manifest import CorruptObject
 from engine.remote.layouts import IndexKind, parse_key
 from engine.remote.metadata import RemoteSegment
 from engine.remote.ranged_file import RangedFile
-from engine.remote.records import State, uuid_bytes
+from engine.remote.records import State
 from engine.remote.storage import missing
+from engine.schema.json_text import uuid_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

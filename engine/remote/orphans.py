@@ -19,7 +19,8 @@ from engine.log.quarantine.kept import OBJECTS, OBJECTS_VERSION, in_use
 from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC
 from engine.remote.aiven_manifest import CorruptObject
 from engine.remote.inventory import describe, lacking_parts, list_store
-from engine.remote.records import State, UpdateRecord, uuid_bytes
+from engine.remote.records import State, UpdateRecord
+from engine.schema.json_text import uuid_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ the usual forms are decoded by specialized code. All others are decoded by the s
 from __future__ import annotations
 
 from array import array
-from base64 import b64decode, urlsafe_b64decode
+from base64 import b64decode
 from binascii import b2a_base64
 from enum import IntEnum
 from struct import Struct, error
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from engine.kernels.rows import choose_partitions
+from engine.schema.json_text import uuid_bytes
 from engine.schema.wire import SchemaError, encode_compact, encode_unsigned_varint
 
 if TYPE_CHECKING:
@@ -101,11 +102,6 @@ class PartitionRecord(NamedTuple):
 
 
 Record = SegmentRecord | UpdateRecord | PartitionRecord
-
-
-def uuid_bytes(text: str) -> bytes:
-    """Return the 16 bytes of an id in Kafka's text form (Uuid.fromString)."""
-    return urlsafe_b64decode(text + "==")
 
 
 def random_id() -> bytes:

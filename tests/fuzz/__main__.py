@@ -57,9 +57,11 @@ def parsed() -> argparse.Namespace:
 def worker(seed: int, first: int, step: int, end: int) -> int:
     """Cases first, first + step, … below `end`. Says before each block where it is, so that a crash can be found."""
     from tests.fuzz.cases import make_case
+    from tests.fuzz.frames import check_mutant, make_mutant
     from tests.fuzz.laws import check
 
     make_case(seed, 0)  # unpacks the corpus
+    make_mutant(seed, 0)
     limit_memory()
     signal.signal(signal.SIGALRM, _too_slow)
     unraisable: list[str] = []  # what a kernel cannot raise: with bounds checks, an index outside its buffer
@@ -73,6 +75,7 @@ def worker(seed: int, first: int, step: int, end: int) -> int:
             signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
             try:
                 check(make_case(seed, number))
+                check_mutant(make_mutant(seed, number))
             except (Exception, TooSlow) as error:  # noqa: BLE001  # everything but KafkalogError is what we look for
                 problem = error
             finally:
@@ -260,12 +263,16 @@ def save(seed: int, number: int, what: str) -> str:
 def again(seed: int, number: int) -> int:
     """One case, with its traceback."""
     from tests.fuzz.cases import make_case
+    from tests.fuzz.frames import check_mutant, make_mutant
     from tests.fuzz.laws import check
 
     case = make_case(seed, number)
     print(f"mutant {case.path}, dumped {case.dump}, {case[4:]}")
     result = check(case)
     print(f"sound: {len(result.out)} bytes of text, {len(result.findings)} findings")
+    mutant = make_mutant(seed, number)
+    print(f"frame {mutant.frame.hex()}, request of the response: {mutant.header}")
+    print("decoded" if check_mutant(mutant) else "refused")
     return 0
 
 

@@ -61,7 +61,16 @@ def modules() -> dict[str, str]:
             f'`python -m tests.oracle.protocol_tables` writes this module.\n"""\n\n'
             f'from __future__ import annotations\n\nMESSAGES = """\n{blocks}"""\n'
         )
+    out["table_admin.py"] += f'\n# requests whose headers can be decoded, but not their bodies\nOTHERS = """\n{_others(described)}\n"""\n'
     return out
+
+
+def _others(described: dict[str, dict[str, Any]]) -> str:
+    """Return the first lines of all other requests, for the constant OTHERS."""
+    known = {api + "Request" for _, _, apis in MODULES.values() for api in apis}
+    requests = [one for one in described.values() if one["type"] == "request" and one["name"] not in known]
+    heads = [_head(one) for one in sorted(requests, key=lambda one: one["apiKey"]) if one["validVersions"] != "none"]
+    return "\n\n".join(heads)
 
 
 def descriptions() -> dict[str, dict[str, Any]]:
@@ -77,12 +86,6 @@ def descriptions() -> dict[str, dict[str, Any]]:
 def notation(message: dict[str, Any]) -> str:
     """Return the block of a message."""
     valid = Versions.parse(message["validVersions"])
-    head = f"message {message['name']}"
-    if message["type"] != "header":
-        head += f" {message['type']} {message['apiKey']}"
-    head += f" versions {message['validVersions']}"
-    if message["flexibleVersions"] != "none":
-        head += f" flexible {message['flexibleVersions']}"
     rows = list(_rows(message["fields"], valid, 1))
     for struct in message.get("commonStructs", []):
         rows.append(("  struct " + struct["name"], "", ""))
@@ -90,7 +93,16 @@ def notation(message: dict[str, Any]) -> str:
     plain = [row for row in rows if row[1]]
     names, types = (max((len(row[column]) for row in plain), default=0) for column in (0, 1))
     lines = [f"{name:{names}}  {kind:{types}}  {facts}".rstrip() for name, kind, facts in rows]
-    return "\n".join([head, *lines, ""])
+    return "\n".join([_head(message), *lines, ""])
+
+
+def _head(message: dict[str, Any]) -> str:
+    """Return the first line of a message."""
+    head = f"message {message['name']}"
+    if message["type"] != "header":
+        head += f" {message['type']} {message['apiKey']}"
+    flexible = "" if message["flexibleVersions"] == "none" else f" flexible {message['flexibleVersions']}"
+    return f"{head} versions {message['validVersions']}{flexible}"
 
 
 def _rows(fields: list[dict[str, Any]], valid: Versions, depth: int):

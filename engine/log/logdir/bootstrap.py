@@ -8,7 +8,6 @@ created with an id that it had before, for which Kafka has no command.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +16,7 @@ from engine.files import replace
 from engine.log.append.log_end import move_in_memory
 from engine.record.batch import read_batches
 from engine.record.builder import NewRecord, build_batch
+from engine.schema.json_text import uuid_bytes
 from engine.schema.wire import encode_compact, encode_unsigned_varint
 
 if TYPE_CHECKING:
@@ -49,19 +49,15 @@ class NewTopic(NamedTuple):
 
         The broker is recorded as the last leader: when it starts, the controller elects it again, with the next epoch.
         """
-        topic_id = _uuid(self.topic_id)
+        topic_id = uuid_bytes(self.topic_id)
         yield _TOPIC + encode_compact(self.name.encode()) + topic_id + b"\0"
         one, none = encode_unsigned_varint(2), encode_unsigned_varint(1)  # array lengths: one element, no element
         replica = one + _INT.pack(self.node_id)
         for partition, epoch in sorted(self.leader_epochs.items()):
             place = _INT.pack(partition) + topic_id + replica + replica + none + none
-            yield _PARTITION + place + _NUMBERS.pack(self.node_id, epoch, 0) + one + _uuid(self.directory_id) + b"\0"
+            yield _PARTITION + place + _NUMBERS.pack(self.node_id, epoch, 0) + one + uuid_bytes(self.directory_id) + b"\0"
         for name, value in self.settings.items():
             yield _CONFIG + _OF_TOPIC + b"".join(encode_compact(text.encode()) for text in (self.name, name, value)) + b"\0"
-
-
-def _uuid(text: str) -> bytes:
-    return urlsafe_b64decode(text + "==")
 
 
 def add_to_bootstrap(files: Files, path: str, topics: Iterable[NewTopic], now: int) -> None:
