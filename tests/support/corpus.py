@@ -17,6 +17,7 @@ from typing import NamedTuple
 ARCHIVE = Path(__file__).parents[1] / "data" / "corpus.tar.xz"
 TIERED = ARCHIVE.with_name("tiered.tar.xz")
 WIRE = ARCHIVE.with_name("wire.tar.xz")
+GROUPS = ARCHIVE.with_name("groups.tar.xz")
 
 
 def corpus_directory() -> Path:
@@ -33,6 +34,11 @@ def own_corpus_directory() -> Path:
 def tiered_directory() -> Path:
     """Log dirs of brokers with tiered storage, their stores and the truth about them. Never write to it: copy first."""
     return _unpacked(TIERED, "tiered")
+
+
+def groups_directory() -> Path:
+    """Groups of real brokers, and what clients sent to a group coordinator and were answered. Never write to it."""
+    return _unpacked(GROUPS, "groups")
 
 
 def tiered_corpus() -> Path:

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from engine.amounts import count_of
-from engine.discovery.names import FileKind, PartitionKind, is_log_file_name, log_file_name, parent_of, parse_partition_dir
+from engine.discovery.names import FileKind, parent_of
 from engine.files import is_locked
 from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, BatchField
 from engine.kernels.transactions import next_in_transaction
-from engine.log.fetch.replicas import best_replica
+from engine.log.fetch.coordinator_logs import coordinator_logs, coordinator_records
 from engine.log.report import moment
 from engine.log.segment.batch_search import first_timestamp
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.soundness import resume_after_damage
+from engine.schema.decode import decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -158,7 +159,7 @@ class TransactionStates:
 
     def __init__(self, files: ReadOnlyFiles, log_dirs: Iterable[str], report: Callable[[Finding], None]) -> None:
         self._files, self._report = files, report
-        self._log_dirs = list(dict.fromkeys(map(files.resolve, log_dirs)))
+        self._log_dirs = list(log_dirs)
         self._states: list[dict[str, Any]] | None = None
 
     def of(self, partition: PartitionDir) -> dict[int, dict[str, Any]]:
@@ -169,15 +170,17 @@ class TransactionStates:
 
     def _read(self) -> dict[str, dict[str, Any]]:
         """The latest state of each transactional id."""
-        copies: dict[str, list[str]] = {}
-        for log_dir in self._log_dirs:
-            for name in self._files.list(log_dir):
-                parsed = parse_partition_dir(name)
-                if parsed is not None and parsed.topic == _TRANSACTION_TOPIC and parsed.kind is PartitionKind.PLAIN:
-                    copies.setdefault(name, []).append(f"{log_dir}/{name}")
+        decode = decoder("transaction-log").data
         states: dict[str, dict[str, Any]] = {}
-        for _, directories in sorted(copies.items()):
-            _read_states(self._files, best_replica(self._files, directories), states, self._report)
+        for directory in coordinator_logs(self._files, self._log_dirs, _TRANSACTION_TOPIC).values():
+            for record in coordinator_records(self._files, directory, self._report):
+                decoded = cast("dict[str, Any]", decode(record.offset, record.key, record.value))
+                if record.batch.is_control or decoded["key"] is None:
+                    continue
+                name = decoded["key"]["data"]["transactionalId"]
+                states.pop(name, None)
+                if decoded["value"] is not None:
+                    states[name] = decoded["value"]["data"]
         return states
 
 
@@ -195,29 +198,6 @@ def end_as_coordinator(
     left_out = tuple((one.producer_id, one.first_offset) for one in held.transactions if not one.is_committed)
     view.end_transactions(left_out)
     return left_out
-
-
-def _read_states(
-    files: ReadOnlyFiles, directory: str, states: dict[str, dict[str, Any]], report: Callable[[Finding], None]
-) -> None:
-    """Add the latest state of each transactional id in the log in `directory`."""
-    from engine.record.batch import read_records
-    from engine.schema.decode import decoder
-
-    decode = decoder("transaction-log").data
-    bases = sorted(int(name[:20]) for name in files.plain(directory) if is_log_file_name(name))
-    for base in bases:
-        with files.open(f"{directory}/{log_file_name(base)}") as file:
-            for record in read_records(file, report):
-                if record.batch.is_control or not record.batch.is_valid:
-                    continue
-                decoded = cast("dict[str, Any]", decode(record.offset, record.key, record.value))
-                if decoded["key"] is None:
-                    continue
-                name = decoded["key"]["data"]["transactionalId"]
-                states.pop(name, None)
-                if decoded["value"] is not None:
-                    states[name] = decoded["value"]["data"]
 
 
 def _concerns(state: dict[str, Any], partition: PartitionDir) -> bool:

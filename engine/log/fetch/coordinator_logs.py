@@ -1,0 +1,45 @@
+"""The logs of a coordinator's topic in log dirs: `__consumer_offsets`, `__transaction_state`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.discovery.names import PartitionKind, is_log_file_name, log_file_name, parse_partition_dir
+from engine.log.fetch.replicas import best_replica
+from engine.record.batch import read_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
+    from engine.record.batch import Record
+
+
+def coordinator_logs(files: ReadOnlyFiles, log_dirs: Iterable[str], topic: str) -> dict[int, str]:
+    """Return the directories of the topic's logs, by partition; of several copies the best one (see best_replica).
+
+    log_dirs  all of one cluster
+    Raises UnreadableFile.
+    """
+    copies: dict[int, list[str]] = {}
+    for log_dir in dict.fromkeys(map(files.resolve, log_dirs)):
+        for name in files.list(log_dir):
+            parsed = parse_partition_dir(name)
+            if parsed is not None and parsed.topic == topic and parsed.kind is PartitionKind.PLAIN:
+                copies.setdefault(parsed.partition, []).append(f"{log_dir}/{name}")
+    return {number: best_replica(files, directories) for number, directories in sorted(copies.items())}
+
+
+def coordinator_records(files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]) -> Iterator[Record]:
+    """Yield the records of one of these logs in order, also those of transactions and their markers; none of damaged batches.
+
+    report  called with damage
+    Raises UnreadableFile, FileChangedWhileReading.
+    """
+    bases = sorted(int(name[:20]) for name in files.plain(directory) if is_log_file_name(name))
+    for base in bases:
+        with files.open(f"{directory}/{log_file_name(base)}") as file:
+            for record in read_records(file, report):
+                if record.batch.is_valid:
+                    yield record
