@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.protocol.frames import API_VERSIONS, decode_request, decode_request_header, encode_response
@@ -10,10 +11,13 @@ from engine.schema.wire import SchemaError
 from engine.serve.cluster import ClusterAnswers, refused_produce
 from engine.serve.configs import describe_configs
 from engine.serve.fetching import Fetching, FetchSessions, close_slices, list_offsets
+from engine.serve.group_common import Client as GroupClient
+from engine.serve.groups import GroupCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sized
+    from collections.abc import Callable, Iterable, Sized
 
+    from engine.log.fetch.stored_groups import StoredGroup
     from engine.protocol.frames import RequestHeader
     from engine.serve.catalogue import Catalogue
     from engine.serve.cluster import Address
@@ -21,6 +25,10 @@ if TYPE_CHECKING:
 _PRODUCE, _FETCH, _LIST_OFFSETS, _METADATA = 0, 1, 2, 3
 _FIND_COORDINATOR, _DESCRIBE_CONFIGS, _DESCRIBE_LOG_DIRS, _LIST_REASSIGNMENTS = 10, 32, 35, 46
 _DESCRIBE_CLUSTER, _DESCRIBE_TOPIC_PARTITIONS = 60, 75
+_OF_GROUPS = {
+    8: "OffsetCommit", 9: "OffsetFetch", 11: "JoinGroup", 12: "Heartbeat", 13: "LeaveGroup", 14: "SyncGroup", 15: "DescribeGroups",
+    16: "ListGroups", 68: "ConsumerGroupHeartbeat", 69: "ConsumerGroupDescribe",
+}  # fmt: skip
 _OLDEST_LISTED = {_PRODUCE: 0}  # librdkafka fetches only from a server that lists Produce; 0 as a broker lists it
 _UNSUPPORTED_VERSION = 35
 
@@ -30,10 +38,17 @@ class Refused(Exception):
 
 
 class Client(NamedTuple):
-    """A connection's client. `address`: where it reaches the server."""
+    """A connection's client. `address`: where it reaches the server; `host`: where it is; `id`: of the present request."""
 
     address: Address
     host: str
+    id: str = ""
+
+
+def _of_groups(
+    coordinator: GroupCoordinator, name: str, version: int, body: dict[str, Any], client: Client
+) -> dict[str, Any]:  # fmt: skip
+    return coordinator.answer(name, body, GroupClient(client.id, f"/{client.host}", version))
 
 
 class Answer(NamedTuple):
@@ -53,9 +68,10 @@ class Apis:
     """
 
     def __init__(
-        self, catalogue: Catalogue, now_ms: Callable[[], int], wait: Callable[[int], None], random: Callable[[], int],
+        self, catalogue: Catalogue, now_ms: Callable[[], int], wait: Callable[[int], None], random: Callable[[], int], *,
+        groups: Iterable[StoredGroup] = (),
     ) -> None:  # fmt: skip
-        self._catalogue = catalogue
+        self._groups = coordinator = GroupCoordinator(catalogue, now_ms, groups)
         cluster = ClusterAnswers(catalogue)
         fetching = Fetching(catalogue, FetchSessions(random), now_ms, wait)
         self._answers: dict[int, Callable[[int, dict[str, Any], Client], dict[str, Any] | None]] = {
@@ -71,6 +87,8 @@ class Apis:
             _DESCRIBE_CLUSTER: lambda _version, body, client: cluster.describe_cluster(body, client.address),
             _DESCRIBE_TOPIC_PARTITIONS: lambda _version, body, _client: cluster.describe_topic_partitions(body),
         }
+        for key, name in _OF_GROUPS.items():
+            self._answers[key] = partial(_of_groups, coordinator, name)
 
     def answer(self, frame: memoryview, client: Client) -> Answer | None:
         """Answer a request; None: it wants no answer. Raises Refused for what is no request of Kafka 4.3.1."""
@@ -81,7 +99,7 @@ class Apis:
                 raise Refused(f"API {header.api_key}")
             if header.api_key == API_VERSIONS and header.api_version not in api_versions(API_VERSIONS):
                 return _encoded(header, _unsupported())
-            body = respond(header.api_version, decode_request(frame).body, client)
+            body = respond(header.api_version, decode_request(frame).body, client._replace(id=header.client_id or ""))
         except SchemaError as error:
             raise Refused(str(error)) from error
         if body is None:  # acks=0: on an error a broker ends the connection
@@ -97,7 +115,8 @@ class Apis:
         return answer
 
     def close(self) -> None:
-        """Wake all requests that wait."""
+        """Answer the requests that wait for other members of their groups."""
+        self._groups.close()
 
 
 _FEATURES = [{"name": "group.version", "maxVersionLevel": 1, "minVersionLevel": 1}]

@@ -21,6 +21,9 @@ from engine.serve.apis import Apis, Client, Refused
 from engine.serve.cluster import Address
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.log.fetch.stored_groups import StoredGroup
     from engine.serve.catalogue import Catalogue
 
 _IDLE_SECONDS = 600  # connections.max.idle.ms
@@ -140,17 +143,20 @@ class Server:
     """Listens and serves. `start`, then `wait` in the main thread, `close` at the end.
 
     advertised  the address that clients are told; None: the one to which they connected
+    groups      on the disk, with the offsets that they committed
     Raises CannotListen.
     """
 
-    def __init__(self, catalogue: Catalogue, listen: Address, *, advertised: Address | None = None) -> None:
+    def __init__(
+        self, catalogue: Catalogue, listen: Address, *, advertised: Address | None = None, groups: Iterable[StoredGroup] = (),
+    ) -> None:  # fmt: skip
         self.advertised = advertised
         self.connections: set[Connection] = set()
         self._ended = Condition()
         self._is_closed = False
         self._lock = Lock()
         self._accepted, self._requests, self._sent, self._begun = 0, Counter[str](), 0, perf_counter()
-        self.apis = Apis(catalogue, now_ms, self._wait, lambda: secrets.randbelow(0x7FFFFFFE) + 1)
+        self.apis = Apis(catalogue, now_ms, self._wait, lambda: secrets.randbelow(0x7FFFFFFE) + 1, groups=groups)
         self._socket = _listening(listen)
         self.address = Address(*self._socket.getsockname()[:2])
         self._thread = Thread(target=self._accept, name="kafkalog-accept", daemon=True)

@@ -21,6 +21,9 @@ from kafkalog_cli.options import PATH, quiet_option, shown_size, verbose_option,
 from kafkalog_cli.remote_store import STORE, choose_store, store_config_option, store_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.log.fetch.stored_groups import StoredGroup
     from engine.serve.catalogue import Catalogue
     from engine.serve.cluster import Address
     from engine.serve.server import Server
@@ -119,6 +122,7 @@ def _serve(paths: tuple[str, ...], values: dict[str, Any], outcome: Outcome) -> 
         _refuse_without_topics(catalogue, wanted)
         for finding in catalogue.choices():
             outcome.finding(finding)
+        groups = _groups_on_disk(catalogue, outcome) if values["offsets"] == "disk" else ()
         advertised = None if values["advertise"] is None else Address(*values["advertise"])
         server = opened.enter_context(closing(Server(
             catalogue, Address(*values["listen"]), advertised=advertised,
@@ -127,6 +131,12 @@ def _serve(paths: tuple[str, ...], values: dict[str, Any], outcome: Outcome) -> 
         _run(server, values, files)
     if not values["quiet"]:
         _say_total(server)
+
+
+def _groups_on_disk(catalogue: Catalogue, outcome: Outcome) -> Iterable[StoredGroup]:
+    from engine.log.fetch.stored_groups import read_groups
+
+    return read_groups(catalogue.files, [one.path for one in catalogue.log_dirs], outcome.finding).values()
 
 
 def _refuse_without_topics(catalogue: Catalogue, wanted: Any) -> None:

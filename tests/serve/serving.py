@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.files import ReadOnlyFiles
+from engine.log.fetch.stored_groups import read_groups
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.protocol.frames import decode_request_header, decode_response
@@ -50,7 +51,8 @@ def serving(paths: list[str], wanted: Wanted = Wanted(), **options: Any) -> Iter
     """Serve the log dirs at `paths` on a free port."""
     files = ReadOnlyFiles()
     catalogue = Catalogue(files, find_log_dirs(files, paths), wanted, print, **options)
-    server = Server(catalogue, Address("127.0.0.1", 0))
+    groups = read_groups(files, [one.path for one in catalogue.log_dirs], print).values()
+    server = Server(catalogue, Address("127.0.0.1", 0), groups=groups)
     server.start()
     try:
         yield server
