@@ -402,6 +402,10 @@ KINDS: dict[str, Kind] = {
         Severity.INFO, "several directories hold this partition: the copy with the latest leader epoch is read, of those the "
         "longest", "name the directory of another copy to read that one",
     ),
+    "open-to-all": Kind(
+        Severity.WARNING, "the server has no authentication: everyone who reaches its address can read what it serves",
+        "listen on 127.0.0.1, or only in a network that you trust",
+    ),
     "replica-divergence": Kind(
         Severity.ERROR, "two replicas hold different records at the same offsets: after an unclean leader election, or a crash "
         "that lost acknowledged records", "keep the copy with the latest leader epoch; the others fetch it again",

@@ -26,8 +26,8 @@ _PRODUCE, _FETCH, _LIST_OFFSETS, _METADATA = 0, 1, 2, 3
 _FIND_COORDINATOR, _DESCRIBE_CONFIGS, _DESCRIBE_LOG_DIRS, _LIST_REASSIGNMENTS = 10, 32, 35, 46
 _DESCRIBE_CLUSTER, _DESCRIBE_TOPIC_PARTITIONS = 60, 75
 _OF_GROUPS = {
-    8: "OffsetCommit", 9: "OffsetFetch", 11: "JoinGroup", 12: "Heartbeat", 13: "LeaveGroup", 14: "SyncGroup", 15: "DescribeGroups",
-    16: "ListGroups", 68: "ConsumerGroupHeartbeat", 69: "ConsumerGroupDescribe",
+    8: "OffsetCommit", 9: "OffsetFetch", 11: "JoinGroup", 12: "Heartbeat", 13: "LeaveGroup", 14: "SyncGroup",
+    15: "DescribeGroups", 16: "ListGroups", 68: "ConsumerGroupHeartbeat", 69: "ConsumerGroupDescribe",
 }  # fmt: skip
 _OLDEST_LISTED = {_PRODUCE: 0}  # librdkafka fetches only from a server that lists Produce; 0 as a broker lists it
 _UNSUPPORTED_VERSION = 35

@@ -7,13 +7,15 @@ import hashlib
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
 from engine.discovery.names import INTERNAL_TOPICS, FileKind
 from engine.errors import KafkalogError
 from engine.findings import Finding, Where
+from engine.log.errors import OffsetOutOfRange
+from engine.log.fetch.reading import ReadableLog
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.startup import survey
@@ -22,10 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from engine.files import ReadOnlyFiles
-    from engine.log.fetch.reading import ReadableLog
     from engine.log.logdir.log_dirs import LogDir
+    from engine.log.segment.batch_search import TimestampAndOffset
     from engine.remote.access import RemoteAccess
 
+_MOST_NOTED = 1000  # different errors that are reported
 _MOST_OPEN = 256  # partitions whose files are open at a time
 METADATA_TOPIC = "__cluster_metadata"
 _KAFKAS_PREFIX = "__"  # of topics that Kafka itself writes
@@ -48,6 +51,14 @@ class Wanted(NamedTuple):
         return not self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
 
 
+class ServedLog(ReadableLog, Protocol):
+    """A log that is read, with or without remote segments."""
+
+    def offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """Return the first record with at least this timestamp, or the answer for a special one; None: there is none."""
+        ...
+
+
 class Partition:
     """A partition that is served. May be used by several threads.
 
@@ -59,7 +70,7 @@ class Partition:
         self.topic, self.index, self.directories = topic, index, list(directories)
         self._lock = RLock()
         self._view: PartitionView | None = None
-        self._log: ReadableLog | None = None
+        self._log: ServedLog | None = None
         self._directory: str | None = None
         self._epoch: int | None = None
 
@@ -81,8 +92,13 @@ class Partition:
                 self._epoch = entries[-1].epoch if entries else 0
             return self._epoch
 
+    def note(self, error: KafkalogError) -> None:
+        """Report why a client gets an error, except for offsets that the log does not have."""
+        if not isinstance(error, OffsetOutOfRange):
+            self._catalogue.note(error)
+
     @contextmanager
-    def log(self) -> Iterator[ReadableLog]:
+    def log(self) -> Iterator[ServedLog]:
         """Open the log, or refresh it if logs are followed; no other thread uses it meanwhile. Raises KafkalogError."""
         with self._lock:
             if self._log is None:
@@ -135,18 +151,20 @@ class Catalogue:
     """The topics in `log_dirs`.
 
     is_followed  a broker may be writing: look at a log again before each read
-    report       called with damage at the ends of logs; may be called by several threads
+    report       called with damage at the ends of logs
+    failed       called with each error that a client gets, once; both may be called by several threads
     remote       access to remote segments; None: they are not read
     Raises UnreadableFile. May be used by several threads.
     """
 
     def __init__(
         self, files: ReadOnlyFiles, log_dirs: Sequence[LogDir], wanted: Wanted, report: Callable[[Finding], None], *,
-        is_followed: bool = False, remote: RemoteAccess | None = None,
+        failed: Callable[[KafkalogError], object], is_followed: bool = False, remote: RemoteAccess | None = None,
     ) -> None:
         self.files, self.report, self.is_followed, self.remote = files, report, is_followed, remote
         self.log_dirs = list(log_dirs)
         self.cluster = survey(files, self.log_dirs)
+        self._failed, self._noted = failed, set[str]()
         self._open: dict[int, Partition] = {}  # by id(), the least recently used one first
         self._lock = Lock()
         self.topics = {topic.name: topic for topic in self._find(wanted)}
@@ -179,6 +197,14 @@ class Catalogue:
             if len(partition.directories) > 1:
                 others = ", ".join(path for path in partition.directories if path != partition.directory)
                 yield Finding("replica-chosen", Where(partition.directory), f"served in place of {others}")
+
+    def note(self, error: KafkalogError) -> None:
+        """Report an error that a client gets; the same one only once, and no more than 1,000."""
+        with self._lock:
+            if str(error) in self._noted or len(self._noted) >= _MOST_NOTED:
+                return
+            self._noted.add(str(error))
+        self._failed(error)
 
     def used(self, partition: Partition) -> None:
         """Note that the partition is open, and close the least recently used ones if there are too many."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.discovery.names import FileKind, parse_file_name
+from engine.discovery.names import FileKind, is_topic_name, parse_file_name
 from engine.errors import KafkalogError
 from engine.serve.errors import Error
 
@@ -47,7 +47,8 @@ class ClusterAnswers:
         operations = _TOPIC_OPERATIONS if body.get("includeTopicAuthorizedOperations") else _UNKNOWN_OPERATIONS
         cluster = _CLUSTER_OPERATIONS if body.get("includeClusterAuthorizedOperations") else _UNKNOWN_OPERATIONS
         return {
-            "throttleTimeMs": 0, "brokers": [self._broker(address)], "clusterId": self._cluster_id, "controllerId": self.node_id,
+            "throttleTimeMs": 0, "brokers": [self._broker(address)], "clusterId": self._cluster_id,
+            "controllerId": self.node_id,
             "topics": [one | {"topicAuthorizedOperations": operations} for one in self._topics(body["topics"])],
             "clusterAuthorizedOperations": cluster, "errorCode": 0,
         }  # fmt: skip
@@ -75,7 +76,8 @@ class ClusterAnswers:
         error, epoch = Error.NONE, -1
         try:
             epoch = partition.leader_epoch
-        except KafkalogError:
+        except KafkalogError as failure:
+            partition.note(failure)
             error = Error.KAFKA_STORAGE_ERROR
         return {
             "errorCode": int(error), "partitionIndex": partition.index, "leaderId": self.node_id, "leaderEpoch": epoch,
@@ -150,8 +152,7 @@ class ClusterAnswers:
 
 def unknown_topic(name: str) -> Error:
     """Return the error for a topic that is not served; another one if no topic can have the name (Topic.validate)."""
-    is_legal = 0 < len(name) <= 249 and name not in (".", "..") and all(one.isascii() and (one.isalnum() or one in "._-") for one in name)
-    return Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal else Error.INVALID_TOPIC_EXCEPTION
+    return Error.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else Error.INVALID_TOPIC_EXCEPTION
 
 
 def _described(

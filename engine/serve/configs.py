@@ -62,7 +62,8 @@ def _described(catalogue: Catalogue, resource: dict[str, Any], *, with_synonyms:
     dynamic = [(_OF_BROKER, brokers.get(str(catalogue.cluster.node_id), {})), (_OF_ALL_BROKERS, brokers.get("", {}))]
     if kind == _TOPIC:
         if name not in catalogue.topics:
-            return answer | {"errorCode": int(Error.UNKNOWN_TOPIC_OR_PARTITION), "errorMessage": "This server does not host this topic-partition."}
+            text = "This server does not host this topic-partition."
+            return answer | {"errorCode": int(Error.UNKNOWN_TOPIC_OR_PARTITION), "errorMessage": text}
         own = {} if metadata is None else metadata.settings.get(name, {})
         configs = list(_of_topic(own, dynamic, with_synonyms=with_synonyms))
     elif kind == _BROKER:

@@ -19,7 +19,6 @@ from engine.log.fetch.reading import (
     FetchIsolation,
     read,
 )
-
 from engine.serve.errors import Error
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def _failed(index: int, error: Error, *, was_read: bool) -> dict[str, Any]:
 
 
 def _end_of_epoch(log: ReadableLog, epoch: int) -> tuple[int, int]:
-    """Return (the largest epoch up to `epoch`, its end offset); (−1, −1): unknown. Mirrors LeaderEpochFileCache.endOffsetFor."""
+    """Return (the largest epoch up to `epoch`, its end offset); (−1, −1): unknown. Mirrors endOffsetFor."""
     entries = log.leader_epoch_cache.entries
     if entries and epoch == entries[-1].epoch:
         return epoch, log.log_end_offset
@@ -106,7 +105,9 @@ def _diverging(log: ReadableLog, epoch: int, offset: int) -> dict[str, int] | No
     return None
 
 
-def _read_partition(partition: Partition, asked: dict[str, Any], limit: int, isolation: FetchIsolation, *, whole: bool) -> dict[str, Any]:
+def _read_partition(
+    partition: Partition, asked: dict[str, Any], limit: int, isolation: FetchIsolation, *, whole: bool
+) -> dict[str, Any]:
     """Read one partition → its part of the answer. `whole`: return the first batch completely, whatever the limit."""
     index = asked["partition"]
     try:
@@ -118,7 +119,8 @@ def _read_partition(partition: Partition, asked: dict[str, Any], limit: int, iso
                 "partitionIndex": index, "errorCode": 0,
                 "highWatermark": log.fetch_high_watermark_metadata().message_offset,
                 "lastStableOffset": log.fetch_last_stable_offset_metadata().message_offset,
-                "logStartOffset": log.log_start_offset, "abortedTransactions": None, "preferredReadReplica": -1, "records": b"",
+                "logStartOffset": log.log_start_offset, "abortedTransactions": None, "preferredReadReplica": -1,
+                "records": b"",
             }  # fmt: skip
             if asked.get("lastFetchedEpoch", -1) >= 0:
                 diverging = _diverging(log, asked["lastFetchedEpoch"], asked["fetchOffset"])
@@ -128,6 +130,7 @@ def _read_partition(partition: Partition, asked: dict[str, Any], limit: int, iso
             _put_records(answer, read(log, asked["fetchOffset"], limit, isolation, min_one_message=whole))
             return answer
     except KafkalogError as failure:
+        partition.note(failure)
         return _failed(index, error_of(failure), was_read=True)
 
 
@@ -219,14 +222,16 @@ class _Asked(NamedTuple):
 class Fetching:
     """Answers Fetch requests. `wait(ms)`: waits that long, less if the server ends."""
 
-    def __init__(self, catalogue: Catalogue, sessions: FetchSessions, now_ms: Callable[[], int], wait: Callable[[int], None]) -> None:
+    def __init__(
+        self, catalogue: Catalogue, sessions: FetchSessions, now_ms: Callable[[], int], wait: Callable[[int], None]
+    ) -> None:
         self._catalogue, self._sessions, self._now_ms, self._wait = catalogue, sessions, now_ms, wait
 
     def answer(self, version: int, body: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a Fetch request. Its records are FileSlices, which the caller closes."""
         number, epoch = body.get("sessionId", 0), body.get("sessionEpoch", -1)
         session: _Session | None = None
-        if epoch == 0 or epoch == -1:
+        if epoch in (0, -1):
             if number:
                 self._sessions.end(number)
         else:
@@ -276,7 +281,9 @@ class Fetching:
         error = Error.NONE if partition is not None else unknown
         return _Asked({name: topic[name]}, (topic[name], fields["partition"]), partition, error, fields)
 
-    def _read_until_due(self, version: int, body: dict[str, Any], session: _Session | None) -> list[tuple[_Asked, dict[str, Any]]]:
+    def _read_until_due(
+        self, version: int, body: dict[str, Any], session: _Session | None
+    ) -> list[tuple[_Asked, dict[str, Any]]]:
         """Read; if there is less than minBytes, wait for more, up to maxWaitMs. Mirrors DelayedFetch."""
         asked = self._asked(version, body, session)
         most = min(body.get("maxBytes", _MAX_FETCH_BYTES), _MAX_FETCH_BYTES)
@@ -323,7 +330,7 @@ def close_slices(parts: Iterable[dict[str, Any]]) -> None:
 def _response(parts: Iterable[tuple[_Asked, dict[str, Any]]], error: Error = Error.NONE, session: int = 0) -> dict[str, Any]:
     topics: list[dict[str, Any]] = []
     for one, part in parts:
-        if not topics or topics[-1].items() < one.name.items() or any(topics[-1][name] != value for name, value in one.name.items()):
+        if not topics or any(topics[-1][name] != value for name, value in one.name.items()):
             topics.append({**one.name, "partitions": []})
         topics[-1]["partitions"].append(part)
     return {"throttleTimeMs": 0, "errorCode": int(error), "sessionId": session, "responses": topics}
@@ -374,4 +381,5 @@ def _offset(partition: Partition | None, version: int, asked: dict[str, Any], is
                 part["leaderEpoch"] = found.leader_epoch
             return part
     except KafkalogError as failure:
+        partition.note(failure)
         return part | {"errorCode": int(error_of(failure))}

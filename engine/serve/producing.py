@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from engine.errors import KafkalogError
-from engine.formats import CODEC_MASK, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_V2, TRANSACTIONAL_FLAG, Codec
 from engine.formats import BATCH_HEADER as _HEADER
+from engine.formats import CODEC_MASK, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_V2, TRANSACTIONAL_FLAG, Codec
 from engine.log import append_errors as appends
 from engine.log.append.analysis import append_as_leader
 from engine.serve.errors import Error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from engine.log.append.analysis import LogAppendInfo
     from engine.log.partition.unified_log import UnifiedLog

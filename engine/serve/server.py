@@ -188,9 +188,7 @@ class Server:
             try:
                 client, peer = self._socket.accept()
             except OSError:
-                if self._is_closed:
-                    return
-                self._wait(50)  # too many open files: later
+                self._wait(50)  # the end, or too many open files
                 continue
             if len(self.connections) >= _MAX_CONNECTIONS:
                 client.close()

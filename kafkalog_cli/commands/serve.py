@@ -6,14 +6,14 @@ import signal
 import sys
 import time
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from engine.amounts import count_of, duration_text
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files
-from engine.formats import INT_MAX
+from engine.findings import Finding, Where
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import INTERRUPTION
@@ -89,9 +89,9 @@ def command(paths: tuple[str, ...], **values: Any) -> int:
     """Serve log dirs to Kafka clients, read-only, as a broker would.
 
     PATHS are log dirs, directories with log dirs, or partitions; no broker is needed. Clients read by assignment or in groups,
-    in both isolations, and Kafka's own tools show topics, offsets and groups. If PATHS have several replicas of a partition, the
-    best one is served. Nothing is written; producers get an error. There is no authentication: listen on other addresses than
-    127.0.0.1 only where everyone may read everything. Ctrl-C ends it.
+    in both isolations, and Kafka's own tools show topics, offsets and groups. If PATHS have several replicas of a partition,
+    the best one is served. Nothing is written; producers get an error. There is no authentication: listen on other addresses
+    than 127.0.0.1 only where everyone may read everything. Ctrl-C ends it.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a client that leaves is no reason to end
     outcome = Outcome(verbose=values["verbose"], quiet=values["quiet"])
@@ -117,7 +117,8 @@ def _serve(paths: tuple[str, ...], values: dict[str, Any], outcome: Outcome) -> 
     wanted = Wanted(values["topics"], values["internal"])
     with ExitStack() as opened:
         catalogue = opened.enter_context(closing(Catalogue(
-            files, find_log_dirs(files, paths), wanted, outcome.finding, is_followed=values["follow"], remote=remote,
+            files, find_log_dirs(files, paths), wanted, outcome.finding, failed=outcome.error, is_followed=values["follow"],
+            remote=remote,
         )))  # fmt: skip
         _refuse_without_topics(catalogue, wanted)
         for finding in catalogue.choices():
@@ -125,7 +126,7 @@ def _serve(paths: tuple[str, ...], values: dict[str, Any], outcome: Outcome) -> 
         groups = _groups_on_disk(catalogue, outcome) if values["offsets"] == "disk" else ()
         advertised = None if values["advertise"] is None else Address(*values["advertise"])
         server = opened.enter_context(closing(Server(
-            catalogue, Address(*values["listen"]), advertised=advertised,
+            catalogue, Address(*values["listen"]), advertised=advertised, groups=groups,
         )))  # fmt: skip
         _announce(catalogue, server, advertised, values, outcome)
         _run(server, values, files)
@@ -152,7 +153,7 @@ def _announce(
 ) -> None:  # fmt: skip
     host, port = server.address
     if not host.startswith(_LOOPBACK):
-        outcome.warn(f"{host}: everyone who reaches this address can read all topics: there is no authentication")
+        outcome.finding(Finding("open-to-all", Where(f"{host}:{port}"), "there is no authentication"))
     if values["quiet"]:
         return
     topics, partitions = len(catalogue.topics), sum(1 for _ in catalogue.partitions)
@@ -192,7 +193,7 @@ class _Live:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    def __enter__(self) -> _Live:
+    def __enter__(self) -> Self:
         from rich.console import Console
         from rich.live import Live
 
@@ -217,7 +218,8 @@ class _Live:
         for one in sorted(self._server.connections, key=lambda one: one.peer):
             counts = one.counts
             sent = shown_size(counts.sent)
-            table.add_row(Text(printable(counts.client)), f"{one.peer[0]}:{one.peer[1]}", str(counts.requests), sent, counts.last)
+            peer = f"{one.peer[0]}:{one.peer[1]}"
+            table.add_row(Text(printable(counts.client)), peer, str(counts.requests), sent, counts.last)
         return table
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +20,7 @@ from engine.serve.server import Server
 from tests.support.corpus import wire_corpus
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -50,7 +50,7 @@ def exchanges(session: str) -> list[Exchange]:
 def serving(paths: list[str], wanted: Wanted = Wanted(), **options: Any) -> Iterator[Server]:  # noqa: B008
     """Serve the log dirs at `paths` on a free port."""
     files = ReadOnlyFiles()
-    catalogue = Catalogue(files, find_log_dirs(files, paths), wanted, print, **options)
+    catalogue = Catalogue(files, find_log_dirs(files, paths), wanted, print, failed=print, **options)
     groups = read_groups(files, [one.path for one in catalogue.log_dirs], print).values()
     server = Server(catalogue, Address("127.0.0.1", 0), groups=groups)
     server.start()

@@ -7,8 +7,6 @@ import re
 import shutil
 from contextlib import ExitStack
 
-import pytest
-
 from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.protocol.frames import decode_request, decode_response, encode_response
@@ -52,7 +50,7 @@ class Leader:
             name = topic["name"]
         return self.logs[name] if name in self.logs and index == 0 else Error.UNKNOWN_TOPIC_OR_PARTITION
 
-    def check_transaction(self, transactional_id, producer_id, epoch):
+    def check_transaction(self, *_producer):
         return Error.INVALID_PRODUCER_ID_MAPPING
 
 
