@@ -41,8 +41,13 @@ class OpenFile:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
-    def duplicate(self) -> OpenFile:
-        """Return another object for the same open file, which stays readable when this one is closed. Raises UnreadableFile."""
+    def duplicate(self) -> OpenFile | None:
+        """Return another object for the same open file, which stays readable when this one is closed. Raises UnreadableFile.
+
+        None: the object represents another file.
+        """
+        if self._descriptor < 0:
+            return None
         try:
             return OpenFile(self.path, os.dup(self._descriptor))
         except OSError as error:

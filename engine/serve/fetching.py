@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.errors import KafkalogError
+from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD
 from engine.log.errors import CorruptRecord, OffsetOutOfRange
 from engine.log.fetch.reading import (
     EARLIEST_LOCAL,
@@ -33,6 +34,7 @@ MAX_WAIT_MS = 30_000
 _FIRST_TOPIC_IDS = 13  # the version of Fetch from which on topics have ids
 _DIVERGING = 12  # the first version with lastFetchedEpoch
 _SESSIONS = 200  # at most; Kafka: max.incremental.fetch.session.cache.slots
+_MOST_IN_MEMORY = 1 << 20  # bytes
 _ROUND_EPOCHS = 0x7FFFFFFF
 
 
@@ -42,7 +44,7 @@ class FileSlice:
     __slots__ = ("_file", "position", "size")
 
     def __init__(self, file: OpenFile, position: int, size: int) -> None:
-        self._file, self.position, self.size = file.duplicate(), position, size
+        self._file, self.position, self.size = file, position, size
 
     def __len__(self) -> int:
         return self.size
@@ -141,7 +143,14 @@ def _put_records(answer: dict[str, Any], found: FetchData) -> None:
         ]
     file = found.file
     if file is not None and not found.first_entry_incomplete:
-        answer["records"] = FileSlice(file, found.place.position or 0, found.size)
+        own, position = file.duplicate(), found.place.position or 0
+        answer["records"] = _in_memory(file, position, found.size) if own is None else FileSlice(own, position, found.size)
+
+
+def _in_memory(file: OpenFile, position: int, size: int) -> bytes:
+    """Read records that are not in a file of this machine: at least the first batch, and no more than 1 MiB of others."""
+    first = LOG_OVERHEAD + BATCH_HEADER.field("batch_length", file.read_exactly(position, HEADER_SIZE_UP_TO_MAGIC))
+    return file.read_exactly(position, min(size, max(first, _MOST_IN_MEMORY)))
 
 
 # ---- sessions

@@ -1,0 +1,246 @@
+"""The server: what clients must not do, what it must not do to files, logs that change, damage, replicas, its end."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.protocol.frames import RequestHeader, decode_response, encode_request
+from engine.serve.catalogue import Wanted
+from tests.remote.corpus import log_dirs, stores
+from tests.serve.serving import copied_log_dirs, exchanges, received, serving
+from tests.support.run import kafkalog
+
+FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, PRODUCE = 1, 2, 3, 18, 0
+
+
+@pytest.fixture(scope="module")
+def dirs(tmp_path_factory):
+    return copied_log_dirs(tmp_path_factory.mktemp("serve") / "logs")
+
+
+class Client:
+    """A connection."""
+
+    def __init__(self, server):
+        self._socket = socket.create_connection(server.address)
+        self._socket.settimeout(30)
+
+    def ask(self, api, version, body):
+        """Send a request → the body of the answer."""
+        header = RequestHeader(api, version, 7, "test")
+        self._socket.sendall(b"".join(encode_request(header, body)))
+        frame = received(self._socket)
+        assert frame is not None
+        return decode_response(header, memoryview(frame)[4:]).body
+
+    def is_ended_by(self, data):
+        """Send bytes → does the server end the connection without an answer?"""
+        self._socket.sendall(data)
+        self._socket.shutdown(socket.SHUT_WR)
+        try:
+            return self._socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def fetch(self, topic, offset, *, index=0, size=1 << 20, wait=0, least=0, committed=False):
+        asked = {"partition": index, "fetchOffset": offset, "partitionMaxBytes": size}
+        body = {"replicaId": -1, "maxWaitMs": wait, "minBytes": least, "maxBytes": size, "isolationLevel": int(committed),
+                "topics": [{"topic": topic, "partitions": [asked]}]}  # fmt: skip
+        return self.ask(FETCH, 11, body)["responses"][0]["partitions"][0]
+
+    def everything(self, topic, index=0):
+        """All batches of a partition, from its log start on."""
+        asked = {"partitionIndex": index, "timestamp": -2}
+        topics = [{"name": topic, "partitions": [asked]}]
+        offset = self.ask(LIST_OFFSETS, 2, {"replicaId": -1, "isolationLevel": 0, "topics": topics})["topics"][0]["partitions"][0]["offset"]
+        found = b""
+        while True:
+            part = self.fetch(topic, offset, index=index)
+            assert part["errorCode"] == 0
+            data = bytes(part["records"])
+            if not data:
+                return found
+            at = 0
+            while at < len(data):
+                base, size, delta = *struct.unpack_from(">qi", data, at), int.from_bytes(data[at + 23 : at + 27], "big")
+                if at + 12 + size > len(data):
+                    break
+                offset, at = base + delta + 1, at + 12 + size
+            found += data[:at]
+
+
+def digests(paths):
+    files = sorted(path for one in paths for path in Path(one).rglob("*") if path.is_file())
+    return {path: (hashlib.sha256(path.read_bytes()).digest(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_what_no_client_sends_ends_its_connection_and_no_other(dirs):
+    rng = random.Random(7)
+    hello = bytes.fromhex("16030100c8010000c403035f")
+    requests = [one.request for session in ("java-assign", "kcat-group", "tool-topics-describe") for one in exchanges(session)]
+    with serving(dirs) as server:
+        other = Client(server)
+        odd = [hello, struct.pack(">i", -5), struct.pack(">i", 1 << 30), struct.pack(">ihh", 4, 999, 0), bytes(4), b"GET / HTTP/1.1\r\n\r\n"]
+        assert all(Client(server).is_ended_by(data) for data in odd)
+        for _ in range(300):
+            data = bytearray(rng.choice(requests))
+            for _ in range(rng.randrange(1, 4)):
+                data[rng.randrange(4, len(data))] = rng.randrange(256)
+            del data[rng.randrange(4, len(data) + 1) :]
+            one = Client(server)
+            one._socket.sendall(data)
+            one._socket.close()
+        answer = other.ask(METADATA, 5, {"topics": None, "allowAutoTopicCreation": False})
+        assert len(answer["topics"]) == 9
+
+
+def test_api_versions_of_an_unknown_version_is_answered_in_version_0(dirs):
+    with serving(dirs) as server:
+        client = socket.create_connection(server.address)
+        client.sendall(struct.pack(">ihhihb", 13, API_VERSIONS, 99, 1, -1, 0) + bytes(2))
+        frame = received(client)
+    assert frame == struct.pack(">iihihhh", 20 - 4, 1, 35, 1, API_VERSIONS, 0, 4)
+
+
+def test_nothing_on_the_disk_changes(dirs):
+    before = digests(dirs)
+    for path in dirs:
+        for one in [Path(path), *Path(path).rglob("*")]:
+            one.chmod(one.stat().st_mode & ~0o222)
+    try:
+        with serving(dirs, Wanted(is_internal=True)) as server:
+            client = Client(server)
+            for topic, indexes in {"plain": (0, 1), "codecs": (0, 1), "tx": (0,), "compacted": (0,), "__consumer_offsets": (0, 1)}.items():
+                for index in indexes:
+                    client.everything(topic, index)
+            refused = client.ask(PRODUCE, 3, {"transactionalId": None, "acks": -1, "timeoutMs": 1, "topicData": [
+                {"name": "plain", "partitionData": [{"index": 0, "records": b"x"}]}]})  # fmt: skip
+            assert refused["responses"][0]["partitionResponses"][0]["errorCode"] == 44
+        assert digests(dirs) == before
+    finally:
+        for path in dirs:
+            for one in [Path(path), *Path(path).rglob("*")]:
+                one.chmod(one.stat().st_mode | 0o200)
+
+
+def test_internal_topics_are_served_on_request_only(dirs):
+    with serving(dirs) as server:
+        names = {one["name"] for one in Client(server).ask(METADATA, 5, {"topics": None, "allowAutoTopicCreation": False})["topics"]}
+    assert not any(name.startswith("__") for name in names)
+    with serving(dirs, Wanted(topics=["pl*", "__consumer_offsets"], is_internal=True)) as server:
+        found = Client(server).ask(METADATA, 5, {"topics": None, "allowAutoTopicCreation": False})["topics"]
+    assert {one["name"]: one["isInternal"] for one in found} == {"plain": False, "__consumer_offsets": True}
+
+
+def test_a_followed_log_is_read_as_it_grows(dirs, tmp_path):
+    partition = tmp_path / "plain-0"
+    shutil.copytree(next(Path(one) for top in dirs for one in Path(top).glob("plain-0")), partition)
+    log = max(partition.glob("*.log"))
+    data = log.read_bytes()
+    last = data.rindex(struct.pack(">q", 58 - int.from_bytes(data[-1:], "big") * 0)[:7], 0) if False else 0
+    at = 0
+    while at + 12 + int.from_bytes(data[at + 8 : at + 12], "big") < len(data):
+        last, at = at, at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+    offset = int.from_bytes(data[at : at + 8], "big")
+    log.write_bytes(data[:at])
+    with serving([str(partition)], is_followed=True) as server:
+        client = Client(server)
+        assert bytes(client.fetch("plain", offset)["records"]) == b""
+        with log.open("ab") as file:
+            file.write(data[at:])
+        part = client.fetch("plain", offset, wait=20_000, least=1)
+        assert bytes(part["records"]) == data[at:]
+        assert last < at
+
+
+def test_damage_is_an_error_to_the_client_and_is_reported_once(dirs, tmp_path, capsys):
+    partition = tmp_path / "plain-0"
+    shutil.copytree(next(Path(one) for top in dirs for one in Path(top).glob("plain-0")), partition)
+    log = min(partition.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[8:12] = struct.pack(">i", 7)  # a size below that of any batch
+    log.write_bytes(data)
+    with serving([str(partition)]) as server:
+        client = Client(server)
+        codes = [client.fetch("plain", 0)["errorCode"] for _ in range(3)]
+    assert codes == [2, 2, 2]
+    assert capsys.readouterr().out.count(str(log)) == 1
+
+
+def test_of_several_replicas_the_best_one_is_served(dirs, tmp_path):
+    origin = next(Path(one) for top in dirs for one in Path(top).glob("plain-0"))
+    for name in ("a", "b"):
+        shutil.copytree(origin, tmp_path / name / "plain-0")
+    for path in (tmp_path / "a/plain-0").glob("0000000000000000005*"):
+        path.unlink()
+    with serving([str(tmp_path / "a"), str(tmp_path / "b")]) as server:
+        found = Client(server).everything("plain")
+    assert found == b"".join(path.read_bytes() for path in sorted(origin.glob("*.log")))
+
+
+def test_remote_segments_are_served(tmp_path):
+    from engine.files import ReadOnlyFiles
+    from engine.remote.access import RemoteAccess, StoreOptions
+
+    where = log_dirs("clean")
+    remote = RemoteAccess(ReadOnlyFiles(), lambda: StoreOptions(stores("clean")), where, print)
+    with serving(where, remote=remote) as server:
+        client = Client(server)
+        answer = client.ask(METADATA, 5, {"topics": None, "allowAutoTopicCreation": False})
+        seen = 0
+        for topic in answer["topics"]:
+            for one in topic["partitions"]:
+                name = f"{topic['name']}-{one['partitionIndex']}"
+                directory = next(str(path) for top in where for path in Path(top).glob(name))
+                more = [word for path in where for word in ("--log-dir", path)]
+                done = kafkalog("fetch", "--raw", "--store", stores("clean"), *more, directory)
+                assert client.everything(topic["name"], one["partitionIndex"]) == done.out, name
+                seen += 1
+    assert seen > 10
+
+
+def started(*words):
+    process = subprocess.Popen([sys.executable, "-m", "kafkalog_cli.main", "serve", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    return process, process.stdout.readline().decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly(dirs, tmp_path, number):
+    metrics = tmp_path / "serve.prom"
+    process, first = started("--listen", "127.0.0.1:0", "--metrics-textfile", str(metrics), *dirs)
+    assert first.startswith("serving 9 topics, 11 partitions of cluster kafkalogWireSeed42CCCC at 127.0.0.1:")
+    host, _, port = first.rpartition(" at ")[2].partition(",")[0].rpartition(":")
+    client = socket.create_connection((host, int(port)))
+    client.sendall(exchanges("java-assign")[0].request)
+    assert received(client) is not None
+    time.sleep(0.1)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, b"")
+    assert out.decode().splitlines()[-1].startswith("served 1 connection, 1 request, ")
+    assert 'kafkalog_serve_requests{api="ApiVersions"} 1.0' in metrics.read_text()
+
+
+def test_what_cannot_be_served(dirs, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = kafkalog("serve", "--listen", f"127.0.0.1:{taken.getsockname()[1]}", dirs[0])
+    assert done.status == 8
+    assert "error[cannot-listen]" in done.err
+    done = kafkalog("serve", "--listen", "127.0.0.1:0", "-t", "nothing-*", dirs[0])
+    assert done.status == 8 or "no topic matches" in done.err
+    assert kafkalog("serve", "--listen", "9092", dirs[0]).status == 2
+    assert kafkalog("serve", str(tmp_path / "none")).status == 8
+    (tmp_path / "empty").mkdir()
+    assert "error[" in kafkalog("serve", "--listen", "127.0.0.1:0", str(tmp_path / "empty")).err
