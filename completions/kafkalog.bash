@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append completion compact delete-records dump-log verify recover fetch help remote restore retain roll spark truncate verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append completion compact delete-records dump-log verify recover fetch help remote restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -257,7 +257,7 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append compact completion delete-records dump-log fetch help recover remote restore retain roll spark truncate verify' "$cur"
+            _kafkalog_words 'append compact completion delete-records dump-log fetch help recover remote restore retain roll serve spark truncate verify' "$cur"
         fi
         ;;
     remote)
@@ -337,6 +337,32 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+        fi
+        ;;
+    serve)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --offsets)
+            _kafkalog_words 'disk memory' "$cur"
+            return
+            ;;
+        --listen|--advertise|--key-prefix|--private-key)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --store|--log-dir|--config-file|--metrics-textfile)
+            return
+            ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --internal --follow --offsets --listen --advertise --store --layout --key-prefix --private-key --log-dir --config-file --metrics-textfile -q --quiet -v --verbose -V --version -h --help' "$cur"
         fi
         ;;
     spark)

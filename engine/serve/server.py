@@ -10,13 +10,12 @@ import socket
 import struct
 from collections import Counter
 from contextlib import suppress
-from os import strerror
 from threading import Condition, Lock, Thread
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.errors import KafkalogError
 from engine.files import now_ms
+from engine.findings import Finding, Where
 from engine.serve.apis import Apis, Client, Refused
 from engine.serve.cluster import Address
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from engine.log.fetch.stored_groups import StoredGroup
     from engine.serve.catalogue import Catalogue
 
+_LOOPBACK = ("127.", "localhost", "::1")
 _IDLE_SECONDS = 600  # connections.max.idle.ms
 _SEND_SECONDS = 60  # without one byte taken by the client
 _MAX_REQUEST = 2 << 20  # bytes of a frame
@@ -43,12 +43,12 @@ class Counts(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What the server did so far: connections, requests by API, bytes of answers, and the time since its start."""
+    """What the server did so far: connections, requests by API, bytes of answers, and the time since its start in ms."""
 
     connections: int
     requests: Counter[str]
     sent: int
-    seconds: float
+    ms: int
 
 
 class CannotListen(KafkalogError):
@@ -58,12 +58,20 @@ class CannotListen(KafkalogError):
     exit_status = 8
 
 
+def open_to_all(address: Address) -> Finding | None:
+    """Return the warning about an address that other machines reach."""
+    if address.host.startswith(_LOOPBACK):
+        return None
+    return Finding("open-to-all", Where(f"{address.host}:{address.port}"), "there is no authentication")
+
+
 def _listening(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         return socket.create_server(address, family=family, backlog=_MAX_CONNECTIONS)
     except OSError as error:
-        what = f"{address.host}:{address.port}: {strerror(error.errno) if error.errno else error}"
+        why = (error.strerror or str(error)).partition(" (while")[0]  # Python adds the address as a tuple
+        what = f"{address.host}:{address.port}: {why}"
         raise CannotListen(what, "name another address: --listen 127.0.0.1:0 takes a free port") from error
 
 
@@ -155,7 +163,7 @@ class Server:
         self._ended = Condition()
         self._is_closed = False
         self._lock = Lock()
-        self._accepted, self._requests, self._sent, self._begun = 0, Counter[str](), 0, perf_counter()
+        self._accepted, self._requests, self._sent, self._begun = 0, Counter[str](), 0, now_ms()
         self.apis = Apis(catalogue, now_ms, self._wait, lambda: secrets.randbelow(0x7FFFFFFE) + 1, groups=groups)
         self._socket = _listening(listen)
         self.address = Address(*self._socket.getsockname()[:2])
@@ -169,7 +177,7 @@ class Server:
     def totals(self) -> Totals:
         """What the server did so far."""
         with self._lock:
-            return Totals(self._accepted, self._requests.copy(), self._sent, perf_counter() - self._begun)
+            return Totals(self._accepted, self._requests.copy(), self._sent, now_ms() - self._begun)
 
     def count(self, api: str, size: int) -> None:
         """Count an answer of `size` bytes."""

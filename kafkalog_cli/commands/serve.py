@@ -13,7 +13,6 @@ import click
 from engine.amounts import count_of, duration_text
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files
-from engine.findings import Finding, Where
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import INTERRUPTION
@@ -36,14 +35,13 @@ _SECTIONS = (
 )
 _MAIN = ("--listen", "--topic", "--offsets", "--follow")
 _EXAMPLES = (
-    Example("Let every Kafka client on this machine read the disks of a dead broker:", "kafkalog serve /mnt/disk1 /mnt/disk2"),
+    Example("Let every Kafka client on this machine read the disks of a dead broker:", "kafkalog serve disk1/kafka disk2/kafka"),
     Example("Two topics only, on another port:", "kafkalog serve --listen 127.0.0.1:19092 -t orders -t 'payments-*' data"),
     Example("For clients in a container, which reach this machine by another name:",
             "kafkalog serve --listen 0.0.0.0:9092 --advertise host.docker.internal:9092 data"),
 )
 _TICK = 0.2  # seconds between two looks at signals
 _METRICS_SECONDS = 15  # between two writes of --metrics-textfile
-_LOOPBACK = ("127.", "localhost", "::1")
 
 
 class HostPort(click.ParamType[tuple[str, int]]):
@@ -151,9 +149,11 @@ def _refuse_without_topics(catalogue: Catalogue, wanted: Any) -> None:
 def _announce(
     catalogue: Catalogue, server: Server, advertised: Address | None, values: dict[str, Any], outcome: Outcome
 ) -> None:  # fmt: skip
+    from engine.serve.server import open_to_all
+
     host, port = server.address
-    if not host.startswith(_LOOPBACK):
-        outcome.finding(Finding("open-to-all", Where(f"{host}:{port}"), "there is no authentication"))
+    if (warning := open_to_all(server.address)) is not None:
+        outcome.finding(warning)
     if values["quiet"]:
         return
     topics, partitions = len(catalogue.topics), sum(1 for _ in catalogue.partitions)
@@ -225,7 +225,7 @@ class _Live:
 
 def _say_total(server: Server) -> None:
     totals = server.totals
-    took = duration_text(round(totals.seconds * 1000))
+    took = duration_text(totals.ms)
     connections, requests = count_of(totals.connections, "connection"), count_of(sum(totals.requests.values()), "request")
     click.echo(f"served {connections}, {requests}, {shown_size(totals.sent)} in {took}")
 

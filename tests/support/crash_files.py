@@ -77,6 +77,9 @@ class CrashFile(OpenFile):
     def close(self) -> None:
         self._open = False
 
+    def duplicate(self) -> None:
+        """It represents a file in memory."""
+
     def size(self) -> int:
         self._checked()
         return len(self._node.data)
