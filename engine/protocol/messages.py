@@ -48,6 +48,12 @@ def api_name(api_key: int) -> str:
     return api_head(api_key).name.removesuffix("Request")
 
 
+def api_names() -> list[str]:
+    """Return the names of all APIs of Kafka 4.3.1."""
+    heads = [one.message(name) for one in (catalogue(), _others()) for name in one.names()]
+    return sorted(head.name.removesuffix("Request") for head in heads if head.role == "request")
+
+
 def api_versions(api_key: int) -> Versions:
     """Return the versions of an API that can be decoded and encoded. Raises SchemaError if there is none."""
     return api_message("request", api_key).versions
