@@ -6,6 +6,8 @@ are bounded, and no more than a few MiB of segments wait for a missing one.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from ipaddress import ip_address
 from struct import Struct, error
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -143,11 +145,11 @@ def tcp_segment(packet: Packet) -> Segment | None:
         at, end = (data[0] & 15) * 4, int.from_bytes(data[2:4]) or len(data)  # 0: a segment that the network card will split
         if data[9] != 6 or int.from_bytes(data[6:8]) & 0x3FFF:
             return None
-        source, target = (".".join(map(str, data[place : place + 4])) for place in (12, 16))
+        source, target = (_address(bytes(data[place : place + 4])) for place in (12, 16))
     elif data[0] >> 4 == 6 and len(data) >= 40:
         at, end = _after_extensions(data), int.from_bytes(data[4:6]) + 40
         end = len(data) if end == 40 else end
-        source, target = (f"[{data[place : place + 16].hex(':', 2)}]" for place in (8, 24))
+        source, target = (f"[{_address(bytes(data[place : place + 16]))}]" for place in (8, 24))
     else:
         return None
     data = data[:end]
@@ -156,6 +158,11 @@ def tcp_segment(packet: Packet) -> Segment | None:
     from_port, to_port, sequence, _, size, flags = _TCP.unpack_from(data, at)
     payload = data[at + (size >> 4) * 4 :] if size >> 4 >= 5 else data[:0]
     return Segment(f"{source}:{from_port}", f"{target}:{to_port}", sequence, flags, payload)
+
+
+@lru_cache(1024)
+def _address(raw: bytes) -> str:
+    return ip_address(raw).compressed
 
 
 def _network_layer(link: int, data: memoryview) -> memoryview | None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.amounts import count_of
-from engine.errors import KafkalogError
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH_OR_URL, Whole, format_option, size_option, version_option
 from kafkalog_cli.remote_output import show
 
 if TYPE_CHECKING:
+    from engine.files import OpenFile
     from engine.findings import Finding
     from engine.protocol.conversations import Heard
     from engine.protocol.exchange import Message
@@ -52,7 +52,7 @@ class ApiName(click.ParamType[str]):
 
 
 @click.command("requests", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
-@click.argument("paths", nargs=-1, required=True, type=PATH_OR_URL, metavar="FILE...")
+@click.argument("path", type=PATH_OR_URL, metavar="FILE")
 @click.option("--api", "apis", type=ApiName(), multiple=True, metavar="NAME",
               help="Only this API, such as Produce; may be repeated.")
 @click.option("--client", "clients", multiple=True, metavar="NAME",
@@ -64,10 +64,10 @@ class ApiName(click.ParamType[str]):
 @size_option("--max-message-bytes", default=1_048_588, help="Report batches near this size: max.message.bytes of the topics.")
 @format_option
 @version_option
-def command(paths: tuple[str, ...], form: str, max_message_bytes: int, **wanted: Any) -> int:
+def command(path: str, form: str, max_message_bytes: int, **wanted: Any) -> int:
     """Decode captured requests and responses of Kafka's protocol, with the batches inside them.
 
-    Each FILE is a packet capture (pcap or pcapng, of tcpdump or Wireshark), or frames as they are in a connection: four bytes
+    FILE is a packet capture (pcap or pcapng, of tcpdump or Wireshark), or frames as they are in a connection: four bytes
     of size, then the message. A file of frames may have requests, or requests and responses, of any number of connections.
 
     The text has a line for each message, and a line for each batch of Produce requests and Fetch responses. JSON has all
@@ -81,14 +81,8 @@ def command(paths: tuple[str, ...], form: str, max_message_bytes: int, **wanted:
         from engine.protocol.sent_batches import SentBatches
         from engine.remote.urls import files_for
 
-        files = files_for(paths)
-        for path in paths:
-            try:
-                with files.open(path) as file:
-                    _Listing(output, path, SentBatches(path, max_message_bytes), wanted).run(file)
-            except KafkalogError as error:
-                output.flush()
-                output.outcome.error(error)
+        with files_for([path]).open(path) as file:
+            _Listing(output, path, SentBatches(path, max_message_bytes), wanted).run(file)
 
     return show(form, work)
 
@@ -102,7 +96,7 @@ class _Listing:
         self._batches = batches
         self._wanted = wanted
 
-    def run(self, file: Any) -> None:
+    def run(self, file: OpenFile) -> None:
         """Print all messages and findings."""
         from engine.protocol.conversations import finding_about, read_messages
 

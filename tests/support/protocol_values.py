@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.protocol.frames import RequestHeader, encode_request
 from engine.protocol.layout import UNKNOWN_TAGS, Layout, default_value
 from engine.protocol.messages import catalogue
 from engine.schema.json_text import uuid_text
@@ -82,3 +83,10 @@ class Values:
         if field.type == "uint16":
             return rng.choice((0, 1, 9092, 65535))
         return rng.choice((0, 1, -1, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), rng.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1))))
+
+
+def produce_request(records: bytes, version: int = 13, client_id: str = "test") -> bytes:
+    """A Produce request with its size, with acks=0 and these records for one partition."""
+    topic = {"name": "orders"} if version < 13 else {"topicId": uuid_text(b"0123456789abcdef")}
+    body = {"acks": 0, "timeoutMs": 1000, "topicData": [{**topic, "partitionData": [{"index": 3, "records": records}]}]}
+    return b"".join(encode_request(RequestHeader(0, version, 1, client_id), body))
