@@ -54,14 +54,15 @@ class Exchange:
     """Pairs the requests and responses of one stream; only the headers of open requests are kept."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[int, deque[tuple[int, RequestHeader]]] = OrderedDict()  # by correlation id: positions, headers
+        # by correlation id, API and version: positions and headers, the oldest first
+        self._open: OrderedDict[int, dict[tuple[int, int], deque[tuple[int, RequestHeader]]]] = OrderedDict()
         self._count = 0
 
     def take(self, frame: Frame) -> Message:
         """Decode a frame of unknown direction.
 
-        It answers the oldest open request with its correlation id of which it is a whole response. If there is none, it is a
-        request.
+        It answers an open request with its correlation id if it is a whole response of that API and version, the oldest one if
+        there are several. Else it is a request.
         """
         as_response = self._answered(frame, whole=True)
         if as_response is not None:
@@ -95,16 +96,21 @@ class Exchange:
         assert header is not None
         if header.api_key == _PRODUCE and body is not None and body["acks"] == 0:
             return message  # is not answered
-        self._open.setdefault(header.correlation_id, deque()).append((message.frame.position, header))
+        kind = header.api_key, header.api_version
+        self._open.setdefault(header.correlation_id, {}).setdefault(kind, deque()).append((message.frame.position, header))
         self._count += 1
         if self._count > _MOST_OPEN:
-            self._forget(next(iter(self._open)), 0)
+            oldest, waiting = next(iter(self._open.items()))
+            self._forget(oldest, next(iter(waiting)))
         return message
 
-    def _forget(self, correlation_id: int, index: int) -> None:
+    def _forget(self, correlation_id: int, kind: tuple[int, int]) -> None:
+        """Remove the oldest open request of a kind."""
         waiting = self._open[correlation_id]
-        del waiting[index]
+        waiting[kind].popleft()
         self._count -= 1
+        if not waiting[kind]:
+            del waiting[kind]
         if not waiting:
             del self._open[correlation_id]
 
@@ -115,7 +121,8 @@ class Exchange:
         """
         correlation_id = int.from_bytes(frame.data[:4], signed=True)
         waiting = self._open.get(correlation_id) if len(frame.data) >= 4 else None
-        for index, (position, header) in enumerate(waiting or ()):
+        for kind, requests in (waiting or {}).items():
+            position, header = requests[0]
             try:
                 found = decode_response(header, frame.data)
             except SchemaError as error:
@@ -124,7 +131,7 @@ class Exchange:
                 unread = len(frame.data) - found.end
                 message = Message(frame, False, header, found.version, found.body, request=position, unread=unread)
             if not whole or (message.body is not None and not message.unread):
-                self._forget(correlation_id, index)
+                self._forget(correlation_id, kind)
                 return message
         return None
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from engine.protocol.writing import ValueWriter
     from engine.schema.notation import Field, Message, Struct, Versions
 
+MOST_STRUCTS = 1_000_000  # in the arrays of a message
+
 
 @cache
 def catalogue() -> Catalogue:
@@ -67,15 +69,18 @@ def api_message(role: str, api_key: int) -> Message:
     return message
 
 
-def decode(name: str, version: int, data: bytes | memoryview, at: int = 0) -> tuple[Value, int]:
+def decode(
+    name: str, version: int, data: bytes | memoryview, at: int = 0, most_structs: int = MOST_STRUCTS,
+) -> tuple[Value, int]:
     """Return (value, position after it) of the message at byte position `at`. Records are slices of `data`.
 
+    most_structs  refuse a message with more structs in its arrays; each takes some hundred bytes of memory
     Raises SchemaError with the message's name, the byte position and the field if the bytes are not such a message, or if Kafka
     4.3.1 does not know the version.
     """
     reader = _reader(name, version)
     try:
-        return reader(memoryview(data), at)
+        return reader(memoryview(data), at, [most_structs])
     except SchemaError as problem:
         raise _located(problem, name, version) from None
 
