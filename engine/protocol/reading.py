@@ -1,8 +1,8 @@
 """Compile a message and a version to a reader of values (see `layout`).
 
 A `ValueReader` is called with (data, at, budget) and returns (value, position after it), or raises SchemaError with its
-position. It trusts no byte: lengths are compared with the bytes left, and the element of an array has at least one byte. A struct
-in an array takes up to a hundred times its bytes in memory, so the number of all of them is limited: `budget` has one item, the
+position. It trusts no byte: lengths are compared with the bytes left, and the element of an array has at least one byte. In
+memory a struct of an array takes up to a hundred times its bytes, so their number is limited: `budget` has one item, the
 number that may still be read. Only records are slices of `data`; all other values are copies.
 """
 
