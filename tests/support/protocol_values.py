@@ -27,13 +27,15 @@ def every_version() -> list[tuple[str, int]]:
 class Values:
     """Random values of one message in one version: nulls, defaults, empty and large ones.
 
-    tame   only what kio's types can hold: times that are dates, error codes that exist, no unknown tagged fields
+    tame     only what kio's types can hold: times that are dates, error codes that exist, no unknown tagged fields
+    default  the share of fields that have their default
     """
 
-    def __init__(self, name: str, version: int, rng: random.Random, *, tame: bool = False) -> None:
+    def __init__(self, name: str, version: int, rng: random.Random, *, tame: bool = False, default: float = 0.1) -> None:
         self.layout = Layout(catalogue().message(name), version)
         self.rng = rng
         self.tame = tame
+        self.default = default
 
     def value(self) -> dict[str, Any]:
         """A value; each call makes another one."""
@@ -43,7 +45,8 @@ class Values:
         """All fields, as a reader returns them: those that the version does not have with their default."""
         value = {field.name: default_value(field) for field in struct.fields}
         for field in self.layout.stored(struct):
-            value[field.name] = self._value(field)
+            if self.rng.random() >= self.default or (value[field.name] is None and not self.layout.nullable(field)):
+                value[field.name] = self._value(field)
         for field in self.layout.tagged(struct):
             if self.rng.random() < 0.5:
                 value[field.name] = self._value(field)
