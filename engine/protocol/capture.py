@@ -204,7 +204,7 @@ class Direction:
         self.from_the_start = False  # the first byte of the connection was captured
         self._next: int | None = None
         self._waiting: dict[int, memoryview] = {}  # by sequence number
-        self._size = 0
+        self.kept = 0  # bytes of segments that wait for a lost one
 
     def take(self, segment: Segment) -> Iterator[Chunk]:
         """Yield the payload that is complete with this segment."""
@@ -219,7 +219,7 @@ class Direction:
             self._next = sequence
         self._keep(sequence, segment.payload)
         yield from self._ready()
-        while self._size > _MOST_WAITING or len(self._waiting) > _MOST_SEGMENTS:
+        while self.kept > _MOST_WAITING or len(self._waiting) > _MOST_SEGMENTS:
             yield from self._skip()
 
     def end(self) -> Iterator[Chunk]:
@@ -230,7 +230,7 @@ class Direction:
     def _keep(self, sequence: int, payload: memoryview) -> None:
         kept = self._waiting.get(sequence)
         if kept is None or len(kept) < len(payload):
-            self._size += len(payload) - (0 if kept is None else len(kept))
+            self.kept += len(payload) - (0 if kept is None else len(kept))
             self._waiting[sequence] = payload
 
     def _ready(self, lost: int = 0) -> Iterator[Chunk]:
@@ -242,7 +242,7 @@ class Direction:
             if behind < 0:
                 return
             payload = self._waiting.pop(near)
-            self._size -= len(payload)
+            self.kept -= len(payload)
             if behind < len(payload):
                 self._next = (self._next + len(payload) - behind) & 0xFFFFFFFF
                 yield Chunk(payload[behind:], lost)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 _MOST_CONNECTIONS = 10_000
+_MOST_KEPT = 256 << 20  # bytes of incomplete frames and of segments that wait for lost ones, in all connections
 
 
 class Heard(NamedTuple):
@@ -78,6 +79,12 @@ class _Side:
     def __init__(self) -> None:
         self.direction = Direction()
         self.reader: FrameReader | None = None
+        self.kept = 0  # as counted in the sum of all
+
+    def count(self) -> int:
+        """Return by how many bytes what is kept has grown since the last call."""
+        before, self.kept = self.kept, self.direction.kept + (0 if self.reader is None else self.reader.kept)
+        return self.kept - before
 
 
 class _Connection:
@@ -95,6 +102,7 @@ class _Capture:
         self._file = file
         self._report = report
         self._connections: OrderedDict[tuple[str, ...], _Connection] = OrderedDict()
+        self._kept = 0  # bytes in all connections
         self._others = 0  # connections of other protocols
         self._cut = 0  # packets that were not captured whole
 
@@ -128,10 +136,9 @@ class _Capture:
         connection = self._connections.get(key)
         client = begins_connection(segment)
         if connection is None:
-            if len(self._connections) >= _MOST_CONNECTIONS:
-                self._connections.popitem(last=False)
             connection = self._connections[key] = _Connection()
             connection.sides = {segment.source: _Side(), segment.target: _Side()}
+        self._connections.move_to_end(key)
         side = connection.sides[segment.source]
         if client is not None:
             connection.client, connection.is_kafka, side.reader = client, None, FrameReader()
@@ -139,6 +146,10 @@ class _Capture:
                 connection.exchange = Exchange()
         for chunk in side.direction.take(segment):
             yield from self._chunk(connection, segment.source, chunk, packet)
+        self._kept += side.count()
+        while len(self._connections) > 1 and (len(self._connections) > _MOST_CONNECTIONS or self._kept > _MOST_KEPT):
+            _, idle = self._connections.popitem(last=False)  # if it continues, its next message is found as after a loss
+            self._kept -= sum(one.kept for one in idle.sides.values())
 
     def _chunk(self, connection: _Connection, source: str, chunk: Chunk, packet: Packet) -> Iterator[Heard]:
         side = connection.sides[source]

@@ -174,6 +174,11 @@ class FrameReader:
                 yield Frame(self._position, memoryview(data).toreadonly()[_SIZE.size :])
                 self._position += len(data)
 
+    @property
+    def kept(self) -> int:
+        """Return the number of bytes of an incomplete frame."""
+        return len(self._buffer)
+
     def end(self) -> None:
         """Check that the stream does not end inside a frame. Raises SchemaError."""
         if self._buffer:

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Severity, Where
-from engine.formats import CODEC_NAMES, MAGIC_V2, NO_PRODUCER_ID, BatchField
+from engine.formats import CODEC_NAMES, MAGIC_V2, NO_PRODUCER_ID
 from engine.protocol.layout import ZERO_ID
 from engine.record.batch import RecordBatch
 from engine.record.columns import BatchColumns
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from engine.protocol.exchange import Message
 
 _NEAR = 0.9  # of the limit
-_MOST_PRODUCERS = 100_000  # partitions of producers whose sequences are followed
+_MOST_PRODUCERS = 50_000  # partitions of producers whose sequences are followed
+_MOST_NAMES = 1_000_000  # topics
+_MOST_BATCHES = 100_000  # of a message
+_ROWS = 16  # batches at a time
 _KEPT = 5  # batches of a producer that a broker compares a repetition with
 _PRODUCE, _FETCH, _METADATA = 0, 1, 3
 
@@ -76,15 +79,19 @@ class SentBatches:
         if message.body is None or message.header is None:
             return [], []
         api_key = message.header.api_key
-        if api_key == _METADATA and not message.is_request:
+        if api_key == _METADATA and not message.is_request and len(self._names) < _MOST_NAMES:
             self._names |= {one["topicId"]: one["name"] for one in message.body["topics"] if one["name"]}
         found: list[SentBatch] = []
         findings: list[Finding] = []
         if (api_key, message.is_request) in {(_PRODUCE, True), (_FETCH, False)}:
             for records in self._records(message):
-                batches, rest = _batches(records)
-                found += batches
-                findings += self._findings(message, records, batches, rest)
+                if len(found) < _MOST_BATCHES:
+                    batches, rest = _batches(records)
+                    found += batches
+                    findings += self._findings(message, records, batches, rest)
+        if len(found) >= _MOST_BATCHES:
+            what = f"{len(found)} batches: a message may have more, they are not read"
+            findings.append(Finding("frame-undecoded", Where(self._file, message.frame.position), what))
         return found, findings
 
     def _records(self, message: Message) -> Iterator[_Records]:
@@ -153,14 +160,14 @@ class _Sequences(NamedTuple):
 
 
 def _batches(records: _Records) -> tuple[list[SentBatch], int]:
-    """Return the whole batches, and the number of bytes after them."""
+    """Return the whole batches, up to a limit, and the number of bytes after them."""
     data, at = records.data, 0
     found: list[SentBatch] = []
     while True:
-        columns = BatchColumns(16)
+        columns = BatchColumns(_ROWS)
         rows = scan_range(data, at, len(data), columns)
         check_large_batches(data, columns, rows)
         found += [SentBatch(*records[:3], RecordBatch(columns, row, 0)) for row in range(rows)]
-        if not rows:
+        at = found[-1].batch.position + found[-1].batch.size_in_bytes if rows else at
+        if rows < _ROWS or len(found) >= _MOST_BATCHES:
             return found, len(data) - at
-        at = columns.table[BatchField.POSITION, rows - 1] + columns.table[BatchField.SIZE, rows - 1]

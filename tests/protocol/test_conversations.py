@@ -186,6 +186,18 @@ def test_shortened_packets_and_other_protocols():
     assert (finding.severity.value, finding.what) == ("info", "2 connections of other protocols, or encrypted")
 
 
+def test_connections_that_are_given_up_when_too_much_is_kept(monkeypatch):
+    """All but one connection at a time: messages are still found, where a frame begins with a segment."""
+    everything = frames(heard(IDEMPOTENT)[0])
+    for limit in ("_MOST_KEPT", "_MOST_CONNECTIONS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"engine.protocol.conversations.{limit}", -1 if limit == "_MOST_KEPT" else 1)
+            messages, findings = heard(IDEMPOTENT)
+        assert findings == []
+        assert Counter(frames(messages)) <= Counter(everything)
+        assert len(messages) > len(everything) / 2
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_damaged_captures(name):
     """Any damage ends in findings, never in another error."""
@@ -249,6 +261,16 @@ def test_sequences():
     ]
     assert read_all(sent(batch(5), batch(0, producer_id=8), batch(), batch()))[1] == []
     assert read_all(sent(batch(2**31 - 2), batch(0)))[1] == []
+
+
+def test_many_batches_of_a_message(monkeypatch):
+    batches, findings = read_all(sent(batch() * 40 + b"?"))
+    assert len(batches) == 40
+    assert "40 batches, magic [2], 1 other bytes" in findings[0].what
+    monkeypatch.setattr("engine.protocol.sent_batches._MOST_BATCHES", 20)
+    batches, findings = read_all(sent(batch() * 40))
+    assert len(batches) == 32
+    assert findings[-1].what == "32 batches: a message may have more, they are not read"
 
 
 def test_sizes_near_the_limit():
