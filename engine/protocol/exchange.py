@@ -7,19 +7,21 @@ accept those whose direction is known, as in a packet capture.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.protocol.frames import RequestHeader, decode_request_header, decode_response
+from engine.protocol.frames import LARGEST_FRAME, Frame, RequestHeader, decode_request_header, decode_response
 from engine.protocol.layout import ZERO_ID
-from engine.protocol.messages import api_message, decode
+from engine.protocol.messages import api_head, api_message, decode
+from engine.schema.readers import length_reader
 from engine.schema.wire import SchemaError
 
 if TYPE_CHECKING:
-    from engine.protocol.frames import Frame
     from engine.protocol.layout import Value
 
 _MOST_OPEN = 10_000  # requests without a response: a file may have no responses at all
-_PRODUCE = 0
+_PRODUCE, _ACKS = 0, (-1, 0, 1)
+_ACKS_AND_TIMEOUT = Struct(">hi")
 _TOPICS = {"topics", "topicData", "responses"}  # arrays with a topic's `name`
 
 
@@ -156,14 +158,42 @@ def _is_plausible(header: RequestHeader) -> bool:
 
 
 def looks_like_request(data: memoryview) -> bool:
-    """Return whether a frame with its size may begin at the start of `data`, which may end inside it."""
-    if len(data) < 14 or not 8 <= int.from_bytes(data[:4], signed=True) <= 100 << 20:
+    """Return whether a request with its size may begin at the start of `data`, which may end inside it.
+
+    Responses begin much like requests to Produce: such a request must be whole, or `data` must end inside its records. A
+    request that is not whole needs a client id.
+    """
+    size = int.from_bytes(data[:4], signed=True)
+    if len(data) < 14 or not 8 <= size <= LARGEST_FRAME:
         return False
+    message = _read_request(Frame(0, data[4 : 4 + size]))
+    header = message.header
+    if header is None or not _is_plausible(header):
+        return False
+    if len(data) - 4 >= size:
+        return header.api_key != _PRODUCE or _is_produce(message)
+    return bool(header.client_id) and (header.api_key != _PRODUCE or _begins_produce(message, size))
+
+
+def _is_produce(message: Message) -> bool:
+    body = message.body
+    return body is not None and not message.unread and body["acks"] in _ACKS and body["timeoutMs"] > 0
+
+
+def _begins_produce(message: Message, size: int) -> bool:
+    """Return whether the frame can be the beginning of a request to Produce of `size` bytes, up to a place in its records."""
+    frame, problem = message.frame.data, message.problem
+    if problem is None or problem.at is None or "records" not in problem.path:
+        return False
+    header, at = decode_request_header(frame)
+    is_flexible = header.api_version in (api_head(_PRODUCE).flexible or ())
+    length, at = length_reader("string", is_flexible)(frame, at)
+    acks, timeout = _ACKS_AND_TIMEOUT.unpack_from(frame, at + max(0, length))
     try:
-        header, _ = decode_request_header(data[4:])
-    except SchemaError:
+        length, at = length_reader("records", is_flexible)(frame, problem.at)
+    except SchemaError:  # the frame ends inside it
         return False
-    return _is_plausible(header)
+    return acks in _ACKS and timeout > 0 and length <= size - at
 
 
 def names_in(value: Any) -> set[str]:

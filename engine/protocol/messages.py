@@ -130,7 +130,9 @@ def _located(problem: SchemaError, name: str, version: int) -> SchemaError:
         where += f", {'.'.join(reversed(problem.path)).replace('.[', '[')}"
     if problem.at is not None:
         where += f", byte {problem.at}"
-    return SchemaError(f"{where}: {problem}", problem.kafka, problem.at)
+    located = SchemaError(f"{where}: {problem}", problem.kafka, problem.at)
+    located.path = problem.path
+    return located
 
 
 def _layout(name: str, version: int) -> Layout:

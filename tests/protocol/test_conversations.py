@@ -11,7 +11,7 @@ from itertools import groupby
 import pytest
 
 from engine.protocol.conversations import finding_about, read_messages
-from engine.protocol.exchange import names_in
+from engine.protocol.exchange import looks_like_request, names_in
 from engine.protocol.sent_batches import SentBatches
 from engine.record.builder import NewRecord, build_batch
 from tests.support.corpus import wire_corpus, wire_directory
@@ -172,6 +172,29 @@ def test_a_capture_that_begins_inside_a_connection():
     assert findings == []
     assert len(everything) / 2 < len(messages) < len(everything)
     assert Counter(frames(messages)) < Counter(frames(everything))
+
+
+CLIENTS = [session for session in SESSIONS if session.name not in {"refused", "raw-fetch"}]  # these have odd requests
+
+
+@pytest.mark.parametrize("session", CLIENTS, ids=lambda path: path.name)
+def test_a_response_does_not_look_like_a_request(session):
+    for one in captured(session):
+        for size in (len(one.framed), 1448, 200, 150):
+            assert looks_like_request(memoryview(one.framed)[:size]) == one.is_request
+
+
+def test_the_beginnings_of_requests_and_of_damaged_ones():
+    """No number of bytes is an error."""
+    rng = random.Random(3)
+    for version in range(3, 14):
+        whole = produce_request(batch(), version)
+        found = [looks_like_request(memoryview(whole)[:size]) for size in range(len(whole) + 1)]
+        assert not any(found[:40])
+        assert all(found[-60:-8])
+        assert found[-1]
+        for size in range(0, len(whole), 3):
+            looks_like_request(memoryview(mutate(rng, whole))[:size])
 
 
 def test_shortened_packets_and_other_protocols():
