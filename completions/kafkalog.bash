@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append completion compact delete-records dump-log verify recover fetch help remote restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append completion compact delete-records dump-log verify recover fetch help remote requests restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -257,7 +257,7 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append compact completion delete-records dump-log fetch help recover remote restore retain roll serve spark truncate verify' "$cur"
+            _kafkalog_words 'append compact completion delete-records dump-log fetch help recover remote requests restore retain roll serve spark truncate verify' "$cur"
         fi
         ;;
     remote)
@@ -286,6 +286,25 @@ _kafkalog() {
             _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --price-per-gib --format --into -n --dry-run --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir --replace-undecodable -q --quiet -v --verbose --full --topic-id --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
             _kafkalog_words 'cost download list offsets orphans repair-metadata restore upload verify' "$cur"
+        fi
+        ;;
+    requests)
+        case $prev in
+        --api|--client|--producer|--max-message-bytes)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--api --client -t --topic --producer --max-message-bytes --format -V --version -h --help' "$cur"
         fi
         ;;
     restore)

@@ -304,6 +304,34 @@ KINDS: dict[str, Kind] = {
         "kafkalog fetch --store URL reads them from the store; if the topic never had remote storage, compare with a replica "
         "of the partition",
     ),
+    "frame-invalid": Kind(
+        Severity.ERROR, "the bytes do not follow the protocol: the client has a bug, the capture is damaged, or this is not "
+        "a file of frames", "compare with the client's log: a broker closes the connection on such a request",
+    ),
+    "frame-undecoded": Kind(
+        Severity.INFO, "an API or a version that is not decoded, or a response without its request in the capture",
+        "nothing to do",
+    ),
+    "capture-incomplete": Kind(
+        Severity.WARNING, "packets were lost or shortened while capturing, or the capture has other protocols",
+        "capture again: tcpdump -s 0 -B 65536 -w FILE port 9092",
+    ),
+    "sent-batch-invalid": Kind(
+        Severity.ERROR, "the leader refuses such a batch (CORRUPT_MESSAGE, INVALID_RECORD), or a fetching client does",
+        "look for the bug in the client, or for a fault of the network, where the batch was made or carried",
+    ),
+    "sent-batch-large": Kind(
+        Severity.WARNING, "the leader refuses a batch larger than max.message.bytes (MESSAGE_TOO_LARGE)",
+        "raise max.message.bytes of the topic, or lower batch.size or the size of the records in the producer",
+    ),
+    "sequence-gap": Kind(
+        Severity.WARNING, "an idempotent producer skipped sequences: batches are missing in the capture, were sent on another "
+        "connection, or the leader answers OUT_OF_ORDER_SEQUENCE_NUMBER", "look at the responses to this producer's requests",
+    ),
+    "sequence-repeated": Kind(
+        Severity.INFO, "an idempotent producer sent a batch again, as after a lost response; the leader stores it once",
+        "nothing to do",
+    ),
     "remote-object-missing": Kind(
         Severity.ERROR,
         "the metadata says that the segment is copied: consumers that come to it get nothing, and ask again without end",

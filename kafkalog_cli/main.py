@@ -28,6 +28,7 @@ COMMANDS = {
     "fetch": ("kafkalog_cli.commands.fetch", "Read records as a consumer does, without a broker."),
     "help": ("kafkalog_cli.commands.help", "Show the help of a command."),
     "remote": ("kafkalog_cli.commands.remote", "Show, check and restore tiered storage."),
+    "requests": ("kafkalog_cli.commands.requests", "Decode captured requests and responses of Kafka's protocol."),
     "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),
     "retain": ("kafkalog_cli.commands.retain", "Delete the segments that retention allows."),
     "roll": ("kafkalog_cli.commands.roll", "Begin a new segment."),

@@ -14,7 +14,7 @@ from struct import Struct as Packed
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.protocol.layout import UNKNOWN_TAGS, Value
-from engine.protocol.messages import api_head, api_message, decode, encode, join_pieces
+from engine.protocol.messages import MOST_STRUCTS, api_head, api_message, decode, encode, join_pieces
 from engine.schema.wire import SchemaError, underflow
 
 if TYPE_CHECKING:
@@ -68,10 +68,13 @@ def decode_request_header(frame: bytes | memoryview) -> tuple[RequestHeader, int
     return RequestHeader(api_key, api_version, value["correlationId"], value["clientId"], tags), at
 
 
-def decode_request(frame: bytes | memoryview) -> Request:
-    """Decode a request. Raises SchemaError if its bytes are not a request that Kafka 4.3.1 knows."""
+def decode_request(frame: bytes | memoryview, most_structs: int = MOST_STRUCTS) -> Request:
+    """Decode a request. Raises SchemaError if its bytes are not a request that Kafka 4.3.1 knows.
+
+    most_structs  see `messages.decode`
+    """
     header, at = decode_request_header(frame)
-    body, end = decode(api_message("request", header.api_key).name, header.api_version, frame, at)
+    body, end = decode(api_message("request", header.api_key).name, header.api_version, frame, at, most_structs)
     return Request(header, body, end)
 
 
@@ -170,6 +173,11 @@ class FrameReader:
                 data, self._buffer = self._buffer, bytearray()
                 yield Frame(self._position, memoryview(data).toreadonly()[_SIZE.size :])
                 self._position += len(data)
+
+    @property
+    def kept(self) -> int:
+        """Return the number of bytes of an incomplete frame."""
+        return len(self._buffer)
 
     def end(self) -> None:
         """Check that the stream does not end inside a frame. Raises SchemaError."""

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 Value = dict[str, Any]
 UNKNOWN_TAGS = "unknownTaggedFields"
+ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the default of a uuid, as if it were absent
 
 # the fixed-size types: the codes of `struct`; a uuid is converted afterwards
 FIXED = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d"}
 _ZEROS = {
-    "bool": False, "float64": 0.0, "string": "", "bytes": b"", "uuid": "AAAAAAAAAAAAAAAAAAAAAA", "records": None,
+    "bool": False, "float64": 0.0, "string": "", "bytes": b"", "uuid": ZERO_ID, "records": None,
 }
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from engine.protocol.writing import ValueWriter
     from engine.schema.notation import Field, Message, Struct, Versions
 
+MOST_STRUCTS = 1_000_000  # in the arrays of a message
+
 
 @cache
 def catalogue() -> Catalogue:
@@ -48,6 +50,12 @@ def api_name(api_key: int) -> str:
     return api_head(api_key).name.removesuffix("Request")
 
 
+def api_names() -> list[str]:
+    """Return the names of all APIs of Kafka 4.3.1."""
+    heads = [one.message(name) for one in (catalogue(), _others()) for name in one.names()]
+    return sorted(head.name.removesuffix("Request") for head in heads if head.role == "request")
+
+
 def api_versions(api_key: int) -> Versions:
     """Return the versions of an API that can be decoded and encoded. Raises SchemaError if there is none."""
     return api_message("request", api_key).versions
@@ -61,15 +69,18 @@ def api_message(role: str, api_key: int) -> Message:
     return message
 
 
-def decode(name: str, version: int, data: bytes | memoryview, at: int = 0) -> tuple[Value, int]:
+def decode(
+    name: str, version: int, data: bytes | memoryview, at: int = 0, most_structs: int = MOST_STRUCTS,
+) -> tuple[Value, int]:
     """Return (value, position after it) of the message at byte position `at`. Records are slices of `data`.
 
+    most_structs  refuse a message with more structs in its arrays; each takes some hundred bytes of memory
     Raises SchemaError with the message's name, the byte position and the field if the bytes are not such a message, or if Kafka
     4.3.1 does not know the version.
     """
     reader = _reader(name, version)
     try:
-        return reader(memoryview(data), at)
+        return reader(memoryview(data), at, [most_structs])
     except SchemaError as problem:
         raise _located(problem, name, version) from None
 
@@ -119,7 +130,9 @@ def _located(problem: SchemaError, name: str, version: int) -> SchemaError:
         where += f", {'.'.join(reversed(problem.path)).replace('.[', '[')}"
     if problem.at is not None:
         where += f", byte {problem.at}"
-    return SchemaError(f"{where}: {problem}", problem.kafka, problem.at)
+    located = SchemaError(f"{where}: {problem}", problem.kafka, problem.at)
+    located.path = problem.path
+    return located
 
 
 def _layout(name: str, version: int) -> Layout:

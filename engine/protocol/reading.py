@@ -1,8 +1,9 @@
 """Compile a message and a version to a reader of values (see `layout`).
 
-A `ValueReader` is called with (data, at) and returns (value, position after it), or raises SchemaError with the position. It
-trusts no byte: lengths are compared with the bytes left, and the element of an array has at least one byte. Only records are
-slices of `data`; all other values are copies.
+A `ValueReader` is called with (data, at, budget) and returns (value, position after it), or raises SchemaError with its
+position. It trusts no byte: lengths are compared with the bytes left, and the element of an array has at least one byte. In
+memory a struct of an array takes up to a hundred times its bytes, so their number is limited: `budget` has one item, the
+number that may still be read. Only records are slices of `data`; all other values are copies.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from engine.schema.notation import Field, Struct
     from engine.schema.readers import LengthReader
 
-ValueReader = Callable[[memoryview, int], tuple[Any, int]]
-_Step = Callable[[memoryview, int, Value], int]
+Budget = list[int]
+ValueReader = Callable[[memoryview, int, Budget], tuple[Any, int]]
+_Step = Callable[[memoryview, int, Value, Budget], int]
 
 
 def struct_reader(layout: Layout, struct: Struct) -> ValueReader:
@@ -43,12 +45,12 @@ def struct_reader(layout: Layout, struct: Struct) -> ValueReader:
     if layout.flexible:
         steps.append(_tag_section(layout, struct))
 
-    def read(data: memoryview, at: int) -> tuple[Value, int]:
+    def read(data: memoryview, at: int, budget: Budget) -> tuple[Value, int]:
         value = constants.copy()
         for field in fresh:
             value[field.name] = default_value(field)
         for step in steps:
-            at = step(data, at, value)
+            at = step(data, at, value, budget)
         return value, at
 
     return read
@@ -77,7 +79,7 @@ def _fixed(names: list[str], codes: str) -> _Step:
     packed = Packed(">" + codes)
     size, unpack = packed.size, packed.unpack_from
 
-    def read(data: memoryview, at: int, value: Value) -> int:
+    def read(data: memoryview, at: int, value: Value, _budget: Budget) -> int:
         try:
             value.update(zip(names, unpack(data, at), strict=True))
         except error:
@@ -88,9 +90,9 @@ def _fixed(names: list[str], codes: str) -> _Step:
 
 
 def _single(name: str, reader: ValueReader) -> _Step:
-    def read(data: memoryview, at: int, value: Value) -> int:
+    def read(data: memoryview, at: int, value: Value, budget: Budget) -> int:
         try:
-            value[name], at = reader(data, at)
+            value[name], at = reader(data, at, budget)
         except SchemaError as problem:
             raise problem.inside(name, at) from None
         return at
@@ -105,7 +107,7 @@ def _field(layout: Layout, field: Field) -> ValueReader:
         length_of = length_reader("array", layout.compact(field))
         if field.type in INTEGERS:
             return _integer_array(field.name, nullable, length_of, INTEGERS[field.type])
-        return _array(field.name, nullable, length_of, _element(layout, field))
+        return _array(field.name, nullable, length_of, _element(layout, field), cost=int(field.struct is not None))
     if field.struct is not None:
         struct = struct_reader(layout, field.struct)
         return _nullable_struct(struct, tagged=field.tag is not None) if field.nullable else struct
@@ -130,7 +132,7 @@ def _scalar(layout: Layout, field: Field, nullable: bool) -> ValueReader:
 def _number(code: str) -> ValueReader:
     packed = Packed(">" + code)
 
-    def read(data: memoryview, at: int) -> tuple[Any, int]:
+    def read(data: memoryview, at: int, _budget: Budget) -> tuple[Any, int]:
         if packed.size > len(data) - at:
             raise underflow(data, at)
         return packed.unpack_from(data, at)[0], at + packed.size
@@ -138,14 +140,14 @@ def _number(code: str) -> ValueReader:
     return read
 
 
-def _uuid(data: memoryview, at: int) -> tuple[str, int]:
+def _uuid(data: memoryview, at: int, _budget: Budget) -> tuple[str, int]:
     if len(data) - at < 16:
         raise underflow(data, at)
     return uuid_text(bytes(data[at : at + 16])), at + 16
 
 
 def _string(name: str, nullable: bool, length_of: LengthReader) -> ValueReader:
-    def read(data: memoryview, at: int) -> tuple[str | None, int]:
+    def read(data: memoryview, at: int, _budget: Budget) -> tuple[str | None, int]:
         length, at = length_of(data, at)
         if length < 0:
             if nullable:
@@ -161,7 +163,7 @@ def _string(name: str, nullable: bool, length_of: LengthReader) -> ValueReader:
 def _byte_array(name: str, nullable: bool, length_of: LengthReader, sliced: bool) -> ValueReader:
     """Read bytes, or records as a slice."""
 
-    def read(data: memoryview, at: int) -> tuple[bytes | memoryview | None, int]:
+    def read(data: memoryview, at: int, _budget: Budget) -> tuple[bytes | memoryview | None, int]:
         length, at = length_of(data, at)
         if length < 0:
             if nullable:
@@ -176,7 +178,7 @@ def _byte_array(name: str, nullable: bool, length_of: LengthReader, sliced: bool
 def _integer_array(name: str, nullable: bool, length_of: LengthReader, code: str) -> ValueReader:
     size = Packed(">" + code).size
 
-    def read(data: memoryview, at: int) -> tuple[list[int] | None, int]:
+    def read(data: memoryview, at: int, _budget: Budget) -> tuple[list[int] | None, int]:
         count, at = length_of(data, at)
         if count < 0:
             if nullable:
@@ -190,18 +192,23 @@ def _integer_array(name: str, nullable: bool, length_of: LengthReader, code: str
     return read
 
 
-def _array(name: str, nullable: bool, length_of: LengthReader, element: ValueReader) -> ValueReader:
-    def read(data: memoryview, at: int) -> tuple[list[Any] | None, int]:
+def _array(name: str, nullable: bool, length_of: LengthReader, element: ValueReader, cost: int) -> ValueReader:
+    """Read an array. `cost`: what each element takes of the budget."""
+
+    def read(data: memoryview, at: int, budget: Budget) -> tuple[list[Any] | None, int]:
         count, at = length_of(data, at)
         if count < 0:
             if nullable:
                 return None, at
             raise null_error(name)
         check_count(data, at, count)
+        budget[0] -= count * cost
+        if budget[0] < 0:
+            raise SchemaError(f"too many elements: {-budget[0]} more than may be read of a message")
         found: list[Any] = []
         try:
             for _ in range(count):
-                value, at = element(data, at)
+                value, at = element(data, at, budget)
                 found.append(value)
         except SchemaError as problem:
             raise problem.inside(f"[{len(found)}]", at) from None
@@ -213,7 +220,7 @@ def _array(name: str, nullable: bool, length_of: LengthReader, element: ValueRea
 def _nullable_struct(struct: ValueReader, tagged: bool) -> ValueReader:
     """Read a struct after a mark: null is a byte below 0, or in a tagged field a varint of 0 or less."""
 
-    def read(data: memoryview, at: int) -> tuple[Value | None, int]:
+    def read(data: memoryview, at: int, budget: Budget) -> tuple[Value | None, int]:
         if tagged:
             mark, at = unsigned_varint(data, at)
             present = mark > 0
@@ -222,7 +229,7 @@ def _nullable_struct(struct: ValueReader, tagged: bool) -> ValueReader:
                 raise underflow(data, at)
             present = data[at] < 0x80
             at += 1
-        return struct(data, at) if present else (None, at)
+        return struct(data, at, budget) if present else (None, at)
 
     return read
 
@@ -232,14 +239,14 @@ def _tag_section(layout: Layout, struct: Struct) -> _Step:
     known = {field.tag: _single(field.name, _field(layout, field)) for field in layout.tagged(struct)}
     invalid = {field.tag for field in layout.absent(struct) if field.tag is not None}
 
-    def read(data: memoryview, at: int, value: Value) -> int:
+    def read(data: memoryview, at: int, value: Value, budget: Budget) -> int:
         count, at = unsigned_varint(data, at)
         for _ in range(count):
             begin = at
             tag, at = unsigned_varint(data, at)
             if tag in known:
                 _, at = unsigned_varint(data, at)
-                at = known[tag](data, at, value)
+                at = known[tag](data, at, value, budget)
             elif tag in invalid:
                 raise SchemaError(f"Tag {tag} is not valid for version {layout.version}", at=begin)
             else:

@@ -18,7 +18,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from tests.support.corpus import corpus_directory
+from tests.support.corpus import corpus_directory, wire_corpus
 
 ROOT = Path(__file__).parents[2]
 BUILDS = {"plain": "1", "bounds": "bounds"}
@@ -128,6 +128,7 @@ def environment(libraries: list[str]) -> dict[str, str]:
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "KAFKALOG_CORPUS": str(corpus_directory()),
+        "KAFKALOG_WIRE_CORPUS": str(wire_corpus()),
         "KAFKALOG_FUZZ_SANITIZED": "1",
     }
 

@@ -52,7 +52,7 @@ def plain(theirs, struct, version):
         assert all(snake(each.name).startswith(name) for each, name in zip(stored, names, strict=True)), (stored, names)
         value = {each.name: default_value(each) for each in struct.fields}
         for each, name in zip(stored, names, strict=True):
-            if each.type != "uuid" or getattr(theirs, name) is not None:  # its None is the UUID of zeros
+            if each.nullable or getattr(theirs, name) is not None:  # its None is the UUID of zeros, or the time -1
                 value[each.name] = plain(getattr(theirs, name), each.struct, version)
         return value
     if isinstance(theirs, Enum):

@@ -53,12 +53,12 @@ def test_the_same_as_the_decoders_of_internal_topics(table):
             layout = Layout(message, version)
             for _ in range(VALUES):
                 data = Generator(table(), rng).message(message, version)
-                value, end = struct_reader(layout, message.body)(memoryview(data), 0)
+                value, end = struct_reader(layout, message.body)(memoryview(data), 0, [1000])
                 text, expected_end = message_json(table(), name, version, data)
                 assert (_json_struct(layout, message.body, value), end) == (json.loads(text), expected_end)
                 out = []
                 struct_writer(layout, message.body)(value, out)
-                assert struct_reader(layout, message.body)(memoryview(joined(out)), 0)[0] == value
+                assert struct_reader(layout, message.body)(memoryview(joined(out)), 0, [1000])[0] == value
 
 
 def test_what_the_catalogue_has():
@@ -174,6 +174,20 @@ def test_what_writers_refuse(name, version, value, message):
 def test_what_readers_refuse(name, version, data, message):
     with pytest.raises(SchemaError, match=message):
         decode(name, version, data)
+
+
+def test_the_number_of_structs_is_limited():
+    body = {"topics": [{"name": "t", "partitions": [{"partitionIndex": number} for number in range(3)]} for _ in range(4)]}
+    data = joined(encode("ListOffsetsRequest", 6, body))
+    assert len(decode("ListOffsetsRequest", 6, data, most_structs=16)[0]["topics"]) == 4
+    with pytest.raises(SchemaError, match=r"topics\[3\]\.partitions, byte 173: too many elements: 1 more than may be read"):
+        decode("ListOffsetsRequest", 6, data, most_structs=15)
+    frame = joined(encode_request(RequestHeader(2, 6, 1), body))[4:]
+    with pytest.raises(SchemaError, match="too many elements: 2 more"):
+        decode_request(frame, most_structs=2)
+    many = (1 << 20).to_bytes(4) + bytes(2 << 20)
+    with pytest.raises(SchemaError, match="too many elements: 48576 more"):
+        decode("MetadataRequest", 0, many)
 
 
 def test_the_header_of_a_version_that_is_not_known():

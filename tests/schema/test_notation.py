@@ -53,9 +53,24 @@ def test_nesting():
     assert (last.nullable, last.holds) == (True, "Other")
 
 
+def test_requests():
+    message = parse_message(
+        """message FetchRequest request 1 versions 4-18 flexible 12+
+  clientId  string?     flexible none
+  topics    []string?7+ 5+
+  records   records?""",
+    )
+    assert (message.role, message.id) == ("request", 1)
+    client, topics, records = message.body.fields
+    assert (client.nullable, client.null_versions, client.compact) == (True, (0, 32767), False)
+    assert (topics.is_array, topics.nullable, topics.null_versions, topics.versions) == (True, True, (7, 32767), (5, 32767))
+    assert (records.type, records.nullable, records.compact) == ("records", True, True)
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "message Outer versions 0\n  field string?x",
         "record Outer versions 0",
         "message Outer versions zero",
         "message Outer versions 0\n  alone",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.protocol.frames import RequestHeader, encode_request
 from engine.protocol.layout import UNKNOWN_TAGS, Layout, default_value
 from engine.protocol.messages import catalogue
 from engine.schema.json_text import uuid_text
@@ -26,13 +27,15 @@ def every_version() -> list[tuple[str, int]]:
 class Values:
     """Random values of one message in one version: nulls, defaults, empty and large ones.
 
-    tame   only what kio's types can hold: times that are dates, error codes that exist, no unknown tagged fields
+    tame     only what kio's types can hold: times that are dates, error codes that exist, no unknown tagged fields
+    default  the share of fields that have their default
     """
 
-    def __init__(self, name: str, version: int, rng: random.Random, *, tame: bool = False) -> None:
+    def __init__(self, name: str, version: int, rng: random.Random, *, tame: bool = False, default: float = 0.1) -> None:
         self.layout = Layout(catalogue().message(name), version)
         self.rng = rng
         self.tame = tame
+        self.default = default
 
     def value(self) -> dict[str, Any]:
         """A value; each call makes another one."""
@@ -42,7 +45,8 @@ class Values:
         """All fields, as a reader returns them: those that the version does not have with their default."""
         value = {field.name: default_value(field) for field in struct.fields}
         for field in self.layout.stored(struct):
-            value[field.name] = self._value(field)
+            if self.rng.random() >= self.default or (value[field.name] is None and not self.layout.nullable(field)):
+                value[field.name] = self._value(field)
         for field in self.layout.tagged(struct):
             if self.rng.random() < 0.5:
                 value[field.name] = self._value(field)
@@ -82,3 +86,10 @@ class Values:
         if field.type == "uint16":
             return rng.choice((0, 1, 9092, 65535))
         return rng.choice((0, 1, -1, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), rng.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1))))
+
+
+def produce_request(records: bytes, version: int = 13, client_id: str = "test") -> bytes:
+    """A Produce request with its size, with acks=0 and these records for one partition."""
+    topic = {"name": "orders"} if version < 13 else {"topicId": uuid_text(b"0123456789abcdef")}
+    body = {"acks": 0, "timeoutMs": 1000, "topicData": [{**topic, "partitionData": [{"index": 3, "records": records}]}]}
+    return b"".join(encode_request(RequestHeader(0, version, 1, client_id), body))

@@ -64,6 +64,7 @@ public final class Main {
             case "iterate" -> Iterate::run;
             case "batches" -> Batches::write;
             case "decode" -> Batches::decode;
+            case "message" -> Messages::read;
             default -> throw new IllegalArgumentException("no such command: " + name);
         };
     }
