@@ -35,8 +35,10 @@ _SECTIONS = (
 )
 _MAIN = ("--listen", "--topic", "--offsets", "--follow")
 _EXAMPLES = (
-    Example("Let every Kafka client on this machine read the disks of a dead broker:", "kafkalog serve disk1/kafka disk2/kafka"),
-    Example("Two topics only, on another port:", "kafkalog serve --listen 127.0.0.1:19092 -t orders -t 'payments-*' data"),
+    Example("Let every Kafka client on this machine read the disks of a dead broker:",
+            "kafkalog serve disk1/kafka disk2/kafka"),
+    Example("Two topics only, on another port:",
+            "kafkalog serve --listen 127.0.0.1:19092 -t orders -t 'payments-*' data"),
     Example("For clients in a container, which reach this machine by another name:",
             "kafkalog serve --listen 0.0.0.0:9092 --advertise host.docker.internal:9092 data"),
 )

@@ -47,10 +47,15 @@ def tiered_corpus() -> Path:
     return Path(given).resolve() if given else tiered_directory()
 
 
+def wire_directory() -> Path:
+    """What clients and a broker sent each other, and what became of it on the disk. Never write to it: copy first."""
+    return _unpacked(WIRE, "wire")
+
+
 def wire_corpus() -> Path:
-    """What clients and a broker sent each other, and what became of it on the disk: KAFKALOG_WIRE_CORPUS, else our own."""
+    """The same for sweeps: KAFKALOG_WIRE_CORPUS, else the project's own."""
     given = os.environ.get("KAFKALOG_WIRE_CORPUS")
-    return Path(given).resolve() if given else _unpacked(WIRE, "wire")
+    return Path(given).resolve() if given else wire_directory()
 
 
 def tiered_answers(top: Path) -> list[dict]:
