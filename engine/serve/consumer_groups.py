@@ -116,6 +116,7 @@ class ConsumerGroup:
 
     epoch         raised when the target assignment must be computed again
     target_epoch  the group's epoch for which `target` was computed
+    matches       names of topics that match the patterns of members
     """
 
     group_id: str
@@ -126,6 +127,7 @@ class ConsumerGroup:
     target_epoch: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     target: dict[str, Partitions] = field(default_factory=dict)
+    matches: dict[str, frozenset[str]] = field(default_factory=dict)
     type: ClassVar[str] = "consumer"
 
     @property
@@ -224,12 +226,8 @@ class ConsumerGroup:
     def _updated(self, known: ConsumerMember, body: Body, client: Client) -> ConsumerMember:
         """Return the member with what the request changes. Raises RefusedError for a pattern that is not valid."""
         names, pattern = body["subscribedTopicNames"], body.get("subscribedTopicRegex")
-        if pattern and pattern != known.pattern:
-            try:
-                TopicPattern(pattern)
-            except PatternError as problem:
-                text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {problem}."
-                raise RefusedError(GroupError.INVALID_REGULAR_EXPRESSION, text) from None
+        if pattern and pattern not in self.matches:
+            self._resolve(pattern)
         timeout = body["rebalanceTimeoutMs"]
         updated = replace(
             known, client_id=client.id, client_host=client.host,
@@ -244,14 +242,22 @@ class ConsumerGroup:
             raise RefusedError(GroupError.GROUP_MAX_SIZE_REACHED, "The member subscribes to too many topics.")
         return updated
 
+    def _resolve(self, pattern: str) -> None:
+        """Find the topics that match a pattern, and forget patterns that no member has. Raises RefusedError."""
+        try:
+            compiled = TopicPattern(pattern)
+        except PatternError as problem:
+            text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {problem}."
+            raise RefusedError(GroupError.INVALID_REGULAR_EXPRESSION, text) from None
+        used = {one.pattern for one in self.members.values()}
+        self.matches = {known: names for known, names in self.matches.items() if known in used}
+        self.matches[pattern] = frozenset(name for name in self.topics.topics if compiled.matches(name))
+
     def _subscribed(self, member: ConsumerMember) -> frozenset[str]:
         """Return the ids of the topics to which the member subscribes."""
         topics = self.topics.topics
-        names = {name for name in member.names if name in topics}
-        if member.pattern:
-            pattern = TopicPattern(member.pattern)
-            names |= {name for name in topics if pattern.matches(name)}
-        return frozenset(topics[name].id for name in names)
+        names = member.names | (self.matches[member.pattern] if member.pattern else frozenset())
+        return frozenset(topics[name].id for name in names if name in topics)
 
     def _update_target(self) -> None:
         """Compute the target assignment for the group's epoch, if it is an older one."""

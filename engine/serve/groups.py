@@ -128,10 +128,9 @@ class GroupCoordinator:
             if body["memberId"]:
                 raise RefusedError(GroupError.UNKNOWN_MEMBER_ID)
             group = ClassicGroup(group_id, self._timers, self._limits, self._epoch_on_disk(group_id, ClassicGroup.type))
-        size = member_of(body["memberId"], body, client).size
-        self._check_room(group, size)
-        self._put(group)
+        self._check_room(group, member_of(body["memberId"], body, client).size)
         group.join(body, client, answer)
+        self._put(group)
 
     def _epoch_on_disk(self, group_id: str, group_type: str) -> int:
         known = self._stored.get(group_id)
@@ -232,21 +231,21 @@ class GroupCoordinator:
     def _consumer_heartbeat(self, body: Body, client: Client) -> Body:
         group_id, epoch = body["groupId"], body["memberEpoch"]
         group = self._groups.get(group_id)
-        if isinstance(group, ConsumerGroup) and epoch < _JOINS:
-            return group.leave(body)
         if isinstance(group, ClassicGroup) and (epoch != _JOINS or not group.is_empty):
             text = f"Group {group_id} is not a consumer group."
             if epoch == _JOINS:
                 text = f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled."
             raise RefusedError(GroupError.GROUP_ID_NOT_FOUND, text)
         if not isinstance(group, ConsumerGroup):
-            if epoch != _JOINS:
+            known = self._epoch_on_disk(group_id, ConsumerGroup.type)
+            if epoch != _JOINS and not known:
                 text = f"{'Group' if epoch < _JOINS else 'Consumer group'} {group_id} not found."
                 raise RefusedError(GroupError.GROUP_ID_NOT_FOUND, text)
-            known = max(1, self._epoch_on_disk(group_id, ConsumerGroup.type))
-            group = ConsumerGroup(group_id, self._timers, self._limits, self._topics, known)
-        if epoch == _JOINS:
-            self._check_room(group, 0)
+            group = ConsumerGroup(group_id, self._timers, self._limits, self._topics, max(1, known))
+        if epoch < _JOINS:
+            return group.leave(body)
+        if body["subscribedTopicNames"] is not None or body.get("subscribedTopicRegex") is not None:
+            self._check_room(group, sum(100 + len(name) for name in body["subscribedTopicNames"] or ()))
         answer = group.heartbeat(body, client)
         self._put(group)
         return answer
@@ -265,11 +264,14 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             owned = group.check_commit(body, client.version)
             return None if owned is None else _check_of(owned, body["generationIdOrMemberEpoch"])
+        is_member = body["generationIdOrMemberEpoch"] >= 0
         if group is not None:
             group.check_commit(body)
-        elif body["generationIdOrMemberEpoch"] < 0:
-            if body["groupId"] not in self._stored:
-                self._put(ClassicGroup(body["groupId"], self._timers, self._limits))
+        elif body["groupId"] in self._stored:
+            if is_member:
+                raise RefusedError(GroupError.UNKNOWN_MEMBER_ID)
+        elif not is_member:
+            self._put(ClassicGroup(body["groupId"], self._timers, self._limits))
         elif client.version >= _FIRST_WITH_GROUP_ID_NOT_FOUND:
             raise RefusedError(GroupError.GROUP_ID_NOT_FOUND)
         else:
