@@ -50,8 +50,9 @@ class ClassicMember:
     @property
     def size(self) -> int:
         """Bytes in memory, approximately."""
-        texts = len(self.member_id) + len(self.client_id) + len(self.assignment)
-        return 500 + texts + sum(100 + len(name) + len(metadata) for name, metadata in self.protocols)
+        texts = (self.member_id, self.instance_id or "", self.client_id, self.protocol_type)
+        protocols = sum(100 + len(name) + len(metadata) for name, metadata in self.protocols)
+        return 500 + sum(map(len, texts)) + len(self.assignment) + protocols
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return the metadata for a protocol."""
@@ -121,7 +122,7 @@ class ClassicGroup:
     @property
     def size(self) -> int:
         """Bytes of all members in memory, approximately."""
-        return sum(member.size for member in self.members.values()) + 200 * len(self.pending)
+        return sum(member.size for member in self.members.values()) + sum(200 + len(one) for one in self.pending)
 
     def close(self) -> None:
         """Forget all timers."""
@@ -358,7 +359,6 @@ class ClassicGroup:
             return
         self.generation += 1
         self.is_initial = self.is_extended = False
-        self.pending_sync.clear()
         self.protocol = self._selected_protocol() if self.members else None
         self.state = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
         for member in self.members.values():

@@ -8,9 +8,11 @@ other members have released.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
+from uuid import uuid4
 
 from engine.serve.assignors import ASSIGNORS, Subscriber
 from engine.serve.group_common import UNKNOWN_OPERATIONS, GroupError, Limits, RefusedError, Timers, Topics
@@ -61,7 +63,7 @@ class ConsumerMember:
     @property
     def size(self) -> int:
         """Bytes in memory, approximately."""
-        texts = (self.member_id, self.client_id, self.pattern or "", self.rack_id or "", *self.names)
+        texts = (self.member_id, self.instance_id or "", self.client_id, self.pattern or "", self.rack_id or "", *self.names)
         return 1_000 + sum(100 + len(text) for text in texts)
 
     def is_reconciled_to(self, epoch: int) -> bool:
@@ -159,7 +161,8 @@ class ConsumerGroup:
 
     def heartbeat(self, body: Body, client: Client) -> Body:
         """Answer a ConsumerGroupHeartbeat that passed `check_heartbeat`. See `leave`. Raises RefusedError."""
-        member_id = body["memberId"]
+        member_id = body["memberId"] or _new_member_id()
+        body = body | {"memberId": member_id}
         if len(self.members) >= self.limits.members and member_id not in self.members:
             text = f"The consumer group has reached its maximum capacity of {self.limits.members} members."
             raise RefusedError(GroupError.GROUP_MAX_SIZE_REACHED, text)
@@ -465,6 +468,11 @@ class ConsumerGroup:
             for topic, numbers in found if topic is not None
         ]  # fmt: skip
         return {"topicPartitions": named}
+
+
+def _new_member_id() -> str:
+    """Return an id for a member that brings none, before version 1 (Uuid.randomUuid)."""
+    return urlsafe_b64encode(uuid4().bytes).decode().rstrip("=").replace("-", "_")
 
 
 def _overlaps(revoking: Held, owns: set[tuple[str, int]] | None) -> bool:

@@ -133,6 +133,14 @@ def test_the_last_one_leaves_and_the_group_is_empty(bench):
     assert again.generation == 3  # the empty group was generation 2
 
 
+def test_the_others_are_answered_when_the_last_missing_member_leaves(bench, stable):
+    first, second = stable
+    first.starts_joining()
+    bench.until_waiting(1)
+    second.leaves()
+    assert first.has_joined().generation == 3
+
+
 def test_one_dies(bench, stable):
     first, second = stable
     bench.pass_time(SESSION - 1)
@@ -303,6 +311,9 @@ def test_a_waiting_static_member_is_fenced_by_its_successor(bench, static_pair):
     bench.until_waiting(2)
     again = static(bench, "b").starts_joining()
     assert second._join()["errorCode"] == GroupError.FENCED_INSTANCE_ID
+    for _ in range(3):  # members that wait need no heartbeats
+        first.beats()
+        bench.pass_time(SESSION - 1)
     first.joins()
     assert again.has_joined().generation == third.has_joined().generation == 3
 
@@ -435,6 +446,28 @@ def test_a_group_has_at_most_so_many_members():
     second.has_joined()
     answer = bench.ask("JoinGroup", 3, join_body())
     assert (answer["errorCode"], answer["memberId"]) == (GroupError.GROUP_MAX_SIZE_REACHED, "")
+
+
+def test_in_a_rebalance_the_first_members_that_join_are_taken():
+    """As in Kafka: a group that is full takes a new member in place of one that has not joined again yet."""
+    bench = Bench(members=2)
+    first, second, third = (Member(bench, name, version=3) for name in "abc")
+    first.joins().syncs({})
+    second.starts_joining()
+    bench.until_waiting(1)
+    first.joins()
+    second.has_joined().starts_syncing()
+    bench.until_waiting(1)
+    first.syncs({})
+    second.has_synced()
+    first.starts_joining()
+    bench.until_waiting(1)
+    third.starts_joining()
+    bench.until_waiting(2)
+    assert bench.ask("JoinGroup", 3, join_body())["errorCode"] == GroupError.GROUP_MAX_SIZE_REACHED
+    assert bench.ask("JoinGroup", 3, join_body(second.id))["errorCode"] == GroupError.GROUP_MAX_SIZE_REACHED
+    bench.pass_time(REBALANCE)
+    assert first.has_joined().generation == third.has_joined().generation == 3
 
 
 def test_ids_for_new_members_are_bounded():

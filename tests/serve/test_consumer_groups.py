@@ -114,9 +114,9 @@ def test_a_member_leaves_and_the_others_get_its_partitions(bench):
 def test_a_member_without_heartbeat_is_fenced(bench):
     first, second = Member(bench, "one").beats(), Member(bench, "two").beats()
     settle(first, second)
-    bench.pass_time(44_999)
+    bench.now += 44_999
     first.beats()
-    bench.pass_time(1)
+    bench.now += 1
     assert first.beats().owned == ALL
     assert error_of(second.request()) is GroupError.UNKNOWN_MEMBER_ID
     assert second.answer["errorMessage"] == "Member two is not a member of group g."
@@ -171,6 +171,15 @@ def test_a_heartbeat_without_news_has_no_assignment(bench):
     assert first.beats().answer["assignment"] is None
     first.request(rebalanceTimeoutMs=60_000, subscribedTopicNames=["a", "b"], topicPartitions=[])
     assert first.answer["assignment"] is not None
+
+
+def test_before_version_1_the_coordinator_gives_member_ids(bench):
+    body = {"groupId": "g", "memberId": "", "memberEpoch": 0, "instanceId": None, "rackId": None, "rebalanceTimeoutMs": 1,
+            "subscribedTopicNames": ["a"], "serverAssignor": None, "topicPartitions": []}  # fmt: skip
+    answers = [bench.ask("ConsumerGroupHeartbeat", 0, body) for _ in range(2)]
+    ids = [one["memberId"] for one in answers]
+    assert [len(one) for one in ids] == [22, 22]
+    assert {one["memberId"] for one in group_of(bench)["members"]} == set(ids)
 
 
 def test_other_topics(bench):
@@ -288,6 +297,12 @@ def test_groups_are_bounded():
     answer = Member(bench, "one").request(**first, subscribedTopicNames=many)
     assert error_of(answer) is GroupError.GROUP_MAX_SIZE_REACHED
     assert Member(bench, "one").beats().owned == ALL
+
+
+def test_a_closed_coordinator_answers_no_heartbeat(bench):
+    member = Member(bench, "one").beats()
+    bench.coordinator.close()
+    assert error_of(member.request()) is GroupError.COORDINATOR_NOT_AVAILABLE
 
 
 # ---- patterns and assignors
