@@ -358,7 +358,6 @@ class ClassicGroup:
             self.timers.schedule(("join", self.group_id), self._rebalance_timeout_ms(), self._complete_join)
             return
         self.generation += 1
-        self.is_initial = self.is_extended = False
         self.protocol = self._selected_protocol() if self.members else None
         self.state = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
         for member in self.members.values():

@@ -236,6 +236,21 @@ def test_members_that_do_not_sync_are_removed(bench, stable):
     assert third.beats() is GroupError.UNKNOWN_MEMBER_ID
 
 
+def test_a_member_that_does_not_sync_is_removed_though_it_is_alive(bench, stable):
+    first, second = stable
+    first.starts_joining()
+    bench.until_waiting(1)
+    second.joins()
+    first.has_joined()
+    first.syncs({})
+    for _ in range(REBALANCE // SESSION):
+        assert (first.beats(), second.beats()) == (GroupError.NONE, GroupError.NONE)
+        bench.pass_time(SESSION - 1)
+    assert (first.beats(), second.beats()) == (GroupError.NONE, GroupError.NONE)
+    bench.pass_time(REBALANCE // SESSION)
+    assert (first.beats(), second.beats()) == (GroupError.REBALANCE_IN_PROGRESS, GroupError.UNKNOWN_MEMBER_ID)
+
+
 # ---- static members
 
 
@@ -278,6 +293,10 @@ def test_a_static_leader_that_restarts_skips_the_assignment(bench, static_pair):
     assert again.syncs({}) == b"1"
     assert second.beats() is GroupError.NONE
     assert first.beats() is GroupError.FENCED_INSTANCE_ID
+    again.starts_joining()
+    bench.until_waiting(1)
+    second.joins()
+    assert again.has_joined().leads
 
 
 def test_an_older_static_leader_that_restarts_is_told_the_old_leader(bench, static_pair):
@@ -429,6 +448,7 @@ def test_closing_answers_all_that_wait(bench, stable):
     bench.coordinator.close()
     assert first._join()["errorCode"] == GroupError.COORDINATOR_NOT_AVAILABLE
     assert second.beats() is GroupError.COORDINATOR_NOT_AVAILABLE
+    assert bench.ask("JoinGroup", 9, join_body())["errorCode"] == GroupError.COORDINATOR_NOT_AVAILABLE
     assert bench.ask("ListGroups", 5, {})["errorCode"] == GroupError.COORDINATOR_NOT_AVAILABLE
     assert describe(bench)["errorCode"] == GroupError.COORDINATOR_NOT_AVAILABLE
 

@@ -104,8 +104,9 @@ def test_a_member_leaves_and_the_others_get_its_partitions(bench):
     assert (answer["errorCode"], answer["memberEpoch"], answer["memberId"]) == (0, -1, "two")
     assert first.beats().owned == ALL
     first.leaves()
+    bench.pass_time(100_000)
     group = group_of(bench)
-    assert (group["groupState"], group["members"]) == ("Empty", [])
+    assert (group["groupState"], group["members"], group["groupEpoch"]) == ("Empty", [], 5)
     assert bench.ask("ListGroups", 5, {"statesFilter": ["empty"], "typesFilter": ["Consumer"]})["groups"] == [
         {"groupId": "g", "protocolType": "consumer", "groupState": "Empty", "groupType": "consumer"}
     ]
