@@ -379,7 +379,7 @@ class ClassicGroup:
         """Return the protocol with most votes; each member votes for its first one that all members support."""
         common = self._common_protocols()
         votes = [next(name for name, _ in one.protocols if name in common) for one in self.members.values()]
-        return max(votes, key=votes.count)
+        return max(sorted(set(votes), key=_bucket), key=votes.count)
 
     # ---- SyncGroup, Heartbeat, LeaveGroup
 
@@ -488,6 +488,14 @@ class ClassicGroup:
             "protocolType": self.protocol_type or "", "protocolData": self.protocol or "" if is_stable else "",
             "members": members,
         }  # fmt: skip
+
+
+def _bucket(text: str) -> int:
+    """Return the place of a text in a small HashMap of Java, whose order decides between protocols with equally many votes."""
+    value = 0
+    for char in text:
+        value = (31 * value + ord(char)) & 0xFFFFFFFF
+    return (value ^ value >> 16) & 15
 
 
 def described(group_id: str, state: GroupState | str, error: GroupError, message: str | None = None) -> Body:

@@ -51,7 +51,7 @@ class ConsumerMember:
     client_id: str = ""
     client_host: str = ""
     names: frozenset[str] = frozenset()
-    pattern: str | None = None
+    pattern: str = ""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     epoch: int = 0
@@ -63,7 +63,7 @@ class ConsumerMember:
     @property
     def size(self) -> int:
         """Bytes in memory, approximately."""
-        texts = (self.member_id, self.instance_id or "", self.client_id, self.pattern or "", self.rack_id or "", *self.names)
+        texts = (self.member_id, self.instance_id or "", self.client_id, self.pattern, self.rack_id or "", *self.names)
         return 1_000 + sum(100 + len(text) for text in texts)
 
     def is_reconciled_to(self, epoch: int) -> bool:
@@ -168,7 +168,7 @@ class ConsumerGroup:
             raise RefusedError(GroupError.GROUP_MAX_SIZE_REACHED, text)
         known, replaced = self._known(body)
         updated = self._updated(known, body, client)
-        is_changed = known.names != updated.names or (known.pattern or "") != (updated.pattern or "")
+        is_changed = known.names != updated.names or known.pattern != updated.pattern
         if replaced is not None:
             self.target[member_id] = self.target.pop(replaced.member_id, {})
             self._remove(replaced.member_id)

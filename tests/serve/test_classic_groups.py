@@ -365,6 +365,21 @@ def test_the_protocol_with_most_votes_is_chosen(bench):
     assert bench.ask("JoinGroup", 9, connect)["errorCode"] == GroupError.INCONSISTENT_GROUP_PROTOCOL
 
 
+@pytest.mark.parametrize(("wishes", "protocol"), [
+    (["range", "sticky"], "sticky"), (["sticky", "range"], "sticky"),
+])  # fmt: skip
+def test_between_protocols_with_equally_many_votes_kafka_takes_the_same(bench, wishes, protocol):
+    """As a broker chose; its order is that of a HashMap."""
+    both = {"range": b"r", "sticky": b"s"}
+    first, second = (Member(bench, name, protocols=[(wish, both[wish]), *both.items()]) for name, wish in zip("ab", wishes, strict=True))
+    first.joins()
+    second.starts_joining()
+    bench.until_waiting(1)
+    first.syncs({})
+    first.joins()
+    assert second.has_joined().joined["protocolName"] == protocol
+
+
 def test_refused_requests(bench, stable):
     first, second = stable
     for body, error in [
