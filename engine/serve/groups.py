@@ -12,7 +12,7 @@ from collections.abc import Callable
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
-from engine.serve.classic_groups import ClassicGroup, described, member_of, refused_join, refused_sync
+from engine.serve.classic_groups import ClassicGroup, GroupState, described, member_of, refused_join, refused_sync
 from engine.serve.consumer_groups import ConsumerGroup, check_heartbeat, describe_missing, refused_heartbeat
 from engine.serve.disk_groups import DiskGroup
 from engine.serve.group_common import Answer, GroupError, Limits, RefusedError, Timers
@@ -69,7 +69,7 @@ class GroupCoordinator:
             self._condition.notify_all()
 
     def answer(self, api: str, body: Body, client: Client) -> Body:
-        """Answer a request of one of the APIs in `APIS`, named as in Kafka."""
+        """Answer a request of an API, named as in Kafka. Raises KeyError for an API that is not of groups."""
         return _APIS[api](self, body, client)
 
     # ---- waiting
@@ -320,8 +320,8 @@ class GroupCoordinator:
                 return group.described()
             text = f"Group {group_id} {'not found' if group is None else 'is not a classic group'}."
             if client.version < _FIRST_WITH_ERROR:
-                return described(group_id, "Dead", GroupError.NONE)
-            return described(group_id, "Dead", GroupError.GROUP_ID_NOT_FOUND, text)
+                return described(group_id, GroupState.DEAD, GroupError.NONE)
+            return described(group_id, GroupState.DEAD, GroupError.GROUP_ID_NOT_FOUND, text)
 
         return self._describe(body["groups"], body, describe, lambda group_id, error: described(group_id, "", error))
 
@@ -342,12 +342,14 @@ class GroupCoordinator:
     def _describe(
         self, group_ids: Iterable[str], body: Body, describe: Callable[[str], Body], refuse: Callable[[str, GroupError], Body]
     ) -> Body:
+        """Describe each group once, though a request may repeat it: the answer is bounded by what groups have."""
+        names = list(dict.fromkeys(group_ids))
         with self._condition:
             try:
                 self._begin()
-                groups = [describe(group_id) for group_id in group_ids]
+                groups = [describe(group_id) for group_id in names]
             except RefusedError as refused:
-                groups = [refuse(group_id, refused.error) for group_id in group_ids]
+                groups = [refuse(group_id, refused.error) for group_id in names]
         for one in groups if body.get("includeAuthorizedOperations") else ():
             if not one["errorCode"]:
                 one["authorizedOperations"] = _GROUP_OPERATIONS
@@ -376,4 +378,3 @@ _APIS: dict[str, Callable[[GroupCoordinator, Body, Client], Body]] = {
     "ConsumerGroupHeartbeat": GroupCoordinator.consumer_group_heartbeat,
     "ConsumerGroupDescribe": GroupCoordinator.consumer_group_describe,
 }
-APIS = frozenset(_APIS)

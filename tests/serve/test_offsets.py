@@ -145,6 +145,14 @@ def test_committed_offsets_are_bounded():
     assert commit(bench, {("a", 0): 1}, groupId="g0") == {("a", 0): GroupError.GROUP_MAX_SIZE_REACHED}
 
 
+def test_a_group_that_a_request_repeats_is_answered_once(bench):
+    commit(bench, {("a", 0): 5})
+    answer = bench.ask("OffsetFetch", 8, {"groups": [{"groupId": "g", "topics": None}] * 1_000})
+    assert len(answer["groups"]) == 1
+    assert len(bench.ask("DescribeGroups", 6, {"groups": ["g", "h"] * 1_000})["groups"]) == 2
+    assert len(bench.ask("ConsumerGroupDescribe", 1, {"groupIds": ["g", "h"] * 1_000})["groups"]) == 2
+
+
 # ---- groups on the disk
 
 
