@@ -176,6 +176,13 @@ def test_lists_of_groups_on_the_disk(on_disk):
     assert listed(typesFilter=["unknown"]) == listed(statesFilter=["nothing"]) == set()
 
 
+def test_offsets_of_topics_that_are_not_served_are_shown_by_name_only(on_disk):
+    del on_disk.coordinator._topics.topics["trimmed"]
+    by_name = fetch(on_disk, None, groupId="g-new")
+    assert {topic for topic, _ in by_name} == {"orders", "trimmed"}
+    assert len(fetch(on_disk, None, 10, groupId="g-new")) == len(by_name) - 1
+
+
 def test_descriptions_of_groups_on_the_disk(on_disk):
     rows = [line.split() for line in (groups_directory() / "members-1-running.txt").read_text().splitlines() if line.startswith("g-")]
     (group,) = on_disk.ask("ConsumerGroupDescribe", 1, {"groupIds": ["g-new"], "includeAuthorizedOperations": True})["groups"]
