@@ -50,8 +50,9 @@ class ClassicMember:
     @property
     def size(self) -> int:
         """Bytes in memory, approximately."""
-        texts = len(self.member_id) + len(self.client_id) + len(self.assignment)
-        return 500 + texts + sum(100 + len(name) + len(metadata) for name, metadata in self.protocols)
+        texts = (self.member_id, self.instance_id or "", self.client_id, self.protocol_type)
+        protocols = sum(100 + len(name) + len(metadata) for name, metadata in self.protocols)
+        return 500 + sum(map(len, texts)) + len(self.assignment) + protocols
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return the metadata for a protocol."""
@@ -121,7 +122,7 @@ class ClassicGroup:
     @property
     def size(self) -> int:
         """Bytes of all members in memory, approximately."""
-        return sum(member.size for member in self.members.values()) + 200 * len(self.pending)
+        return sum(member.size for member in self.members.values()) + sum(200 + len(one) for one in self.pending)
 
     def close(self) -> None:
         """Forget all timers."""
@@ -357,8 +358,6 @@ class ClassicGroup:
             self.timers.schedule(("join", self.group_id), self._rebalance_timeout_ms(), self._complete_join)
             return
         self.generation += 1
-        self.is_initial = self.is_extended = False
-        self.pending_sync.clear()
         self.protocol = self._selected_protocol() if self.members else None
         self.state = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
         for member in self.members.values():
@@ -380,7 +379,7 @@ class ClassicGroup:
         """Return the protocol with most votes; each member votes for its first one that all members support."""
         common = self._common_protocols()
         votes = [next(name for name, _ in one.protocols if name in common) for one in self.members.values()]
-        return max(votes, key=votes.count)
+        return max(sorted(set(votes), key=_bucket), key=votes.count)
 
     # ---- SyncGroup, Heartbeat, LeaveGroup
 
@@ -489,6 +488,14 @@ class ClassicGroup:
             "protocolType": self.protocol_type or "", "protocolData": self.protocol or "" if is_stable else "",
             "members": members,
         }  # fmt: skip
+
+
+def _bucket(text: str) -> int:
+    """Return the place of a text in a small HashMap of Java, whose order decides between protocols with equally many votes."""
+    value = 0
+    for char in text:
+        value = (31 * value + ord(char)) & 0xFFFFFFFF
+    return (value ^ value >> 16) & 15
 
 
 def described(group_id: str, state: GroupState | str, error: GroupError, message: str | None = None) -> Body:

@@ -8,9 +8,11 @@ other members have released.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
+from uuid import uuid4
 
 from engine.serve.assignors import ASSIGNORS, Subscriber
 from engine.serve.group_common import UNKNOWN_OPERATIONS, GroupError, Limits, RefusedError, Timers, Topics
@@ -49,7 +51,7 @@ class ConsumerMember:
     client_id: str = ""
     client_host: str = ""
     names: frozenset[str] = frozenset()
-    pattern: str | None = None
+    pattern: str = ""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     epoch: int = 0
@@ -61,7 +63,7 @@ class ConsumerMember:
     @property
     def size(self) -> int:
         """Bytes in memory, approximately."""
-        texts = (self.member_id, self.client_id, self.pattern or "", self.rack_id or "", *self.names)
+        texts = (self.member_id, self.instance_id or "", self.client_id, self.pattern, self.rack_id or "", *self.names)
         return 1_000 + sum(100 + len(text) for text in texts)
 
     def is_reconciled_to(self, epoch: int) -> bool:
@@ -116,6 +118,7 @@ class ConsumerGroup:
 
     epoch         raised when the target assignment must be computed again
     target_epoch  the group's epoch for which `target` was computed
+    matches       names of topics that match the patterns of members
     """
 
     group_id: str
@@ -126,6 +129,7 @@ class ConsumerGroup:
     target_epoch: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     target: dict[str, Partitions] = field(default_factory=dict)
+    matches: dict[str, frozenset[str]] = field(default_factory=dict)
     type: ClassVar[str] = "consumer"
 
     @property
@@ -157,13 +161,14 @@ class ConsumerGroup:
 
     def heartbeat(self, body: Body, client: Client) -> Body:
         """Answer a ConsumerGroupHeartbeat that passed `check_heartbeat`. See `leave`. Raises RefusedError."""
-        member_id = body["memberId"]
+        member_id = body["memberId"] or _new_member_id()
+        body = body | {"memberId": member_id}
         if len(self.members) >= self.limits.members and member_id not in self.members:
             text = f"The consumer group has reached its maximum capacity of {self.limits.members} members."
             raise RefusedError(GroupError.GROUP_MAX_SIZE_REACHED, text)
         known, replaced = self._known(body)
         updated = self._updated(known, body, client)
-        is_changed = known.names != updated.names or (known.pattern or "") != (updated.pattern or "")
+        is_changed = known.names != updated.names or known.pattern != updated.pattern
         if replaced is not None:
             self.target[member_id] = self.target.pop(replaced.member_id, {})
             self._remove(replaced.member_id)
@@ -224,12 +229,8 @@ class ConsumerGroup:
     def _updated(self, known: ConsumerMember, body: Body, client: Client) -> ConsumerMember:
         """Return the member with what the request changes. Raises RefusedError for a pattern that is not valid."""
         names, pattern = body["subscribedTopicNames"], body.get("subscribedTopicRegex")
-        if pattern and pattern != known.pattern:
-            try:
-                TopicPattern(pattern)
-            except PatternError as problem:
-                text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {problem}."
-                raise RefusedError(GroupError.INVALID_REGULAR_EXPRESSION, text) from None
+        if pattern and pattern not in self.matches:
+            self._resolve(pattern)
         timeout = body["rebalanceTimeoutMs"]
         updated = replace(
             known, client_id=client.id, client_host=client.host,
@@ -244,14 +245,22 @@ class ConsumerGroup:
             raise RefusedError(GroupError.GROUP_MAX_SIZE_REACHED, "The member subscribes to too many topics.")
         return updated
 
+    def _resolve(self, pattern: str) -> None:
+        """Find the topics that match a pattern, and forget patterns that no member has. Raises RefusedError."""
+        try:
+            compiled = TopicPattern(pattern)
+        except PatternError as problem:
+            text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {problem}."
+            raise RefusedError(GroupError.INVALID_REGULAR_EXPRESSION, text) from None
+        used = {one.pattern for one in self.members.values()}
+        self.matches = {known: names for known, names in self.matches.items() if known in used}
+        self.matches[pattern] = frozenset(name for name in self.topics.topics if compiled.matches(name))
+
     def _subscribed(self, member: ConsumerMember) -> frozenset[str]:
         """Return the ids of the topics to which the member subscribes."""
         topics = self.topics.topics
-        names = {name for name in member.names if name in topics}
-        if member.pattern:
-            pattern = TopicPattern(member.pattern)
-            names |= {name for name in topics if pattern.matches(name)}
-        return frozenset(topics[name].id for name in names)
+        names = member.names | (self.matches[member.pattern] if member.pattern else frozenset())
+        return frozenset(topics[name].id for name in names if name in topics)
 
     def _update_target(self) -> None:
         """Compute the target assignment for the group's epoch, if it is an older one."""
@@ -459,6 +468,11 @@ class ConsumerGroup:
             for topic, numbers in found if topic is not None
         ]  # fmt: skip
         return {"topicPartitions": named}
+
+
+def _new_member_id() -> str:
+    """Return an id for a member that brings none, before version 1 (Uuid.randomUuid)."""
+    return urlsafe_b64encode(uuid4().bytes).decode().rstrip("=").replace("-", "_")
 
 
 def _overlaps(revoking: Held, owns: set[tuple[str, int]] | None) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
-from engine.serve.classic_groups import ClassicGroup, described, member_of, refused_join, refused_sync
+from engine.serve.classic_groups import ClassicGroup, GroupState, described, member_of, refused_join, refused_sync
 from engine.serve.consumer_groups import ConsumerGroup, check_heartbeat, describe_missing, refused_heartbeat
 from engine.serve.disk_groups import DiskGroup
 from engine.serve.group_common import Answer, GroupError, Limits, RefusedError, Timers
@@ -69,7 +69,7 @@ class GroupCoordinator:
             self._condition.notify_all()
 
     def answer(self, api: str, body: Body, client: Client) -> Body:
-        """Answer a request of one of the APIs in `APIS`, named as in Kafka."""
+        """Answer a request of an API, named as in Kafka. Raises KeyError for an API that is not of groups."""
         return _APIS[api](self, body, client)
 
     # ---- waiting
@@ -128,10 +128,9 @@ class GroupCoordinator:
             if body["memberId"]:
                 raise RefusedError(GroupError.UNKNOWN_MEMBER_ID)
             group = ClassicGroup(group_id, self._timers, self._limits, self._epoch_on_disk(group_id, ClassicGroup.type))
-        size = member_of(body["memberId"], body, client).size
-        self._check_room(group, size)
-        self._put(group)
+        self._check_room(group, member_of(body["memberId"], body, client).size)
         group.join(body, client, answer)
+        self._put(group)
 
     def _epoch_on_disk(self, group_id: str, group_type: str) -> int:
         known = self._stored.get(group_id)
@@ -232,21 +231,21 @@ class GroupCoordinator:
     def _consumer_heartbeat(self, body: Body, client: Client) -> Body:
         group_id, epoch = body["groupId"], body["memberEpoch"]
         group = self._groups.get(group_id)
-        if isinstance(group, ConsumerGroup) and epoch < _JOINS:
-            return group.leave(body)
         if isinstance(group, ClassicGroup) and (epoch != _JOINS or not group.is_empty):
             text = f"Group {group_id} is not a consumer group."
             if epoch == _JOINS:
                 text = f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled."
             raise RefusedError(GroupError.GROUP_ID_NOT_FOUND, text)
         if not isinstance(group, ConsumerGroup):
-            if epoch != _JOINS:
+            known = self._epoch_on_disk(group_id, ConsumerGroup.type)
+            if epoch != _JOINS and not known:
                 text = f"{'Group' if epoch < _JOINS else 'Consumer group'} {group_id} not found."
                 raise RefusedError(GroupError.GROUP_ID_NOT_FOUND, text)
-            known = max(1, self._epoch_on_disk(group_id, ConsumerGroup.type))
-            group = ConsumerGroup(group_id, self._timers, self._limits, self._topics, known)
-        if epoch == _JOINS:
-            self._check_room(group, 0)
+            group = ConsumerGroup(group_id, self._timers, self._limits, self._topics, max(1, known))
+        if epoch < _JOINS:
+            return group.leave(body)
+        if body["subscribedTopicNames"] is not None or body.get("subscribedTopicRegex") is not None:
+            self._check_room(group, sum(100 + len(name) for name in body["subscribedTopicNames"] or ()))
         answer = group.heartbeat(body, client)
         self._put(group)
         return answer
@@ -265,11 +264,14 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             owned = group.check_commit(body, client.version)
             return None if owned is None else _check_of(owned, body["generationIdOrMemberEpoch"])
+        is_member = body["generationIdOrMemberEpoch"] >= 0
         if group is not None:
             group.check_commit(body)
-        elif body["generationIdOrMemberEpoch"] < 0:
-            if body["groupId"] not in self._stored:
-                self._put(ClassicGroup(body["groupId"], self._timers, self._limits))
+        elif body["groupId"] in self._stored:
+            if is_member:
+                raise RefusedError(GroupError.UNKNOWN_MEMBER_ID)
+        elif not is_member:
+            self._put(ClassicGroup(body["groupId"], self._timers, self._limits))
         elif client.version >= _FIRST_WITH_GROUP_ID_NOT_FOUND:
             raise RefusedError(GroupError.GROUP_ID_NOT_FOUND)
         else:
@@ -318,8 +320,8 @@ class GroupCoordinator:
                 return group.described()
             text = f"Group {group_id} {'not found' if group is None else 'is not a classic group'}."
             if client.version < _FIRST_WITH_ERROR:
-                return described(group_id, "Dead", GroupError.NONE)
-            return described(group_id, "Dead", GroupError.GROUP_ID_NOT_FOUND, text)
+                return described(group_id, GroupState.DEAD, GroupError.NONE)
+            return described(group_id, GroupState.DEAD, GroupError.GROUP_ID_NOT_FOUND, text)
 
         return self._describe(body["groups"], body, describe, lambda group_id, error: described(group_id, "", error))
 
@@ -340,12 +342,14 @@ class GroupCoordinator:
     def _describe(
         self, group_ids: Iterable[str], body: Body, describe: Callable[[str], Body], refuse: Callable[[str, GroupError], Body]
     ) -> Body:
+        """Describe each group once, though a request may repeat it: the answer is bounded by what groups have."""
+        names = list(dict.fromkeys(group_ids))
         with self._condition:
             try:
                 self._begin()
-                groups = [describe(group_id) for group_id in group_ids]
+                groups = [describe(group_id) for group_id in names]
             except RefusedError as refused:
-                groups = [refuse(group_id, refused.error) for group_id in group_ids]
+                groups = [refuse(group_id, refused.error) for group_id in names]
         for one in groups if body.get("includeAuthorizedOperations") else ():
             if not one["errorCode"]:
                 one["authorizedOperations"] = _GROUP_OPERATIONS
@@ -374,4 +378,3 @@ _APIS: dict[str, Callable[[GroupCoordinator, Body, Client], Body]] = {
     "ConsumerGroupHeartbeat": GroupCoordinator.consumer_group_heartbeat,
     "ConsumerGroupDescribe": GroupCoordinator.consumer_group_describe,
 }
-APIS = frozenset(_APIS)

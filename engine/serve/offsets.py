@@ -96,9 +96,13 @@ class Offsets:
     # ---- OffsetFetch
 
     def fetch(self, body: Body, client: Client, check: Callable[[Body], None]) -> Body:
-        """Answer OffsetFetch. `check` is called with each group of the request, and raises RefusedError."""
+        """Answer OffsetFetch. `check` is called with each group of the request, and raises RefusedError.
+
+        A group that is repeated is answered once, so that a small request cannot ask for an answer of any size.
+        """
         if client.version >= _FIRST_WITH_GROUPS:
-            groups = [self._fetch_group(group, client, check) for group in body["groups"]]
+            wanted = {group["groupId"]: group for group in body["groups"]}
+            groups = [self._fetch_group(group, client, check) for group in wanted.values()]
             return {"throttleTimeMs": 0, "groups": groups}
         found = self._fetch_group(body, client, check)
         return {"throttleTimeMs": 0, "topics": found["topics"], "errorCode": found["errorCode"]}

@@ -5,8 +5,8 @@ from base64 import b64decode
 
 from engine.files import ReadOnlyFiles
 from engine.log.fetch.stored_groups import read_groups
-from tests.serve.conftest import Bench, FakeTopics
 from tests.support.corpus import groups_directory
+from tests.support.group_bench import Bench, FakeTopics
 
 BYTES = {"JoinGroup": ("metadata",), "SyncGroup": ("assignment",), "DescribeGroups": ("memberMetadata", "memberAssignment")}
 

@@ -174,8 +174,10 @@ class TransactionStates:
         states: dict[str, dict[str, Any]] = {}
         for directory in coordinator_logs(self._files, self._log_dirs, _TRANSACTION_TOPIC).values():
             for record in coordinator_records(self._files, directory, self._report):
+                if record.batch.is_control:
+                    continue
                 decoded = cast("dict[str, Any]", decode(record.offset, record.key, record.value))
-                if record.batch.is_control or decoded["key"] is None:
+                if decoded["key"] is None:
                     continue
                 name = decoded["key"]["data"]["transactionalId"]
                 states.pop(name, None)
