@@ -81,7 +81,7 @@ class IndexDump:
                     self._check_offset_entry(index, path, number, entry, heads.at(entry.position, limit), wrong)
                     sound = 1
             if not self._options.verify_only:
-                self._renderer.entries(index.entry(one) for one in range(number, number + sound))
+                self._renderer.index_entries(index, number, number + sound)
             number += sound
         if wrong.are_first_offsets:
             what = f"{count_of(len(wrong.found) + wrong.found.more, 'entry')} with the first offset of the batch, not the last"
@@ -144,7 +144,7 @@ class IndexDump:
                         check.entry(number, entry, previous)
                     previous = entry.timestamp
             if not self._options.verify_only:
-                self._renderer.entries(index.entry(one) for one in range(number, number + sound))
+                self._renderer.index_entries(index, number, number + sound)
             number += sound
 
     def _report_problems(self, index: OffsetIndex | TimeIndex) -> None:

@@ -19,17 +19,17 @@ from engine.checkpoint.identity import (
 from engine.discovery.names import FileKind, file_name
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX, AbortedTxn, ProducerSnapshotEntry
-from engine.index.offset import OffsetPosition
-from engine.index.time import TimestampOffset
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.windows import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from engine.discovery.names import FileName, PartitionDir
     from engine.dump.selection import Selector
     from engine.files import OpenFile
+    from engine.index.offset import OffsetIndex
+    from engine.index.time import TimeIndex
     from engine.record.reader import Chunk
     from engine.record.windows import Window
     from engine.schema.decode import RecordDecoder
@@ -49,10 +49,10 @@ class DumpRenderer(Protocol):
         """Write the selected part of a log of 0.7 (None: all), and report its problems."""
 
     def entry(self, entry: Entry) -> None:
-        """Write an entry of an index, a snapshot, a checkpoint or another small file."""
+        """Write an entry of a transaction index, a snapshot, a checkpoint or another small file."""
 
-    def entries(self, entries: Iterable[Entry]) -> None:
-        """Write entries of one file, in order."""
+    def index_entries(self, index: OffsetIndex | TimeIndex, number: int, end: int) -> None:
+        """Write the entries number … end − 1 of an index."""
 
     def empty_index(self, path: str) -> None:
         """Write that the offset index at `path` has no entries."""
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
 
 SmallEntry: TypeAlias = EpochEntry | PartitionOffset | PartitionMetadata | MetaProperties | CleanShutdown | QuorumState
-Entry: TypeAlias = OffsetPosition | TimestampOffset | AbortedTxn | ProducerSnapshotEntry | SmallEntry
+Entry: TypeAlias = AbortedTxn | ProducerSnapshotEntry | SmallEntry
 
 CHECKPOINTS = (
     FileKind.RECOVERY_POINT_CHECKPOINT,

@@ -34,8 +34,8 @@ class Shown:
     def __init__(self):
         self.shown, self.words = [], []
 
-    def entries(self, entries):
-        self.shown += map(tuple, entries)
+    def index_entries(self, index, number, end):
+        self.shown += [tuple(index.entry(one)) for one in range(number, end)]
 
     def empty_index(self, path):
         self.words.append(f"{path} is empty")
