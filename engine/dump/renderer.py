@@ -150,6 +150,7 @@ class DumpOptions(NamedTuple):
     decoder            of an internal topic's records; `auto_decode` chooses one by the topic's name
     key_decoder, value_decoder   bytes → bytes to print, for --key-decoder-class and --value-decoder-class
     escape             escape control characters in payloads, for terminals
+    jobs               threads; with more than one the log is read ahead, and its time index is checked meanwhile
     """
 
     print_data: bool = False
@@ -167,6 +168,7 @@ class DumpOptions(NamedTuple):
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
     escape: bool = False
+    jobs: int = 1
 
     @property
     def iterates(self) -> bool:

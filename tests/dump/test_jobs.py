@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from engine.discovery.names import parse_file_name, partition_of
@@ -25,6 +27,11 @@ DATA = b"".join([
     build_batch([NewRecord(400, 5, None, b"2" * LARGE), NewRecord(401, 5, b"k", None, HEADERS)], base_offset=400),
     batch(402, 40), emptied(442, 445),
 ])  # fmt: skip
+STEM = LOG.removesuffix(".log")
+CONTENTS = {
+    LOG: DATA, STEM + ".index": struct.pack(">ii", 6, 0), STEM + ".timeindex": struct.pack(">qi", 6, 6),
+    STEM + ".log.deleted": DATA[:-3], STEM + ".timeindex.deleted": struct.pack(">qi", 5, 6),
+}  # fmt: skip
 
 
 class Told(TextBuffer):
@@ -46,11 +53,13 @@ def shown(jobs, show):
 
 
 def dumped(out, form, options):
-    files = MemoryFiles({LOG: DATA})
+    files, options = MemoryFiles(CONTENTS), options._replace(jobs=len(out._helpers) + 1)
     dump = TextDump(options, out, print) if form == "text" else JsonDump(
         options, JsonStream(out, "dump-log", array=form == "json"), print
     )  # fmt: skip
-    Dump(files, options, dump, print).dump(LOG, parse_file_name(LOG.rpartition("/")[2]))
+    dump = Dump(files, options, dump, print)
+    for path in CONTENTS:
+        dump.dump(path, parse_file_name(path.rpartition("/")[2]), CONTENTS)
 
 
 def fetched(out, form):
@@ -69,7 +78,7 @@ def test_the_text_of_several_threads(monkeypatch, form, share):
     monkeypatch.setattr(text_buffer, "_SHARE", share)
     ways = [
         *(lambda out, options=options: dumped(out, form, options) for options in (
-            DumpOptions(print_data=True), DumpOptions(deep=True), DumpOptions(print_data=True, skip_metadata=True),
+            DumpOptions(print_data=True, max_batch_bytes=300_000), DumpOptions(deep=True), DumpOptions(print_data=True, skip_metadata=True),
         )),
         lambda out: fetched(out, form),
     ]  # fmt: skip
