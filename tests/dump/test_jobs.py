@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from time import sleep
 
 import pytest
 
@@ -18,6 +19,7 @@ from engine.dump.text_buffer import TextBuffer
 from engine.log.fetch.records import Run
 from engine.record.builder import NewRecord, build_batch
 from kafkalog_cli.fetch_output import JsonRecords, TextRecords
+from kafkalog_cli.output import BackgroundWriter
 from tests.support.memory_files import MemoryFiles
 from tests.support.small_logs import LOG, PARTITION, batch, chunks, emptied
 
@@ -75,7 +77,7 @@ def fetched(out, form):
 @pytest.mark.parametrize("form", ["text", "json", "jsonl"])
 def test_the_text_of_several_threads(monkeypatch, form, share):
     monkeypatch.setattr(text_buffer, "_WORTH", 1)
-    monkeypatch.setattr(text_buffer, "_SHARE", share)
+    monkeypatch.setattr(text_buffer, "_SHARES", share)
     ways = [
         *(lambda out, options=options: dumped(out, form, options) for options in (
             DumpOptions(print_data=True, max_batch_bytes=300_000), DumpOptions(deep=True), DumpOptions(print_data=True, skip_metadata=True),
@@ -99,3 +101,33 @@ def test_a_reader_who_leaves_ends_the_threads(monkeypatch):
     with pytest.raises(BrokenPipeError), TextBuffer(leave, 4000, 3) as out:
         dumped(out, "text", DumpOptions(print_data=True))
     assert not any(thread.is_busy for thread, _ in out._helpers)
+
+
+def test_a_buffer_is_not_filled_again_before_the_thread_has_written_it():
+    written, text = [], "".join(map(str, range(3000)))
+
+    def write(view):
+        sleep(0.0001)  # so that the caller fills all other buffers
+        written.append(bytes(view))
+
+    with BackgroundWriter(write) as output, TextBuffer(output.write, 64) as out:
+        for at in range(0, len(text), 7):
+            out.put(text[at : at + 7])
+        out.flush()
+        output.drain()
+        assert b"".join(written) == text.encode()
+
+
+def test_after_an_error_the_thread_writes_nothing():
+    attempts = []
+
+    def write(view):
+        attempts.append(bytes(view))
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError), BackgroundWriter(write) as output:
+        output.write(memoryview(b"a"))
+        with pytest.raises(BrokenPipeError):
+            output.drain()
+        output.write(memoryview(b"b"))
+    assert attempts == [b"a"]
