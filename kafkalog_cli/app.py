@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.errors import KafkalogError
     from engine.files import FileInfo
     from engine.findings import Finding
-    from engine.log.quarantine.seam import QuarantiningFiles
+    from engine.log.quarantine.quarantining_files import QuarantiningFiles
 
 SHOWN_PER_CODE = 10  # findings of one code and file that are printed; more are counted
 SHOWN_PER_DIRECTORY = 20  # findings of one code about all files of a directory that are printed

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.dump.json_stream import JsonStream
-    from engine.log.quarantine.seam import QuarantiningFiles
+    from engine.log.quarantine.quarantining_files import QuarantiningFiles
     from engine.log.report import Report
     from engine.log.session import Quarantines, Session
     Work = Callable[[Session, Progress], Iterator[Report]]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from engine.files import Files
     from engine.log.logdir.log_dirs import LogDir
-    from engine.log.quarantine.seam import QuarantiningFiles
+    from engine.log.quarantine.quarantining_files import QuarantiningFiles
     from engine.log.report import Report
 
 
@@ -65,7 +65,7 @@ class Quarantines:
 
     def begin(self, files: Files, log_dir: str) -> Files:
         """Return a file system over `files` that keeps what is changed in a log dir. Raises UsageError, UnwritableFile."""
-        from engine.log.quarantine.seam import QuarantiningFiles  # most commands keep nothing
+        from engine.log.quarantine.quarantining_files import QuarantiningFiles  # most commands keep nothing
 
         made = QuarantiningFiles(
             files, self._directory(files, log_dir), command=self._command, now=self._now, log_dirs=(files.resolve(log_dir),),

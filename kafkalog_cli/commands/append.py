@@ -27,7 +27,7 @@ from engine.log.logdir.log_manager import refuse_metadata_log, refuse_topic_name
 from engine.log.operations.append import Append, AppendOptions
 from engine.log.operations.mending import check_topic_id
 from engine.log.operations.operation import operate
-from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from engine.log.report import Action
 from engine.record.assembly import UnbuildableBatch
 from engine.record.json_record import LineInvalid

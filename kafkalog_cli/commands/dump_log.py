@@ -112,10 +112,10 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
     """
     if files is None and not paths:
         raise click.UsageError("name files or directories, or use --files")
-    seam = files_for((*paths, *java_split(files or "")))
+    plain_files = files_for((*paths, *java_split(files or "")))
 
     def open_files(outcome: Outcome) -> ReadOnlyFiles:
-        return whole_files(seam, values, outcome) or seam
+        return whole_files(plain_files, values, outcome) or plain_files
 
     return dump_all(open_files, paths, files, options_from(values), _selection(values), form)
 

@@ -37,7 +37,7 @@ from kafkalog_cli.quarantining import DECLINED, agreed, would_keep
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
     from engine.log.quarantine.kept import Kept
-    from engine.log.quarantine.seam import QuarantiningFiles
+    from engine.log.quarantine.quarantining_files import QuarantiningFiles
     from kafkalog_spark.sink.undoing import LastCommit
 
 
@@ -288,7 +288,7 @@ def _aside(files: Files, log_dir: str, now: int, *, dry_run: bool) -> Quarantini
     """Make a quarantine for data removed from a log dir. Raises UnwritableFile."""
     from engine.files import acting_as_root
     from engine.log.quarantine.places import quarantine_beside
-    from engine.log.quarantine.seam import QuarantiningFiles
+    from engine.log.quarantine.quarantining_files import QuarantiningFiles
 
     with acting_as_root():  # the owner of a log dir may have no right to make a directory beside it
         directory, of = quarantine_beside(files, log_dir, now), (files.resolve(log_dir),)

@@ -550,11 +550,11 @@ class Rebuild:
             with open_dirs(disk, log_dirs, directories, self._quarantines, now=self.now, dry_run=self.dry_run) as dirs:
                 errors += not_permitted(disk, log_dirs, directories) if self.dry_run else ()
                 dirs.begin()
-                seam_of = dirs.files_of
+                files_of = dirs.files_of
 
                 def rebuild(directory: str, config: LogConfig, tiering: Tiering, findings: list[Finding]) -> list[str]:
-                    seam = seam_of(log_dir_of[directory])
-                    return list(Rebuilder(seam, directory, config, findings, self.now, tiering).run())
+                    disk = files_of(log_dir_of[directory])
+                    return list(Rebuilder(disk, directory, config, findings, self.now, tiering).run())
 
                 try:
                     yield Begun(dirs.files, rebuild)

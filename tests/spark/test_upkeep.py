@@ -16,7 +16,7 @@ from engine.log.errors import LogDamaged
 from engine.log.logdir.log_dirs import PartitionPath, find_log_dirs
 from engine.log.operations.recover import RecoverOptions, Recovery
 from engine.log.quarantine.manifest import read_manifest
-from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from engine.log.report import Action, Report
 from engine.log.session import OpenOptions
 from kafkalog_cli.app import Outcome

@@ -20,7 +20,7 @@ from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.leftovers import Leftovers
-from engine.log.loading.notes import NO_INDEX
+from engine.log.loading.loader import NO_INDEX
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_manager import Listing, refuse_foreign_log
 from engine.log.logdir.logs_07 import refuse_offsets_07
@@ -443,7 +443,7 @@ def _one(
     )
     unchanged = None
     if options.clean_start and is_as_listed and not listing.lacks_index:
-        unchanged = open_without_change(lambda seam: load(files=seam), files, report)
+        unchanged = open_without_change(lambda overlay: load(files=overlay), files, report)
     if unchanged is not None:
         with unchanged as log:
             evidence = _evidence(manager, place, listing, unchanged.known)
