@@ -243,7 +243,7 @@ class Total:
         amount = shown_size(self._size) if amount is None else amount
         click.echo(f"{partitions}: {parts}; {amount} in {took}", err=err, color=colour_choice())
 
-    def say_next(self, words: list[str], *, quiet: bool = False) -> None:
+    def print_next(self, words: list[str], *, quiet: bool = False) -> None:
         """Print the next command, the last line of output, if the total is due."""
         if words and self.is_due(quiet=quiet):
             click.echo(f"next: {printable(shlex.join(words))}")

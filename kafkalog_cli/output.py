@@ -108,7 +108,7 @@ def output_failure() -> OSError | None:
     return getattr(sys.stdout, "failure", None)
 
 
-def say_always(text: str, *, err: bool = False) -> None:
+def print_always(text: str, *, err: bool = False) -> None:
     """Print to stdout; if that fails or is a pipe, which may lose its reader, also to stderr if that is another file.
 
     err  print only to stderr

@@ -147,7 +147,7 @@ def append(values: dict[str, Any]) -> int:
             is_new = make_partition(values["path"], create=values["create"], dry_run=values["dry_run"])
 
             def work(logs: Session, _progress: Progress) -> Iterator[Report]:
-                [place] = logs.log_dirs[0].places
+                [place] = logs.log_dirs[0].directories
                 kept = logs.manager.files_of(place.log_dir)
                 if not was_there and isinstance(kept, QuarantiningFiles):
                     kept.note_made(place.path)

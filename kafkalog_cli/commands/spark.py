@@ -23,7 +23,7 @@ from kafkalog_cli.app import UNREADABLE, Outcome, Total, printable
 from kafkalog_cli.commands.restore import undo as undo_commit
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, InterruptibleFiles, say_interrupted
+from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, InterruptibleFiles, print_interrupted
 from kafkalog_cli.options import PATH, Time, Whole, format_option, quiet_option, size_option, verbose_option, version_option
 from kafkalog_cli.output import Lines, json_stream
 
@@ -222,7 +222,7 @@ def undo(paths: tuple[str, ...], outcome: Outcome) -> int:
 def _interrupted(job: str, work: Work[int]) -> int:
     """Cancel the job and report it in one line; returns the exit status for the signal."""
     is_over = work.cancel()
-    say_interrupted(f"{job} was cancelled" + (AS_A_CRASH if is_over and job in _IN_PLACE else ""))
+    print_interrupted(f"{job} was cancelled" + (AS_A_CRASH if is_over and job in _IN_PLACE else ""))
     if not is_over:  # Java is starting, and ends with this process
         sys.stdout.flush()
         os._exit(INTERRUPTION.status)
@@ -475,7 +475,7 @@ def _show(frame: DataFrame, given: Given) -> None:
     from kafkalog_spark.tasks import rows_of
 
     is_text = given.outcome.is_text
-    rows = (row.asDict(recursive=True) for row in rows_of(_times_said(frame, is_text=is_text)))
+    rows = (row.asDict(recursive=True) for row in rows_of(_printable_times(frame, is_text=is_text)))
     if is_text:
         _table(frame.columns, list(rows))  # the width of columns may depend on the last row
         return
@@ -483,7 +483,7 @@ def _show(frame: DataFrame, given: Given) -> None:
         given.outcome.put("statistics", {"by": given.by, **_plain(row)}, None)
 
 
-def _times_said(frame: DataFrame, *, is_text: bool) -> DataFrame:
+def _printable_times(frame: DataFrame, *, is_text: bool) -> DataFrame:
     """Return times as text, or as ms: Spark has years beyond Python's range, as of a producer that used µs for ms."""
     from pyspark.sql import functions as f
 

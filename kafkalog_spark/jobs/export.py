@@ -172,7 +172,7 @@ def _check_existing(files: ReadOnlyFiles, to: str, path: str, mode: str) -> None
     except UsageError:  # there is none
         return
     for log_dir in found:
-        place = log_dir.path if log_dir.is_whole else next(one.path for one in log_dir.places)
+        place = log_dir.path if log_dir.is_whole else next(one.path for one in log_dir.directories)
         if not (log_dir.is_whole or _is_partition(files, place)):
             continue  # only the name looks like a partition
         if mode == "overwrite":

@@ -44,13 +44,13 @@ def status_of(rows):
 def test_a_log_of_which_much_is_told_fills_no_driver(torn):
     """All rows of all tasks come to it at once."""
     [log_dir] = find_log_dirs(Files(), [str(torn)])
-    report = Report(log_dir.places[0].path, "recover")
+    report = Report(log_dir.directories[0].path, "recover")
     for number in range(upkeep._MAX_SIMILAR + 500):
         report.add(Action.SALVAGED, f"{number}.log", "why", records=2, size=10, severity=Severity.ERROR)
         report.add(Action.KEPT, "", "odd", severity=Severity.WARNING if number else Severity.INFO)
     work = upkeep.Assignment(OpenOptions(now=NOW), lambda _: iter([report]))
     with upkeep.opened([str(torn)], OpenOptions(now=NOW)) as job:
-        rows = list(upkeep._rows(list(log_dir.places), work, job.cluster, job.hold))
+        rows = list(upkeep._rows(list(log_dir.directories), work, job.cluster, job.hold))
     assert len(rows) == 2 * upkeep._MAX_SIMILAR + 3
     more = [(row["action"], row["reason"], row.get("records"), row.get("bytes")) for row in rows[-2:]]
     assert more == [("salvaged", "500 more of these", 1000, 5000), ("kept", "499 more of these", None, None)]

@@ -248,5 +248,5 @@ class Append(AnyLogOperation):
     def _set_topic_id(self, files: Files, report: Report) -> None:
         """Raises UsageError."""
         cluster = self._manager.cluster
-        [place] = cluster.log_dirs[0].places
+        [place] = cluster.log_dirs[0].directories
         set_topic_id(files, cluster, place, report, self._options.topic_id, is_new=self._is_new)

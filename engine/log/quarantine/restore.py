@@ -13,10 +13,10 @@ from engine.files import acting_as_root, is_full, look
 from engine.formats import LONG_MAX
 from engine.log.quarantine.kept import made_after
 from engine.log.quarantine.manifest import MANIFEST, MAX_KEPT_SIZE, PROGRESS, STORED, Do, Entry, Manifest, QuarantineDamaged
-from engine.log.quarantine.places import FORCED, read_trusted
 from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from engine.log.quarantine.stamps import Difference, changed_since, differences
 from engine.log.quarantine.steps import Progress, ProgressNotes, read_progress, undo_order
+from engine.log.quarantine.trusted_files import FORCED, read_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
