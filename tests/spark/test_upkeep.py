@@ -325,7 +325,7 @@ def test_what_makes_a_log_dir_unproven_is_the_same_for_job_and_command(events, t
         else:
             report.add(Action(event[0]), "", "", severity=Severity(event[1]))
     place = PartitionPath(report.directory, str(tmp_path), PartitionDir("t", 0))
-    by_job, by_command = Recovery(places=[place]), Recovery(places=[place])
+    by_job, by_command = Recovery(partitions=[place]), Recovery(partitions=[place])
     recover_job._note(by_job, list(event_rows(report)))
     told = [(event.action, event.severity) for event in report.events]
     by_command.note(place, told, is_failed=report.failure is not None)
