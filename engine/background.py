@@ -6,13 +6,14 @@ It saves time only if both spend theirs outside the interpreter: kernels, codecs
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Self
 
 Result = TypeVar("Result")
+_END = object()
 
 
 class Background(Generic[Result]):
@@ -51,11 +52,20 @@ class Background(Generic[Result]):
         result, self._result = self._result, None
         return result  # type: ignore[return-value]  # begin and wait come in turn
 
+    def ahead(self, items: Iterable[Result]) -> Iterator[Result]:
+        """Iterate over `items` one ahead: the next item is made in the thread while the caller works with one."""
+        iterator, end = iter(items), cast("Result", _END)
+        self.begin(lambda: next(iterator, end))
+        while (item := self.wait()) is not end:
+            self.begin(lambda: next(iterator, end))
+            yield item
+
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_error: object) -> None:
-        self.close()
+    def __exit__(self, error: type[BaseException] | None, *_more: object) -> None:
+        if error is None or issubclass(error, Exception):  # after Ctrl-C it does not wait for a read that hangs
+            self.close()
 
     def close(self) -> None:
         """End the thread once its function returns. An error that nobody waited for is dropped."""

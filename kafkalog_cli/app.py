@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.errors import KafkalogError
     from engine.files import FileInfo
     from engine.findings import Finding
-    from engine.log.quarantine.seam import QuarantiningFiles
+    from engine.log.quarantine.quarantining_files import QuarantiningFiles
 
 SHOWN_PER_CODE = 10  # findings of one code and file that are printed; more are counted
 SHOWN_PER_DIRECTORY = 20  # findings of one code about all files of a directory that are printed
@@ -243,7 +243,7 @@ class Total:
         amount = shown_size(self._size) if amount is None else amount
         click.echo(f"{partitions}: {parts}; {amount} in {took}", err=err, color=colour_choice())
 
-    def say_next(self, words: list[str], *, quiet: bool = False) -> None:
+    def print_next(self, words: list[str], *, quiet: bool = False) -> None:
         """Print the next command, the last line of output, if the total is due."""
         if words and self.is_due(quiet=quiet):
             click.echo(f"next: {printable(shlex.join(words))}")

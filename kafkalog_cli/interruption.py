@@ -217,7 +217,7 @@ class InterruptibleFiles(Files):
         super().set_modified(path, modified_ns)
 
 
-def say_interrupted(what: str) -> None:
+def print_interrupted(what: str) -> None:
     """Print one line to stderr, which may be closed."""
     try:
         sys.stderr.write(f"interrupted by {INTERRUPTION.name}: {what}\n")

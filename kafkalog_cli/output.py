@@ -9,13 +9,14 @@ import os
 import signal
 import stat
 import sys
+from queue import SimpleQueue
+from threading import Semaphore, Thread
 from typing import TYPE_CHECKING
 
 import click
 
-from engine.background import Background
 from engine.dump.json_stream import JsonStream
-from engine.dump.text_buffer import TextBuffer
+from engine.dump.text_buffer import WAITING, TextBuffer
 from kafkalog_cli.streams import TolerantStream
 
 if TYPE_CHECKING:
@@ -24,33 +25,56 @@ if TYPE_CHECKING:
 
 
 class BackgroundWriter:
-    """Passes views to `write`, one at a time and in order.
+    """Passes views to `write` in a thread, one at a time and in order.
 
-    A view must not change until the next call of `write` or `drain` returns. The next call raises what `write` raised; after
-    that nothing is written.
+    A view must not change until WAITING further calls of `write`, or one of `drain`, return. After `write` failed, every call
+    raises its error and nothing is written.
     """
 
     def __init__(self, write: Callable[[memoryview], object]) -> None:
         self._sink = write
-        self._thread: Background[object] = Background("output")
+        self._views: SimpleQueue[memoryview | None] = SimpleQueue()
+        self._room = Semaphore(WAITING)
+        self._error: BaseException | None = None
+        self._thread: Thread | None = None
 
     def write(self, view: memoryview) -> None:
-        """Wait for the previous view, then start writing this one. Raises what writing the previous one raised."""
-        self.drain()
-        self._thread.begin(lambda: self._sink(view))
+        """Wait until fewer than WAITING views are left to write, then add this one. Raises what writing raised."""
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="kafkalog-output", daemon=True)
+            self._thread.start()
+        self._room.acquire()
+        self._views.put(view)
+        self._check()
 
     def drain(self) -> None:
         """Wait until everything is written. Raises what writing raised."""
-        if self._thread.is_busy:
-            self._thread.wait()
+        for _ in range(WAITING):
+            self._room.acquire()
+        self._room.release(WAITING)
+        self._check()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        while (view := self._views.get()) is not None:
+            try:
+                if self._error is None:
+                    self._sink(view)
+            except BaseException as error:  # noqa: BLE001  # `write` and `drain` raise it
+                self._error = error
+            self._room.release()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, error: object, *_more: object) -> None:
         """End the thread; after an error, such as Ctrl-C, without waiting for a blocked write."""
-        if error is None:
-            self._thread.close()
+        if error is None and self._thread is not None:
+            self._views.put(None)
+            self._thread.join()
 
 
 def raw_stdout() -> Callable[[memoryview], object]:
@@ -84,7 +108,7 @@ def output_failure() -> OSError | None:
     return getattr(sys.stdout, "failure", None)
 
 
-def say_always(text: str, *, err: bool = False) -> None:
+def print_always(text: str, *, err: bool = False) -> None:
     """Print to stdout; if that fails or is a pipe, which may lose its reader, also to stderr if that is another file.
 
     err  print only to stderr

@@ -19,10 +19,10 @@ from kafkalog_cli.app import Outcome, Total, printable
 from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.help import words_of
 from kafkalog_cli.imports import load_everything
-from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
+from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, print_interrupted
 from kafkalog_cli.output import Lines, json_stream, tolerate_output_failure
 from kafkalog_cli.progress import Progress, watched_disk
-from kafkalog_cli.quarantining import DECLINED, Declined, ask, is_to_be_asked, put_kept, quarantines_for, say_kept
+from kafkalog_cli.quarantining import DECLINED, Declined, ask, is_to_be_asked, print_kept, put_kept, quarantines_for
 from kafkalog_cli.render_report import (
     exit_status,
     has_changes,
@@ -77,11 +77,11 @@ def run(
         status = _run(name, values, work, quarantines, gauges, tally, stream, more_log_dirs)
     finally:
         if quarantines is not None:
-            say_kept(quarantines, values["form"], dry_run=values["dry_run"])
+            print_kept(quarantines, values["form"], dry_run=values["dry_run"])
     if values["dry_run"] and values["form"] == "text" and not values["quiet"]:
         click.echo("dry run: nothing was changed")
     if values["form"] == "text":
-        tally.say_next(quiet=values["quiet"])
+        tally.print_next(quiet=values["quiet"])
     return status
 
 
@@ -101,7 +101,7 @@ def _run(
             with Progress() as progress, _opened(paths, options, quarantines, progress, flushes, errors) as logs:
                 if is_to_be_asked(values):
                     ask(name, logs, work)
-                places = {place.path for log_dir in logs.log_dirs for place in log_dir.places}
+                places = {place.path for log_dir in logs.log_dirs for place in log_dir.directories}
                 tally.begin(logs)
                 if stream is not None and isinstance(stream.out, Lines):
                     stream.out.say = progress.say
@@ -124,14 +124,14 @@ def _run(
         except KafkalogError as error:
             errors = [error, *errors]
         except Interrupted:
-            say_interrupted(tally.text() + (AS_A_CRASH if tally.is_begun and not values["dry_run"] else ""))
+            print_interrupted(tally.text() + (AS_A_CRASH if tally.is_begun and not values["dry_run"] else ""))
         except click.UsageError as error:
             if stream is not None:
                 stream.error(UsageError(error.format_message()))
                 stream.end(UsageError.exit_status)
             raise
         if values["form"] == "text":
-            tally.say_total(quiet=values["quiet"], verbose=values["verbose"])
+            tally.print_total(quiet=values["quiet"], verbose=values["verbose"])
         for failure in errors:
             outcome.error(failure)
         if any(not isinstance(failure, UsageError) for failure in errors):
@@ -180,7 +180,7 @@ def _opened(
 
 
 def _places(log_dirs: Iterable[LogDir]) -> list[str]:
-    return [place.path for log_dir in log_dirs for place in log_dir.places]
+    return [place.path for log_dir in log_dirs for place in log_dir.directories]
 
 
 def _without_dry_run() -> list[str]:
@@ -231,24 +231,25 @@ class Tally:
         self._is_due |= has_changes(report)
         self._housekeeping += housekeeping(report)
 
-    def say_total(self, *, quiet: bool, verbose: bool) -> None:
+    def print_total(self, *, quiet: bool, verbose: bool) -> None:
         """Print the number of small files that were updated, and the total."""
         if self._housekeeping and not (quiet or verbose):
             click.echo(housekeeping_line(self._housekeeping, dry_run=self._dry_run))
         self._total.say(quiet=quiet)
 
-    def say_next(self, *, quiet: bool) -> None:
+    def print_next(self, *, quiet: bool) -> None:
         """Print, after a dry run, the command without --dry-run."""
-        self._total.say_next(_without_dry_run() if self._is_due else [], quiet=quiet)
+        self._total.print_next(_without_dry_run() if self._is_due else [], quiet=quiet)
 
     def _all(self) -> list[str]:
         """Return the logs that were named, and those in log dirs that were; none if nothing is counted."""
         log_dirs = () if self._logs is None or not self._counts else self._logs.log_dirs
+        kinds = PartitionKind.PLAIN, PartitionKind.FUTURE
         return [
-            place.path
+            one.path
             for log_dir in log_dirs
-            for place in (log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE) if log_dir.is_whole else log_dir.places)
-            if self._with_metadata or not log_dir.is_whole or place.name.topic != METADATA_TOPIC
+            for one in (log_dir.partitions(*kinds) if log_dir.is_whole else log_dir.directories)
+            if self._with_metadata or not log_dir.is_whole or one.name.topic != METADATA_TOPIC
         ]
 
     @property

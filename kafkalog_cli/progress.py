@@ -177,7 +177,7 @@ def _columns(width: int) -> tuple[ProgressColumn, ...]:
 
 def _sizes(log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles]) -> dict[str, int]:
     """Return the bytes of the logs in each partition directory."""
-    return {place.path: _size(files_of(log_dir.path), place.path) for log_dir in log_dirs for place in log_dir.places}
+    return {place.path: _size(files_of(log_dir.path), place.path) for log_dir in log_dirs for place in log_dir.directories}
 
 
 def _size(files: ReadOnlyFiles, directory: str) -> int:

@@ -12,14 +12,14 @@ from engine.errors import KafkalogError, argument
 from kafkalog_cli.app import kept_fields, kept_in, printable
 from kafkalog_cli.interruption import INTERRUPTION
 from kafkalog_cli.options import shown_size
-from kafkalog_cli.output import say_always
+from kafkalog_cli.output import print_always
 from kafkalog_cli.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.dump.json_stream import JsonStream
-    from engine.log.quarantine.seam import QuarantiningFiles
+    from engine.log.quarantine.quarantining_files import QuarantiningFiles
     from engine.log.report import Report
     from engine.log.session import Quarantines, Session
     Work = Callable[[Session, Progress], Iterator[Report]]
@@ -45,11 +45,11 @@ def quarantines_for(command: str, values: dict[str, Any]) -> Quarantines | None:
     return Quarantines(command, now, values["quarantine"], unless=_elsewhere(), dry_run=values["dry_run"])
 
 
-def say_kept(quarantines: Quarantines, form: str, *, dry_run: bool) -> None:
+def print_kept(quarantines: Quarantines, form: str, *, dry_run: bool) -> None:
     """Print where data is kept, even if the work or its output, of form `form`, failed."""
     for made in quarantines.made:
         if made.is_used:
-            say_always(would_keep(made) if dry_run else kept_in(made), err=form != "text" or sys.exc_info()[0] is not None)
+            print_always(would_keep(made) if dry_run else kept_in(made), err=form != "text" or sys.exc_info()[0] is not None)
     for made in quarantines.made:
         _print_unfinished(made)
 
@@ -83,7 +83,7 @@ def _print_unfinished(quarantine: QuarantiningFiles) -> None:
             paths = " ".join(argument(path) for path in (*own, *earlier))
             what = "a command that was stopped changed this log dir before" if len(earlier) == 1 else (
                 f"{len(earlier)} commands that were stopped changed this log dir before")
-            say_always(f"{what}; undo everything with: kafkalog restore --salvage {paths}", err=True)
+            print_always(f"{what}; undo everything with: kafkalog restore --salvage {paths}", err=True)
 
 
 def _elsewhere() -> str:
@@ -131,7 +131,7 @@ def ask(name: str, logs: Session, work: Work) -> None:
     if not is_final and len(logs.log_dirs) < 2:  # several
         return
     names = names_of([log_dir.path for log_dir in logs.log_dirs])
-    count = sum(len(log_dir.places) for log_dir in logs.log_dirs)
+    count = sum(len(log_dir.directories) for log_dir in logs.log_dirs)
     undo = "; this cannot be undone" if is_final else ""
     summary = f"{name}: {names}, {count_of(count, 'partition')}, {_size(name, logs, work)}{undo}"
     if not agreed(summary):
@@ -144,7 +144,7 @@ def _size(name: str, logs: Session, work: Work) -> str:
     from engine.log.report import Action
 
     if name not in _DELETE:
-        places = (place.path for log_dir in logs.log_dirs for place in log_dir.places)
+        places = (place.path for log_dir in logs.log_dirs for place in log_dir.directories)
         most = sum(stamp.size for path in places for stamp in list_files(logs.dirs.disk, path).values())
         return f"deletes or replaces at most {shown_size(most)} (--dry-run shows how much)"
     gone = (Action.REMOVED, Action.MARKED, Action.TRUNCATED)

@@ -142,16 +142,21 @@ _OPTIONS = (
     click.option("--header", "headers", type=Header(), multiple=True, metavar="NAME[=VALUE]",
                  help="Only records with this header; may be repeated, then all must be there. "
                       "In NAME write \\= for an equals sign, \\\\ for a backslash."),
-    click.option("--producer-id", type=Whole(LONG_MIN + 1), metavar="ID", help="Only batches of this producer."),
     click.option("--partition-leader-epoch", type=Whole(INT_MIN, INT_MAX), metavar="N", help="Only batches of this epoch."),
     click.option("--transactional-only", is_flag=True, help="Only transactional batches."),
-    click.option("--limit", type=Whole(0), metavar="N", help="Show the first N matches only."),
-    click.option("--tail", type=Whole(0), metavar="N", help="Show the last N matches only."),
+    click.option("--limit", type=Whole(0), metavar="N", help="Only the first N matches."),
+    click.option("--tail", type=Whole(0), metavar="N", help="Only the last N matches."),
 )
+_PRODUCER = click.option("--producer-id", type=Whole(LONG_MIN + 1), metavar="ID", help="Only batches of this producer.")
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add all of them except --offset, whose form differs by command."""
+    return raw_selection_options(_PRODUCER(command))
+
+
+def raw_selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add all of them except --offset and --producer-id, which the command has with a wider meaning."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.options import ReadOptions
     from kafkalog_spark.table.planning import Piece
 
+    OnPlan = Callable[[Sequence[list[Piece]]], object]
+
 T = TypeVar("T")  # an item of a split: plain values, since they are pickled
 
 
@@ -83,15 +85,23 @@ def options_of(paths: Sequence[str], given: Mapping[str, object]) -> ReadOptions
     return read_options({**texts, "paths": json.dumps([str(path) for path in paths])})
 
 
-def read_mapped(spark: SparkSession, paths: tuple[str, ...], given: Mapping[str, object]) -> DataFrame:
-    """Plan on the driver, then read each split in a task. Raises OptionError, LogDirError, DataLossError."""
+def read_mapped(
+    spark: SparkSession, paths: tuple[str, ...], given: Mapping[str, object], on_plan: OnPlan | None = None
+) -> DataFrame:
+    """Plan on the driver, then read each split in a task. Raises OptionError, LogDirError, DataLossError.
+
+    on_plan  receives the splits
+    """
     from kafkalog_spark.table.columns import level_schema
     from kafkalog_spark.table.levels import plan_level, read_level
     from kafkalog_spark.table.options import Bounds
 
     options = options_of(paths, given)
     schema = level_schema(options.level, options.columns)
-    return run(spark, plan_level(options, Bounds()), schema, lambda pieces: read_level(pieces, schema, options))
+    splits = plan_level(options, Bounds())
+    if on_plan is not None:
+        on_plan(splits)
+    return run(spark, splits, schema, lambda pieces: read_level(pieces, schema, options))
 
 
 @dataclass

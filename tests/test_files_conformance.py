@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import engine.files.seam
+import engine.files.interface
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, UnwritableFile
 from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile, remove_tree, replace
 from engine.log.operations.opening import UnchangedFiles
@@ -319,8 +319,8 @@ def test_what_is_open_for_reading_can_not_be_written(seam):
 
 def test_short_reads_and_writes_are_continued(tmp_path, monkeypatch):
     pwritev, preadv = os.pwritev, os.preadv
-    monkeypatch.setattr(engine.files.seam.os, "pwritev", lambda fd, views, at: pwritev(fd, [views[0][:3]], at))
-    monkeypatch.setattr(engine.files.seam.os, "preadv", lambda fd, views, at: preadv(fd, [views[0][:2]], at))
+    monkeypatch.setattr(engine.files.interface.os, "pwritev", lambda fd, views, at: pwritev(fd, [views[0][:3]], at))
+    monkeypatch.setattr(engine.files.interface.os, "preadv", lambda fd, views, at: preadv(fd, [views[0][:2]], at))
     put(Files(), str(tmp_path / "a"), b"0123456789")
     with Files().open_writable(str(tmp_path / "a")) as file:
         file.write_at(10, b"ab", b"cdefg", b"h")
@@ -358,7 +358,7 @@ def test_errors_of_the_operating_system_are_told(tmp_path, monkeypatch, name, wo
             raise OSError(error, os.strerror(error))
 
         with monkeypatch.context() as patch:
-            patch.setattr(engine.files.seam.os, name, fails)
+            patch.setattr(engine.files.interface.os, name, fails)
             with pytest.raises(KafkalogError, match=os.strerror(error)) as caught:
                 work(SimpleNamespace(files=Files(), file=file, top=top))
     assert top in str(caught.value)
@@ -499,7 +499,7 @@ def test_replace_needs_each_of_its_syncs(kind):
         if after.contents["t/a"] not in ((NEW,) if number == whole.changes else (OLD, NEW))
     ]
     assert bad
-    assert site[0] == "engine/files/seam.py"
+    assert site[0] == "engine/files/interface.py"
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EINTR])

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
 from engine.dump.batch_heads import BatchHeads
-from engine.errors import UnreadableFile
+from engine.dump.reports import DumpReports
+from engine.errors import KafkalogError, UnreadableFile
 from engine.findings import Finding, First, Where
 from engine.formats import LONG_MIN, NO_TIMESTAMP, TIME_INDEX_ENTRY, BatchField
 from engine.index.offset import OffsetIndex
@@ -23,11 +24,10 @@ from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.dump.batch_heads import BatchAt
     from engine.dump.renderer import DumpOptions, DumpRenderer
-    from engine.dump.reports import DumpReports
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.index.offset import OffsetPosition
     from engine.index.time import TimestampOffset
@@ -81,7 +81,7 @@ class IndexDump:
                     self._check_offset_entry(index, path, number, entry, heads.at(entry.position, limit), wrong)
                     sound = 1
             if not self._options.verify_only:
-                self._renderer.entries(index.entry(one) for one in range(number, number + sound))
+                self._renderer.index_entries(index, number, number + sound)
             number += sound
         if wrong.are_first_offsets:
             what = f"{count_of(len(wrong.found) + wrong.found.more, 'entry')} with the first offset of the batch, not the last"
@@ -113,39 +113,36 @@ class IndexDump:
             self._reports.more_mismatches(absolute, more)
             self._report(Finding("index-offset-mismatch", Where(path), count_of(more, "more entry"), more))
 
-    def time_index(self, path: str, log_path: str, index_path: str, base_offset: int) -> None:
-        """Dump a .timeindex file. Mirrors DumpLogSegments.dumpTimeIndex."""
+    def time_index(
+        self, path: str, log_path: str, index_path: str, base_offset: int, *, is_sound: bool = False
+    ) -> None:
+        """Dump a .timeindex file. Mirrors DumpLogSegments.dumpTimeIndex.
+
+        is_sound  `time_index_is_sound` returned that its entries are those of the log
+        """
         index = TimeIndex.read(self._files, path, base_offset)
+        if is_sound:
+            if not self._options.verify_only:
+                self._renderer.index_entries(index, 0, index.dumped_entries)
+            self._report_problems(index)
+            return
         log = self._open_log(path, log_path)
         try:
             if self._options.sanity_only:
                 self._sanity(index, path)
             else:
-                self._time_entries(index, path, log, self._offset_index_of_segment(path, index_path, base_offset))
+                check = None
+                offsets = self._offset_index_of_segment(path, index_path, base_offset)
+                if log:
+                    absolute = self._files.absolute(path)
+                    check = _TimeEntryCheck(log, offsets, self._options, self._report, self._reports, path, absolute)
+                for number, end in _runs(index, check):
+                    if not self._options.verify_only:
+                        self._renderer.index_entries(index, number, end)
                 self._report_problems(index)
         finally:
             if log:
                 log.close()
-
-    def _time_entries(self, index: TimeIndex, path: str, log: OpenFile | None, offsets: OffsetIndex) -> None:
-        check = None
-        if log:
-            absolute = self._files.absolute(path)
-            check = _TimeEntryCheck(log, offsets, self._options, self._report, self._reports, path, absolute)
-        previous = NO_TIMESTAMP
-        number, count = 0, index.dumped_entries
-        while number < count:
-            sound = count - number
-            if check:
-                sound, previous = check.sound_entries(index, number, count, previous)
-                if not sound:
-                    entry, sound = index.entry(number), 1
-                    if number or (index.used_entries and entry != (0, index.base_offset)):
-                        check.entry(number, entry, previous)
-                    previous = entry.timestamp
-            if not self._options.verify_only:
-                self._renderer.entries(index.entry(one) for one in range(number, number + sound))
-            number += sound
 
     def _report_problems(self, index: OffsetIndex | TimeIndex) -> None:
         """Report the problems of the file itself, without its log."""
@@ -243,6 +240,37 @@ class _TimeEntryCheck:
             self._reports.out_of_order(self._absolute, entry.timestamp, previous)
             what = f"entry {number}: {entry.timestamp} ms after {previous}"
             self._report(Finding("timeindex-out-of-order", where, what))
+
+
+def _runs(index: TimeIndex, check: _TimeEntryCheck | None) -> Iterator[tuple[int, int]]:
+    """Check the entries that kafka-dump-log reads; return them, as ranges, after their check."""
+    previous = NO_TIMESTAMP
+    number, count = 0, index.dumped_entries
+    while number < count:
+        sound = count - number
+        if check:
+            sound, previous = check.sound_entries(index, number, count, previous)
+            if not sound:
+                entry, sound = index.entry(number), 1
+                if number or (index.used_entries and entry != (0, index.base_offset)):
+                    check.entry(number, entry, previous)
+                previous = entry.timestamp
+        yield number, number + sound
+        number += sound
+
+
+def time_index_is_sound(
+    files: ReadOnlyFiles, options: DumpOptions, path: str, log_path: str, index_path: str, base_offset: int
+) -> bool:
+    """Return whether the check of a time index with log and offset index finds no problem; False if one is unreadable."""
+    found: list[Finding] = []
+    try:
+        index, offsets = TimeIndex.read(files, path, base_offset), OffsetIndex.read(files, index_path, base_offset)
+        with files.open(log_path) as log:
+            check = _TimeEntryCheck(log, offsets, options, found.append, DumpReports(), path, path)
+            return all(not found for _ in _runs(index, check)) and not found
+    except KafkalogError:
+        return False  # `time_index` reports it
 
 
 class _BlockSummary(NamedTuple):

@@ -10,17 +10,16 @@ from engine.dump.entries_07 import Entries07, put_entries
 from engine.dump.json_stream import put_large_field, text_field
 from engine.dump.kernel_renderer import Form, KernelRenderer
 from engine.dump.record_text import decoder_failure, decoder_for
-from engine.formats import AbortedTxn, ControlType, ProducerSnapshotEntry, RecordField
-from engine.index.offset import OffsetPosition
-from engine.index.time import TimestampOffset
+from engine.formats import AbortedTxn, ControlType, ProducerSnapshotEntry, RecordField, Status
+from engine.index.time import TimeIndex
 from engine.java_text import java_utf8
 from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META
-from engine.kernels.ndjson import batch_objects, record_objects
+from engine.kernels.ndjson import batch_objects, entry_objects, record_objects
 from engine.record.control import control_type, end_txn_marker, known_control_type
 from engine.schema.decode import control_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from engine.discovery.names import FileName, PartitionDir
     from engine.dump.json_stream import JsonStream
@@ -29,12 +28,11 @@ if TYPE_CHECKING:
     from engine.dump.selection import Selector
     from engine.files import OpenFile
     from engine.findings import Finding
+    from engine.index.offset import OffsetIndex
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
 TYPES: dict[type, str] = {
-    OffsetPosition: "offset-index-entry",
-    TimestampOffset: "time-index-entry",
     AbortedTxn: "aborted-txn",
     ProducerSnapshotEntry: "producer",
     EpochEntry: "leader-epoch",
@@ -73,13 +71,19 @@ class JsonDump:
         put_entries(Entries07(file, path, self._options, self._report, selector), self._options, self._stream)
 
     def entry(self, entry: Entry) -> None:
-        """Write one entry of an index, a snapshot or a small file."""
+        """Write one entry of a transaction index, a snapshot or a small file."""
         self._stream.put(TYPES[type(entry)], entry._asdict())
 
-    def entries(self, entries: Iterable[Entry]) -> None:
-        """Write entries of one file."""
-        for entry in entries:
-            self.entry(entry)
+    def index_entries(self, index: OffsetIndex | TimeIndex, number: int, end: int) -> None:
+        """Write entries as objects, and count them."""
+        out, is_time, flags = self._stream.out, isinstance(index, TimeIndex), ARRAY if self._stream.array else 0
+        self._stream.counts["time-index-entry" if is_time else "offset-index-entry"] += end - number
+        while number < end:
+            out.at, number, status = entry_objects(
+                out.data, out.at, index.whole, number, end, index.base_offset, is_time, flags
+            )
+            if status == Status.FULL:
+                out.make_room()
 
     def empty_index(self, _path: str) -> None:
         """Write nothing: an index without entries is a `file` object without others after it."""

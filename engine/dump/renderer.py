@@ -19,17 +19,17 @@ from engine.checkpoint.identity import (
 from engine.discovery.names import FileKind, file_name
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX, AbortedTxn, ProducerSnapshotEntry
-from engine.index.offset import OffsetPosition
-from engine.index.time import TimestampOffset
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.windows import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from engine.discovery.names import FileName, PartitionDir
     from engine.dump.selection import Selector
     from engine.files import OpenFile
+    from engine.index.offset import OffsetIndex
+    from engine.index.time import TimeIndex
     from engine.record.reader import Chunk
     from engine.record.windows import Window
     from engine.schema.decode import RecordDecoder
@@ -49,10 +49,10 @@ class DumpRenderer(Protocol):
         """Write the selected part of a log of 0.7 (None: all), and report its problems."""
 
     def entry(self, entry: Entry) -> None:
-        """Write an entry of an index, a snapshot, a checkpoint or another small file."""
+        """Write an entry of a transaction index, a snapshot, a checkpoint or another small file."""
 
-    def entries(self, entries: Iterable[Entry]) -> None:
-        """Write entries of one file, in order."""
+    def index_entries(self, index: OffsetIndex | TimeIndex, number: int, end: int) -> None:
+        """Write the entries number … end − 1 of an index."""
 
     def empty_index(self, path: str) -> None:
         """Write that the offset index at `path` has no entries."""
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
 
 SmallEntry: TypeAlias = EpochEntry | PartitionOffset | PartitionMetadata | MetaProperties | CleanShutdown | QuorumState
-Entry: TypeAlias = OffsetPosition | TimestampOffset | AbortedTxn | ProducerSnapshotEntry | SmallEntry
+Entry: TypeAlias = AbortedTxn | ProducerSnapshotEntry | SmallEntry
 
 CHECKPOINTS = (
     FileKind.RECOVERY_POINT_CHECKPOINT,
@@ -150,6 +150,7 @@ class DumpOptions(NamedTuple):
     decoder            of an internal topic's records; `auto_decode` chooses one by the topic's name
     key_decoder, value_decoder   bytes → bytes to print, for --key-decoder-class and --value-decoder-class
     escape             escape control characters in payloads, for terminals
+    jobs               threads; with more than one the log is read ahead, and its time index is checked meanwhile
     """
 
     print_data: bool = False
@@ -167,6 +168,7 @@ class DumpOptions(NamedTuple):
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
     escape: bool = False
+    jobs: int = 1
 
     @property
     def iterates(self) -> bool:

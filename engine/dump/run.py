@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.background import Background
 from engine.discovery.names import FileKind, FileName, file_name, parse_file_name, parse_long, partition_of
 from engine.dump.gaps import gaps_of, report_gaps
 from engine.dump.renderer import UNLIMITED, base_offset_of, check_log_name
@@ -15,10 +16,10 @@ from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.record.reader import ChunkReader
 from engine.record.soundness import resume_after_damage, too_large, unsound_batches
-from engine.record.windows import MAX_LOG_SIZE, LogWalk, Stop
+from engine.record.windows import MAX_LOG_SIZE, LogWalk, Stop, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from engine.dump.gaps import Gaps
     from engine.dump.index_files import IndexDump
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.record.reader import Chunk
     from engine.record.selection import Selection
-    from engine.record.windows import Window
 
 LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP_CHECKPOINT)
 _BY_SUFFIX = {
@@ -56,6 +56,7 @@ class Dump:
         self._selector = selector
         self.reports = DumpReports()
         self._index_dump: IndexDump | None = None
+        self._sound_time_indexes: set[str] = set()  # paths; they were checked while their logs were dumped
 
     @property
     def _indexes(self) -> IndexDump:
@@ -65,12 +66,21 @@ class Dump:
             self._index_dump = IndexDump(self._files, self._options, self._renderer, self._report, self.reports)
         return self._index_dump
 
-    def dump(self, path: str, name: FileName) -> None:
-        """Dump one file, of the kind of its name. Raises UnreadableFile."""
+    def dump(self, path: str, name: FileName, others: Collection[str] = ()) -> None:
+        """Dump one file, of the kind of its name. Raises UnreadableFile.
+
+        others  files that are dumped, too: with several threads, the time index of a log is checked while the log is dumped
+        """
         self._renderer.file(path, name)
         kind = name.kind
         if kind in LOGS:
-            self._log(path, name)
+            with Background[bool]("time-index") as thread:
+                time_index = self._sibling(path, name, ".timeindex")
+                if self._options.jobs > 1 and time_index in others:
+                    self._begin_time_index(thread, time_index, path, name)
+                self._log(path, name)
+                if thread.is_busy and thread.wait():
+                    self._sound_time_indexes.add(time_index)
         elif kind is FileKind.LOG_07:
             check_log_name(path, name, self._report)
             if self._selector is not None:
@@ -81,7 +91,8 @@ class Dump:
             self._indexes.offset_index(path, self._sibling(path, name, ".log"), base_offset_of(path, name, self._report))
         elif kind is FileKind.TIME_INDEX:
             log, index = self._sibling(path, name, ".log"), self._sibling(path, name, ".index")
-            self._indexes.time_index(path, log, index, base_offset_of(path, name, self._report))
+            base_offset, is_sound = base_offset_of(path, name, self._report), path in self._sound_time_indexes
+            self._indexes.time_index(path, log, index, base_offset, is_sound=is_sound)
         elif kind is FileKind.TRANSACTION_INDEX:
             self._transaction_index(path, name)
         elif kind is FileKind.PRODUCER_SNAPSHOT:
@@ -98,6 +109,15 @@ class Dump:
                 self._renderer.entry(entry)
             for finding in findings:
                 self._report(finding)
+
+    def _begin_time_index(self, thread: Background[bool], path: str, log: str, name: FileName) -> None:
+        """Check the time index at `path` in a thread; `name` is that of its log."""
+        from engine.dump.index_files import time_index_is_sound
+
+        files, options, base_offset = self._files, self._options, name.base_offset
+        if base_offset is not None and not options.sanity_only:
+            index = self._sibling(log, name, ".index")
+            thread.begin(lambda: time_index_is_sound(files, options, path, log, index, base_offset))
 
     def _log(self, path: str, name: FileName) -> None:
         check_log_name(path, name, self._report)
@@ -192,23 +212,28 @@ class LogDump:
             self._report(larger)
         if start:
             self._gaps.begin_anywhere()
-        walk = LogWalk(self._file, start, end, max_batch_bytes=options.max_batch_bytes)
+        walk = LogWalk(self._file, start, end, max_batch_bytes=options.max_batch_bytes, alternates=options.jobs > 1)
         resumes = True
-        while resumes:
-            for window in walk:
-                self._check_headers(window)
-                if self._selector is None:
-                    self._show(window)
-                    continue
-                self._gaps.feed_batches(window)
-                self._select(self._selector, window)
-                if self._selector.is_past(window) or self._selector.finished:
-                    return
-            resumes, findings = resume_after_damage(walk, search=options.continue_on_corruption, is_cut=end < size)
-            if not resumes and walk.stop is Stop.TORN and options.max_bytes == UNLIMITED:
-                self._renderer.trailing(size - walk.position)
-            for finding in findings:
-                self._report(finding)
+        with Background[Window]("read-ahead") as thread:
+            while resumes:
+                for window in thread.ahead(walk) if options.jobs > 1 else walk:
+                    if not self._dump_window(window):
+                        return
+                resumes, findings = resume_after_damage(walk, search=options.continue_on_corruption, is_cut=end < size)
+                if not resumes and walk.stop is Stop.TORN and options.max_bytes == UNLIMITED:
+                    self._renderer.trailing(size - walk.position)
+                for finding in findings:
+                    self._report(finding)
+
+    def _dump_window(self, window: Window) -> bool:
+        """Write and check a window; returns False if the selection has nothing after it."""
+        self._check_headers(window)
+        if self._selector is None:
+            self._show(window)
+            return True
+        self._gaps.feed_batches(window)
+        self._select(self._selector, window)
+        return not (self._selector.is_past(window) or self._selector.finished)
 
     def _show(self, window: Window) -> None:
         """Write the whole content of a window."""

@@ -12,17 +12,16 @@ from engine.checkpoint.producer_snapshot import producer_text
 from engine.discovery.names import FileKind, file_name
 from engine.dump.kernel_renderer import Form, KernelRenderer
 from engine.dump.record_text import control_record_text, printer_for
-from engine.formats import AbortedTxn, ProducerSnapshotEntry, RecordField
-from engine.index.offset import OffsetPosition
-from engine.index.time import TimestampOffset
+from engine.formats import AbortedTxn, ProducerSnapshotEntry, RecordField, Status
+from engine.index.time import TimeIndex
 from engine.index.transaction import aborted_txn_text
 from engine.java_text import java_utf8, whole_text
 from engine.kernels.escapes import printable, terminal_safe
 from engine.kernels.fields import CONTENTS, ESCAPE, META
-from engine.kernels.text import print_batches, print_records
+from engine.kernels.text import print_batches, print_entries, print_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from engine.discovery.names import FileName, PartitionDir
     from engine.dump.kernel_renderer import Ending
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
     from engine.dump.text_buffer import TextBuffer
     from engine.files import OpenFile
     from engine.findings import Finding
+    from engine.index.offset import OffsetIndex
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
 
 _FORM = Form(print_records, headers=b"headerKeys: [", end=b"\n", bad_control=b"")
 _PIECE = 64 << 10
-_LINES = 1024  # entries per write
 
 
 class TextDump:
@@ -45,7 +44,6 @@ class TextDump:
 
     def __init__(self, options: DumpOptions, out: TextBuffer, report: Callable[[Finding], None]) -> None:
         self._options, self._out, self._report = options, out, report
-        self._entry_text: Callable[[Entry], str] | None = None
 
     def file(self, path: str, name: FileName | None) -> None:
         """Print the lines that announce a file. kafka-dump-log also announces files that it ignores."""
@@ -79,21 +77,15 @@ class TextDump:
 
     def entry(self, entry: Entry) -> None:
         """Print the line of an entry."""
-        if self._entry_text is None:
+        self._out.put(_TEXTS.get(type(entry), small_entry_text)(entry) + "\n")
 
-
-            self._entry_text = entry_text
-        self._out.put(self._entry_text(entry) + "\n")
-
-    def entries(self, entries: Iterable[Entry]) -> None:
-        """Print the lines of entries of one kind."""
-        lines: list[str] = []
-        for entry in entries:
-            lines.append(entry_text(entry))
-            if len(lines) == _LINES:
-                self._out.put("\n".join(lines) + "\n")
-                lines.clear()
-        self._out.put("".join(f"{line}\n" for line in lines))
+    def index_entries(self, index: OffsetIndex | TimeIndex, number: int, end: int) -> None:
+        """Print the lines of entries."""
+        out, is_time = self._out, isinstance(index, TimeIndex)
+        while number < end:
+            out.at, number, status = print_entries(out.data, out.at, index.whole, number, end, index.base_offset, is_time)
+            if status == Status.FULL:
+                out.make_room()
 
     def empty_index(self, path: str) -> None:
         """Print Kafka's line for an offset index without entries."""
@@ -188,17 +180,7 @@ class TextRenderer(KernelRenderer):
             data = data[cut:]
 
 
-_TEXTS: dict[type, Callable[[Any], str]] = {
-    OffsetPosition: OffsetPosition.text,
-    TimestampOffset: TimestampOffset.text,
-    AbortedTxn: aborted_txn_text,
-    ProducerSnapshotEntry: producer_text,
-}
-
-
-def entry_text(entry: Entry) -> str:
-    """Return the line of any entry, without line end."""
-    return _TEXTS.get(type(entry), small_entry_text)(entry)
+_TEXTS: dict[type, Callable[[Any], str]] = {AbortedTxn: aborted_txn_text, ProducerSnapshotEntry: producer_text}
 
 
 def small_entry_text(entry: SmallEntry) -> str:

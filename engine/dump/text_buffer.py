@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 SIZE = 1 << 20
 _LARGEST = 1 << 30
-_SHARE = 4 << 20  # bytes of text that a helper thread produces at a time
+_SHARES = 6 << 20  # bytes of text that all threads together produce at a time
+WAITING = 2  # views that a sink may still read when `write` returns
 _WORTH = 512  # records: for fewer, a thread is not worth its start
 
 Part = TypeVar("Part")
@@ -29,17 +30,17 @@ class TextTooLarge(KafkalogError):
 class TextBuffer:
     """A buffer `data` that kernels fill from `at` on, setting `at` after their text.
 
-    write  writes the text; it must be finished with a view when its next call returns, since there are two buffers
-    jobs   threads that produce text, including the caller's; each further one needs two buffers of 4 MiB
+    write  writes the text; the last WAITING views, which are in buffers of their own, it may still read after it returns
+    jobs   threads that produce text, including the caller's; the further ones need 18 MiB together
     """
 
     def __init__(self, write: Callable[[memoryview], object], size: int = SIZE, jobs: int = 1) -> None:
         self._write = write
         self.data = memoryview(bytearray(size))
-        self._other = memoryview(bytearray(size))
+        self._others = [memoryview(bytearray(size)) for _ in range(WAITING)]
         self.at = 0
         self._helpers: list[tuple[Background[Any], TextBuffer]] = [
-            (Background("text"), TextBuffer(write, _SHARE)) for _ in range(jobs - 1)
+            (Background("text"), TextBuffer(write, _SHARES // jobs)) for _ in range(jobs - 1)
         ]
 
     def shares(self, records: int) -> int:
@@ -79,7 +80,8 @@ class TextBuffer:
         if self.at:
             at, self.at = self.at, 0
             self._write(self.data[:at])
-            self.data, self._other = self._other, self.data
+            self._others.append(self.data)
+            self.data = self._others.pop(0)
 
     def put(self, text: bytes | str) -> None:
         """Append text. Lone surrogates become `?`, as in Java's output."""
@@ -101,4 +103,4 @@ class TextBuffer:
             what = "the headers of one record need more than 1 GiB of text"
             raise TextTooLarge(what, do="a lower --max-decompressed-bytes skips its batch")
         else:
-            self.data = memoryview(bytearray(max(2 * len(self.data), len(self._other))))
+            self.data = memoryview(bytearray(max(2 * len(self.data), *map(len, self._others))))

@@ -1,18 +1,40 @@
 """The file system interface: the engine reads and changes files through nothing else.
 
-    seam       ReadOnlyFiles, Files: operations on paths; memory, the clock
-    open_file  OpenFile, WritableFile: operations on open files
+    interface  ReadOnlyFiles, Files: operations on paths; memory, the clock
+    open_file  OpenFile, WritableFile: operations on open files; errors for what the operating system refused
     locks      a log directory's lock, as Java takes it
     owner      file ownership; root takes the rights of the owner
     own_directory  directories of that owner outside of a log dir
     pins       directories held open
-    refusals   errors for what the operating system refused
 
 Tests replace `Files` with versions that stop, tear or fail any single operation.
 """
 
+from engine.files.interface import (
+    DiskSpace,
+    FileInfo,
+    Files,
+    ReadOnlyFiles,
+    look,
+    may_write,
+    now_ms,
+    remove_tree,
+    replace,
+    zeros,
+)
 from engine.files.locks import Lock, is_locked
-from engine.files.open_file import Buffer, OpenFile, WritableFile, hand_over, nameless_file
+from engine.files.open_file import (
+    LINK,
+    Buffer,
+    OpenFile,
+    WritableFile,
+    hand_over,
+    is_full,
+    nameless_file,
+    taken,
+    unreadable,
+    unwritable,
+)
 from engine.files.owner import (
     ROOT,
     Fault,
@@ -27,8 +49,6 @@ from engine.files.owner import (
     this_user,
     user_name,
 )
-from engine.files.refusals import LINK, is_full, taken, unreadable, unwritable
-from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, may_write, now_ms, remove_tree, replace, zeros
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UnwritableFile
+from engine.files.open_file import unwritable
 from engine.files.owner import ROOT, Opened, acting, acting_as_root, directories_around, pin, rights_of, user_name
 from engine.files.pins import OPEN_DIRECTORY, pinned, real_path, spelled
-from engine.files.refusals import unwritable
 
 if TYPE_CHECKING:
     from engine.files.owner import Acting

@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import KafkalogError, argument
+from engine.files.open_file import unreadable
 from engine.files.pins import OPEN_DIRECTORY, at, open_below, pinned, real_path, spelled, status_of
-from engine.files.refusals import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
 from bisect import bisect_right
 from functools import cached_property
 from itertools import islice
@@ -16,6 +14,7 @@ from engine.index.entries import IndexFull, IndexOffsetOverflow, InvalidOffset
 from engine.index.sparse import SparseIndex
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Iterator
 
     from engine.files import Buffer
@@ -30,15 +29,12 @@ class OffsetPosition(NamedTuple):
     offset: int
     position: int
 
-    def text(self) -> str:
-        """Return the line that kafka-dump-log prints."""
-        return f"offset: {self.offset} position: {self.position}"
-
 
 class OffsetIndex(SparseIndex[OffsetPosition]):
     """An .index file."""
 
     entry_size = OFFSET_INDEX_ENTRY.size
+    relative_offset_at = OFFSET_INDEX_ENTRY.positions["relative_offset"]
 
     def entry(self, number: int) -> OffsetPosition:
         """Return entry `number`, from 0. Raises IndexError outside the file."""
@@ -75,10 +71,7 @@ class OffsetIndex(SparseIndex[OffsetPosition]):
     @cached_property
     def _growing(self) -> array[int] | None:
         """Return the relative offsets of the used entries; None if they do not grow or exceed 64 bits."""
-        numbers = array("i", bytes(self.used))
-        if sys.byteorder == "little":
-            numbers.byteswap()
-        keys = numbers[::2]
+        keys = self._relative_offsets(self.used)
         if not all(map(lt, keys, islice(keys, 1, None))):
             return None
         ends = (keys[0], keys[-1]) if keys else ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
+import sys
+from array import array
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
 
 from engine.amounts import count_of
@@ -36,6 +37,7 @@ class SparseIndex(IndexFile, Generic[_E]):
     `entry`, iteration and `len` cover all whole entries, including unused ones after `used_entries`.
     """
 
+    relative_offset_at: ClassVar[int]  # position of the field in an entry
     kept_entries: ClassVar[int] = 0  # entries kept free at the end of the file for the closing of the segment
     max_index_size: int = -1
     max_entries: int = 0  # room in the file of an open index
@@ -92,18 +94,24 @@ class SparseIndex(IndexFile, Generic[_E]):
     def __iter__(self) -> Iterator[_E]:
         raise NotImplementedError
 
-    def dumped(self) -> Iterator[_E]:
-        """Iterate over the entries that kafka-dump-log reads: entry 0, and all up to the next one that has the base offset.
+    @property
+    def dumped_entries(self) -> int:
+        """Return how many entries kafka-dump-log reads: entry 0, and all up to the next one that has the base offset.
 
         Kafka takes a zero in the middle for the unused end, and the first entry of an unused index for an entry.
         """
-        return islice(self, self.dumped_entries)
+        offsets = self._relative_offsets(self.whole)
+        try:
+            return offsets.index(0, 1)
+        except ValueError:
+            return len(offsets)
 
-    @property
-    def dumped_entries(self) -> int:
-        """Return the number of these entries."""
-        base_offset = self.base_offset
-        return next((number for number, entry in enumerate(self) if number and entry.offset == base_offset), len(self))
+    def _relative_offsets(self, entries: Buffer) -> array[int]:
+        """Return the relative offsets of whole entries."""
+        numbers = array("i", bytes(entries))
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        return numbers[self.relative_offset_at // numbers.itemsize :: self.entry_size // numbers.itemsize]
 
     def extend(self, entries: Buffer) -> None:
         """Add whole entries in their bytes, with growing keys.

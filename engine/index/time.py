@@ -23,15 +23,12 @@ class TimestampOffset(NamedTuple):
     timestamp: int
     offset: int
 
-    def text(self) -> str:
-        """Return the line that kafka-dump-log prints."""
-        return f"timestamp: {self.timestamp} offset: {self.offset}"
-
 
 class TimeIndex(SparseIndex[TimestampOffset]):
     """A .timeindex file."""
 
     entry_size = TIME_INDEX_ENTRY.size
+    relative_offset_at = TIME_INDEX_ENTRY.positions["relative_offset"]
     kept_entries = 1  # one entry that LogSegment.onBecomeInactiveSegment adds
 
     def entry(self, number: int) -> TimestampOffset:

@@ -10,11 +10,12 @@ from cython.cimports.engine.kernels import fields
 from cython.cimports.engine.kernels.bounds import BLOCK, batches_exist, contents_exist
 from cython.cimports.engine.kernels.decoded import Decoded
 from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
-from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
+from cython.cimports.engine.kernels.numbers import i32, i64, varint, wrapped_difference, wrapped_sum
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
 from cython.cimports.engine.kernels.words import advance, boolean, number, put, timestamp_type
 
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # largest record object without headers, key and value
+_ENTRY_LIMIT = cython.declare(cython.Py_ssize_t, 112)  # largest object of an index entry
 _HEADER_LIMIT = cython.declare(cython.Py_ssize_t, 40)  # largest header object without its key and value
 
 
@@ -267,3 +268,39 @@ def record_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, decoded: Decod
             at, status = _record_object(out, at, room, data, batches, records, record, flags)
             if status != fields.END: return at, row, record, status
             record += 1
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
+def entry_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, index: cython.const[cython.uchar][::1],
+                  row: cython.Py_ssize_t, last_row: cython.Py_ssize_t, base_offset: cython.longlong, is_time: cython.bint,
+                  flags: cython.int):
+    """Write the entries row … last_row − 1 of an index → (position after the text, row, status END or FULL).
+
+    index    whole entries of an offset index, or of a time index (`is_time`)
+    flags    ARRAY
+    """
+    room: cython.Py_ssize_t = out.shape[0]
+    size: cython.Py_ssize_t = fields.TIME_ENTRY_SIZE if is_time else fields.OFFSET_ENTRY_SIZE
+    entry: cython.Py_ssize_t
+    if row < 0 or last_row > index.shape[0] // size or at < 0: return at, row, fields.BAD_START
+    with cython.nogil:
+        while row < last_row:
+            if room - at < _ENTRY_LIMIT: return at, row, fields.FULL
+            entry = row * size
+            if flags & fields.ARRAY: at = put(out, at, b',', 1)
+            if is_time:
+                at = put(out, at, b'{"type":"time-index-entry","timestamp":', 39)
+                at = number(out, at, i64(index, entry))
+                entry += fields.TIME_ENTRY_RELATIVE_OFFSET_AT
+                at = put(out, at, b',"offset":', 10)
+                at = number(out, at, wrapped_sum(base_offset, i32(index, entry)))
+            else:
+                at = put(out, at, b'{"type":"offset-index-entry","offset":', 38)
+                at = number(out, at, wrapped_sum(base_offset, i32(index, entry)))
+                at = put(out, at, b',"position":', 12)
+                at = number(out, at, i32(index, entry + fields.OFFSET_ENTRY_POSITION_AT))
+            at = put(out, at, b'}\n', 2)
+            row += 1
+        return at, row, fields.END

@@ -10,7 +10,7 @@ import cython
 from cython.cimports.engine.kernels import fields
 from cython.cimports.engine.kernels.bounds import BLOCK, batches_exist, contents_exist
 from cython.cimports.engine.kernels.decoded import Decoded
-from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
+from cython.cimports.engine.kernels.numbers import i32, i64, varint, wrapped_difference, wrapped_sum
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
 from cython.cimports.engine.kernels.words import (
     advance,
@@ -24,6 +24,8 @@ from cython.cimports.engine.kernels.words import (
     timestamp_type,
     unicode_escape,
 )
+
+_ENTRY_LIMIT = cython.declare(cython.Py_ssize_t, 64)  # largest line of an index entry
 
 # ---- payloads -------------------------------------------------------------------------------------------------------
 
@@ -359,3 +361,36 @@ def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, decoded: Decode
             at, status = _record_line(out, at, room, data, batches, records, record, flags)
             if status != fields.END: return at, row, record, status
             record += 1
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
+def print_entries(out: cython.uchar[::1], at: cython.Py_ssize_t, index: cython.const[cython.uchar][::1],
+                  row: cython.Py_ssize_t, last_row: cython.Py_ssize_t, base_offset: cython.longlong, is_time: cython.bint):
+    """Write the lines of the entries row … last_row − 1 of an index → (position after the text, row, status END or FULL).
+
+    index    whole entries of an offset index, or of a time index (`is_time`)
+    """
+    room: cython.Py_ssize_t = out.shape[0]
+    size: cython.Py_ssize_t = fields.TIME_ENTRY_SIZE if is_time else fields.OFFSET_ENTRY_SIZE
+    entry: cython.Py_ssize_t
+    if row < 0 or last_row > index.shape[0] // size or at < 0: return at, row, fields.BAD_START
+    with cython.nogil:
+        while row < last_row:
+            if room - at < _ENTRY_LIMIT: return at, row, fields.FULL
+            entry = row * size
+            if is_time:
+                at = put(out, at, b"timestamp: ", 11)
+                at = number(out, at, i64(index, entry))
+                entry += fields.TIME_ENTRY_RELATIVE_OFFSET_AT
+                at = put(out, at, b" offset: ", 9)
+                at = number(out, at, wrapped_sum(base_offset, i32(index, entry)))
+            else:
+                at = put(out, at, b"offset: ", 8)
+                at = number(out, at, wrapped_sum(base_offset, i32(index, entry)))
+                at = put(out, at, b" position: ", 11)
+                at = number(out, at, i32(index, entry + fields.OFFSET_ENTRY_POSITION_AT))
+            at = put(out, at, b"\n", 1)
+            row += 1
+        return at, row, fields.END

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from engine.files import Files
     from engine.log.logdir.log_dirs import LogDir
-    from engine.log.quarantine.seam import QuarantiningFiles
+    from engine.log.quarantine.quarantining_files import QuarantiningFiles
     from engine.log.report import Report
 
 
@@ -65,7 +65,7 @@ class Quarantines:
 
     def begin(self, files: Files, log_dir: str) -> Files:
         """Return a file system over `files` that keeps what is changed in a log dir. Raises UsageError, UnwritableFile."""
-        from engine.log.quarantine.seam import QuarantiningFiles  # most commands keep nothing
+        from engine.log.quarantine.quarantining_files import QuarantiningFiles  # most commands keep nothing
 
         made = QuarantiningFiles(
             files, self._directory(files, log_dir), command=self._command, now=self._now, log_dirs=(files.resolve(log_dir),),
@@ -99,7 +99,7 @@ class Quarantines:
 
     def _directory(self, files: Files, log_dir: str) -> str:
         """The path of the quarantine for `log_dir`. Raises UsageError if the chosen path is inside the log dir."""
-        from engine.log.quarantine.places import quarantine_beside
+        from engine.log.quarantine.trusted_files import quarantine_beside
 
         if self._chosen is None:
             directory = quarantine_beside(files, log_dir, self._now, self._of)
@@ -208,7 +208,8 @@ def session(
     around  the log dirs to survey, if they are more than the log dirs to work on
     Raises LogDirLocked, UnwritableFile, UnreadableFile, UsageError.
     """
-    named, places = [log_dir.path for log_dir in log_dirs], [place.path for log_dir in log_dirs for place in log_dir.places]
-    with open_dirs(disk, named, places, quarantines, now=options.now, dry_run=options.dry_run) as dirs:
+    named = [log_dir.path for log_dir in log_dirs]
+    directories = [place.path for log_dir in log_dirs for place in log_dir.directories]
+    with open_dirs(disk, named, directories, quarantines, now=options.now, dry_run=options.dry_run) as dirs:
         cluster = replace(survey(dirs.files, list(log_dirs if around is None else around)), log_dirs=tuple(log_dirs))
         yield Session(dirs, LogManager(dirs.files_of, cluster, options.settings, options.now), options)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import KafkalogError
 from engine.formats import (
     BATCH_HEADER,
+    CODEC_MASK,
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
     INT_MAX,
@@ -34,6 +35,7 @@ from engine.formats import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_FLAG,
     TRANSACTIONAL_FLAG,
+    BatchField,
     BatchHeader,
     Codec,
     LegacyHeaderV0,
@@ -45,7 +47,7 @@ from engine.kernels.encode import LegacyForm, encode_legacy, encode_records, mea
 from engine.record.crc import crc32c
 
 if TYPE_CHECKING:
-    from engine.record.columns import RecordColumns
+    from engine.record.columns import BatchColumns, RecordColumns
 
 CREATE_TIME, LOG_APPEND_TIME = 0, 1  # timestamp types in attribute bit 3
 
@@ -98,6 +100,26 @@ class BatchSpec(NamedTuple):
         if self.magic == MAGIC_V2:
             return BATCH_HEADER.size
         return LOG_OVERHEAD + legacy_overhead(self.magic) if self.codec != Codec.NONE else 0
+
+
+def spec_of(batches: BatchColumns, row: int) -> BatchSpec:
+    """Return the header fields of a batch of any format, for a batch of format 2 without a delete horizon."""
+    table = batches.table
+    attributes, magic = table[BatchField.ATTRIBUTES, row], table[BatchField.MAGIC, row]
+    append_time = magic > MAGIC_V0 and bool(attributes & TIMESTAMP_TYPE_FLAG)
+    is_v2 = magic >= MAGIC_V2
+    return BatchSpec(
+        base_offset=table[BatchField.BASE_OFFSET, row],
+        codec=Codec(attributes & CODEC_MASK),
+        timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME,
+        log_append_time=table[BatchField.MAX_TIMESTAMP, row] if append_time else NO_TIMESTAMP,
+        producer_id=table[BatchField.PRODUCER_ID, row],
+        producer_epoch=table[BatchField.PRODUCER_EPOCH, row],
+        base_sequence=table[BatchField.BASE_SEQUENCE, row],
+        transactional=is_v2 and bool(attributes & TRANSACTIONAL_FLAG),
+        control=is_v2 and bool(attributes & CONTROL_FLAG),
+        partition_leader_epoch=table[BatchField.LEADER_EPOCH, row],
+    )
 
 
 def check_spec(spec: BatchSpec) -> None:

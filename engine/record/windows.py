@@ -59,7 +59,7 @@ class Stop(Enum):
 
 
 class Window(NamedTuple):
-    """Some whole batches. `data` and `batches` are valid until the next window is read."""
+    """Some whole batches. `data` and `batches` are valid until the next window is read; see LogWalk for exceptions."""
 
     data: memoryview
     base: int  # file position of data[0]
@@ -72,6 +72,7 @@ class LogWalk:
     """The batches of one log file, from `start` to `end` (byte positions; default: its current size, at most MAX_LOG_SIZE).
 
     batches  columns to reuse, which saves time with many short walks over one file
+    alternates  a window stays valid while the next one is read, for reading ahead (background.ahead); twice the memory
 
     Iterate, and again after each `resynchronise`. Then `stop` is why the walk ended, and `position` where. Raises
     UnreadableFile, and FileChangedWhileReading if the file became shorter meanwhile.
@@ -86,6 +87,7 @@ class LogWalk:
         max_batch_bytes: int = MAX_BATCH_BYTES,
         window_size: int = WINDOW_SIZE,
         batches: BatchColumns | None = None,
+        alternates: bool = False,
     ) -> None:
         self.file = file
         self.position = start
@@ -98,6 +100,9 @@ class LogWalk:
         self._max_batch_bytes = max(max_batch_bytes, BATCH_HEADER.size)
         self._buffer = bytearray(max(_SMALLEST_WINDOW, min(window_size, self._max_batch_bytes, self.end - start)))
         self._batches = BatchColumns() if batches is None else batches
+        self._other: tuple[bytearray, BatchColumns] | None = None  # for the next window, if it alternates
+        if alternates:
+            self._other = bytearray(len(self._buffer)), BatchColumns(self._batches.capacity)
 
     def __iter__(self) -> Iterator[Window]:
         while self.position < self.end:
@@ -109,7 +114,10 @@ class LogWalk:
                     check_large_batches(data, self._batches, rows)
                     self._note_suspects(rows)
                     yield Window(data, self.position, self._batches, rows)
+                    self._alternate_batches()
             self.position += at
+            if at and self._other is not None:
+                self._buffer, self._other = self._other[0], (self._buffer, self._other[1])
             if not self._is_suspicious:
                 self._suspect = self.position
             if status == Status.BAD_SIZE:
@@ -124,9 +132,14 @@ class LogWalk:
                     window = self._header_only(size)
                     self._note_suspects(1)
                     yield window
+                    self._alternate_batches()
                     self.position += size
                 else:
                     self._buffer = bytearray(size)
+
+    def _alternate_batches(self) -> None:
+        if self._other is not None:
+            self._batches, self._other = self._other[1], (self._other[0], self._batches)
 
     def _note_suspects(self, rows: int) -> None:
         """Note the start of the consecutive batches with wrong checksums at the end of the walk so far, if any."""

@@ -27,10 +27,11 @@ from engine.log.logdir.log_manager import refuse_metadata_log, refuse_topic_name
 from engine.log.operations.append import Append, AppendOptions
 from engine.log.operations.mending import check_topic_id
 from engine.log.operations.operation import operate
-from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from engine.log.report import Action
 from engine.record.assembly import UnbuildableBatch
 from engine.record.json_record import LineInvalid
+from engine.record.selection import EVERYTHING
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_log_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
@@ -39,6 +40,7 @@ from kafkalog_cli.interruption import INTERRUPTION, Interrupted
 from kafkalog_cli.options import PATH, Time, Whole, size_option
 from kafkalog_cli.output import Lines, json_stream
 from kafkalog_cli.partitions import check_metrics, run
+from kafkalog_cli.selecting import SELECTION, OffsetRange, raw_selection_options, selection_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,11 +51,13 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import PartitionLog
     from engine.log.report import Report
     from engine.log.session import Session
+    from engine.record.selection import Selection
     from kafkalog_cli.progress import Progress
 
 
 _SECTIONS = (
     Section("Input", ("--input", "--input-format", "--ignore-unknown", "--separator", "--null", "--timestamp")),
+    Section("Selection of raw batches", tuple(option for option in SELECTION if option != "--producer-id")),
     Section("Batches", ("--compression", "--compression-level", "--batch-size", "--leader-epoch", "--follower", "--magic")),
     Section("Producer", ("--producer-id", "--producer-epoch", "--sequence", "--transaction", "--coordinator-epoch")),
     Section("Action", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted", "--quarantine")),
@@ -77,6 +81,9 @@ _EXAMPLES = (
 @click.option("--input", "source", type=PATH, default="-", metavar="FILE", help="Read records from this file. Default: stdin.")
 @click.option("--input-format", "form_in", type=click.Choice(["json", "text", "raw"]), default="json", show_default=True,
               help="A JSON object a line; or key, separator and value; or raw batches as in a .log.")
+@click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B",
+              help="Only offsets from A up to, not including, B. A alone has no end.")
+@raw_selection_options
 @click.option("--ignore-unknown", is_flag=True,
               help="Skip unknown members of JSON objects. Default: refuse the line.")
 @click.option("--separator", default=":", show_default=True, metavar="TEXT",
@@ -93,7 +100,8 @@ _EXAMPLES = (
               help="Epoch of the leader that appends. Default: the latest of the log, or 0.")
 @click.option("--follower", is_flag=True, help="Keep the offsets and epochs of raw batches.")
 @click.option("--magic", type=click.Choice(["0", "1"]), help="Message format for a log of Kafka 0.7. Default: 1.")
-@click.option("--producer-id", type=Whole(0), default=-1, metavar="N", help="Write the records as this idempotent producer.")
+@click.option("--producer-id", type=Whole(0), default=-1, metavar="N",
+              help="Write the records as this idempotent producer. With raw input: only batches of this producer.")
 @click.option("--producer-epoch", type=Whole(0, 2**15 - 1), metavar="N",
               help="Epoch of the producer. Default: its last one, or 0.")
 @click.option("--sequence", type=Whole(0, INT_MAX), metavar="N",
@@ -139,7 +147,7 @@ def append(values: dict[str, Any]) -> int:
             is_new = make_partition(values["path"], create=values["create"], dry_run=values["dry_run"])
 
             def work(logs: Session, _progress: Progress) -> Iterator[Report]:
-                [place] = logs.log_dirs[0].places
+                [place] = logs.log_dirs[0].directories
                 kept = logs.manager.files_of(place.log_dir)
                 if not was_there and isinstance(kept, QuarantiningFiles):
                     kept.note_made(place.path)
@@ -160,6 +168,8 @@ class _AppendInput(Append):
         self, logs: Session, values: dict[str, Any], descriptor: int, stream: JsonStream | None, *, is_new: bool
     ) -> None:
         given: dict[str, Any] = {one.name: values.get(one.name) for one in fields(AppendOptions)}
+        is_raw = values["form_in"] == "raw"
+        given |= {"selection": _selection(values), "producer_id": -1} if is_raw else {"selection": EVERYTHING}
         given |= {"form": values["form_in"], **{name: os.fsencode(values[name]) for name in ("separator", "null")}}
         options = AppendOptions(**given)
         super().__init__(logs.manager, options, is_new=is_new, accepts_losses=values["quarantine"] is not None)
@@ -183,10 +193,17 @@ def _check(values: dict[str, Any]) -> None:
             raise UsageError(f"--{name.replace('_', '-')} needs a producer id", "add --producer-id N")
     if values["ignore_unknown"] and values["form_in"] != "json":
         raise UsageError("--ignore-unknown needs JSON input", "remove it")
-    if values["producer_id"] >= 0 and values["form_in"] == "raw":
-        raise UsageError("raw batches contain their producer ids", "remove --producer-id")
+    if values["form_in"] != "raw" and _selection({**values, "producer_id": -1}) != EVERYTHING:
+        raise UsageError("options that select records need raw batches", "add --input-format raw")
     if values["flush_messages"] is not None:
         values["settings"] = (*values["settings"], ("flush.messages", str(values["flush_messages"])))
+
+
+def _selection(values: dict[str, Any]) -> Selection:
+    """Return the selection of raw batches."""
+    first, end = values["offsets"] or (None, None)
+    producer_id = None if values["producer_id"] < 0 else values["producer_id"]
+    return selection_from({**values, "producer_id": producer_id}, first_offset=first, end_offset=end)
 
 
 @contextmanager

@@ -112,12 +112,12 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
     """
     if files is None and not paths:
         raise click.UsageError("name files or directories, or use --files")
-    seam = files_for((*paths, *java_split(files or "")))
+    plain_files = files_for((*paths, *java_split(files or "")))
 
     def open_files(outcome: Outcome) -> ReadOnlyFiles:
-        return whole_files(seam, values, outcome) or seam
+        return whole_files(plain_files, values, outcome) or plain_files
 
-    return dump_all(open_files, paths, files, options_from(values), _selection(values), form, values["jobs"])
+    return dump_all(open_files, paths, files, options_from(values), _selection(values), form)
 
 
 _DECODERS = {
@@ -150,6 +150,7 @@ def options_from(values: dict[str, Any]) -> DumpOptions:
         max_decompressed_bytes=values["max_decompressed_bytes"],
         max_batch_bytes=values["max_batch_bytes"],
         escape=sys.stdout.isatty(),
+        jobs=values["jobs"],
     )
 
 
@@ -223,13 +224,13 @@ class Target(NamedTuple):
 
 def dump_all(
     open_files: Callable[[Outcome], ReadOnlyFiles], paths: tuple[str, ...], listed: str | None, options: DumpOptions,
-    selection: Selection | None = None, form: str = "text", jobs: int = 1,
+    selection: Selection | None = None, form: str = "text",
 ) -> int:
     """Dump the files of `--files` as kafka-dump-log does, then those of the plain arguments; return the exit status.
 
-    form  text, json or jsonl        jobs  threads
+    form  text, json or jsonl
     """
-    with BackgroundWriter(raw_stdout()) as output, TextBuffer(output.write, jobs=jobs) as out:
+    with BackgroundWriter(raw_stdout()) as output, TextBuffer(output.write, jobs=options.jobs) as out:
         renderer, outcome = _text(options, out) if form == "text" else _json(options, out, form)
         reports = DumpReports()
         try:
@@ -265,6 +266,7 @@ def _dump(
         targets, skip = _start_of_tail(files, _wanted(files, targets, selection, outcome), options, selection)
         selector = Selector(selection._replace(limit=selection.limit if selection.tail is None else selection.tail), skip)
     dump = Dump(files, options, renderer, outcome.finding, selector)
+    paths = frozenset(target.path for target in targets)
     for target in targets:
         if selector is not None and selector.finished:
             break
@@ -278,7 +280,7 @@ def _dump(
             outcome.finding(ignored, words=f"Ignoring unknown file {printable(target.path)}")
             continue
         try:
-            dump.dump(target.path, target.name)
+            dump.dump(target.path, target.name, paths)
         except KafkalogError as error:
             renderer.flush()
             outcome.error(error)

@@ -82,7 +82,7 @@ def run(values: dict[str, Any]) -> int:
 
         part = next((log_dir for log_dir in logs.log_dirs if not log_dir.is_whole), None)
         if part is not None and values["mark_clean"]:
-            what = f"{part.places[0].path}: a partition; --mark-clean marks a whole log dir"
+            what = f"{part.directories[0].path}: a partition; --mark-clean marks a whole log dir"
             raise UsageError(what, do=f"name the log dir: kafkalog recover --mark-clean {argument(part.path)}")
         asked = ("salvage", "accept_metadata_loss", "start_beyond_end", "mark_clean")
         return recover(logs.manager, RecoverOptions.of(logs.options, **{name: values[name] for name in asked}))

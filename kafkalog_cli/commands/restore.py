@@ -14,12 +14,12 @@ from engine.discovery.paths import MANIFEST, STAGING
 from engine.dump.json_stream import sentence, text_field
 from engine.errors import KafkalogError, UnreadableFile, argument
 from engine.findings import Severity
-from engine.log.quarantine.places import time_text
 from engine.log.quarantine.restore import ChangedSince, Restored, Undone
+from engine.log.quarantine.trusted_files import time_text
 from kafkalog_cli.app import UNREADABLE, Outcome, Total, kept_in, printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
-from kafkalog_cli.interruption import INTERRUPTION, Interrupted, InterruptibleFiles, say_interrupted
+from kafkalog_cli.interruption import INTERRUPTION, Interrupted, InterruptibleFiles, print_interrupted
 from kafkalog_cli.options import (
     PATH,
     Duration,
@@ -31,13 +31,13 @@ from kafkalog_cli.options import (
     version_option,
     yes_option,
 )
-from kafkalog_cli.output import Lines, json_stream, say_always, tolerate_output_failure
+from kafkalog_cli.output import Lines, json_stream, print_always, tolerate_output_failure
 from kafkalog_cli.quarantining import DECLINED, agreed, would_keep
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
     from engine.log.quarantine.kept import Kept
-    from engine.log.quarantine.seam import QuarantiningFiles
+    from engine.log.quarantine.quarantining_files import QuarantiningFiles
     from kafkalog_spark.sink.undoing import LastCommit
 
 
@@ -212,7 +212,7 @@ def put_objects_back(files: Files, directory: str, outcome: Outcome, *, dry_run:
         outcome.error(error)
         return error.exit_status
     except Interrupted:
-        say_interrupted(f"{count} objects are back: run the command again to continue")
+        print_interrupted(f"{count} objects are back: run the command again to continue")
         return INTERRUPTION.status
     would = "would be " if dry_run else ""
     text = f"{name}: {count} objects {would}put back, {len(kept) - count} are there"
@@ -278,7 +278,7 @@ def _put_undone_commit(
 def _not_undone(error: KafkalogError | Interrupted, outcome: Outcome) -> int:
     """Report why a commit of Spark's sink was not undone, and return the exit status."""
     if isinstance(error, Interrupted):
-        say_interrupted("the commit is not undone yet: run the command again to continue")
+        print_interrupted("the commit is not undone yet: run the command again to continue")
         return INTERRUPTION.status
     outcome.error(error)
     return error.exit_status
@@ -287,8 +287,8 @@ def _not_undone(error: KafkalogError | Interrupted, outcome: Outcome) -> int:
 def _aside(files: Files, log_dir: str, now: int, *, dry_run: bool) -> QuarantiningFiles:
     """Make a quarantine for data removed from a log dir. Raises UnwritableFile."""
     from engine.files import acting_as_root
-    from engine.log.quarantine.places import quarantine_beside
-    from engine.log.quarantine.seam import QuarantiningFiles
+    from engine.log.quarantine.quarantining_files import QuarantiningFiles
+    from engine.log.quarantine.trusted_files import quarantine_beside
 
     with acting_as_root():  # the owner of a log dir may have no right to make a directory beside it
         directory, of = quarantine_beside(files, log_dir, now), (files.resolve(log_dir),)
@@ -355,8 +355,8 @@ def _restore(
     from engine.log.logdir.log_dirs import locked
     from engine.log.quarantine.kept import in_use
     from engine.log.quarantine.manifest import STORED
-    from engine.log.quarantine.places import partitions_in, read_trusted
     from engine.log.quarantine.restore import restore
+    from engine.log.quarantine.trusted_files import partitions_in, read_trusted
 
     done: list[tuple[int, int]] = []
     try:
@@ -380,7 +380,7 @@ def _restore(
             click.echo(_half_way(done), err=True)
         return error.exit_status
     except Interrupted:
-        say_interrupted(_half_way(done))
+        print_interrupted(_half_way(done))
         return INTERRUPTION.status
     tally.add(restored)
     if outcome.is_text:
@@ -389,7 +389,7 @@ def _restore(
     else:
         _put_objects(directory, restored, outcome, dry_run=dry_run)
     if restored.aside is not None:
-        say_always(kept_in(restored.aside), err=not outcome.is_text)
+        print_always(kept_in(restored.aside), err=not outcome.is_text)
     return 0 if restored.is_as_before else 4
 
 
@@ -457,7 +457,7 @@ def prune(paths: tuple[str, ...], older_than_ms: int, outcome: Outcome, *, dry_r
     except KafkalogError as error:
         outcome.error(error)
     except Interrupted:
-        say_interrupted("one quarantine is deleted in part: run the same command again")
+        print_interrupted("one quarantine is deleted in part: run the same command again")
         return
     if outcome.is_text:
         click.echo(f"{verb} {shown_size(deleted)}")

@@ -23,7 +23,7 @@ from kafkalog_cli.app import UNREADABLE, Outcome, Total, printable
 from kafkalog_cli.commands.restore import undo as undo_commit
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, InterruptibleFiles, say_interrupted
+from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, InterruptibleFiles, print_interrupted
 from kafkalog_cli.options import PATH, Time, Whole, format_option, quiet_option, size_option, verbose_option, version_option
 from kafkalog_cli.output import Lines, json_stream
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from kafkalog_spark.session import Work
+    from kafkalog_spark.table.planning import Piece
 
 
 _SECTIONS = (
@@ -221,7 +222,7 @@ def undo(paths: tuple[str, ...], outcome: Outcome) -> int:
 def _interrupted(job: str, work: Work[int]) -> int:
     """Cancel the job and report it in one line; returns the exit status for the signal."""
     is_over = work.cancel()
-    say_interrupted(f"{job} was cancelled" + (AS_A_CRASH if is_over and job in _IN_PLACE else ""))
+    print_interrupted(f"{job} was cancelled" + (AS_A_CRASH if is_over and job in _IN_PLACE else ""))
     if not is_over:  # Java is starting, and ends with this process
         sys.stdout.flush()
         os._exit(INTERRUPTION.status)
@@ -291,12 +292,13 @@ def _verify(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.tasks import rows_of
 
     reading = {name: value for name, value in given.reading.items() if name != "onCorruption"}
-    outcome = given.outcome
+    outcome, read = given.outcome, _Read()
     severities: Counter[str] = Counter()
     is_unreadable = False
-    for row in rows_of(verify(spark, *given.paths, config=given.config, **reading)):
+    for row in rows_of(verify(spark, *given.paths, config=given.config, on_plan=read.plan, **reading)):
         severities[row["severity"]] += 1
         is_unreadable |= row["code"] == UNREADABLE
+        read.note(row)
         if outcome.is_text:
             if not (outcome.is_quiet and row["severity"] == Severity.INFO.value):
                 click.echo(_finding_line(row))
@@ -305,9 +307,40 @@ def _verify(spark: SparkSession, given: Given) -> int:
     said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])
     if outcome.is_text:
         click.echo(said or "nothing wrong", err=True)
+        read.say("sound", quiet=outcome.is_quiet)
     if is_unreadable:
         return 8
     return 4 if severities["error"] or severities["warning"] else 0
+
+
+class _Read:
+    """The partitions that a job reads, for its total: bytes, and the worst finding, by directory."""
+
+    def __init__(self) -> None:
+        self._total = Total()
+        self._sizes: Counter[str] = Counter()
+        self._problems: dict[str, tuple[str, Severity]] = {}
+
+    def plan(self, splits: Iterable[list[Piece]]) -> None:
+        """Add the partitions of the splits."""
+        for piece in (one for split in splits for one in split):
+            self._sizes[piece.directory] += piece.size
+
+    def note(self, row: Row) -> None:
+        """Note a finding."""
+        severity, directory = Severity(row["severity"]), row["directory"]
+        if row["code"] == UNREADABLE:
+            self._problems[directory] = ("unreadable", Severity.ERROR)
+        elif severity is Severity.ERROR and self._problems.get(directory, ("", Severity.INFO))[1] is not Severity.ERROR:
+            self._problems[directory] = ("with errors", severity)
+        elif severity is Severity.WARNING:
+            self._problems.setdefault(directory, ("with warnings", severity))
+
+    def say(self, verdict: str, *, quiet: bool = False) -> None:
+        """Print the total to stderr, as stdout has the rows. `verdict`: of partitions without a problem."""
+        for directory, size in self._sizes.items():
+            self._total.add(*self._problems.get(directory, (verdict, Severity.INFO)), size)
+        self._total.say(quiet=quiet, err=True)
 
 
 def _finding(code: str, severity: str, file: str, what: str, position: int | None, offset: int | None) -> Finding:
@@ -317,15 +350,21 @@ def _finding(code: str, severity: str, file: str, what: str, position: int | Non
 def _stats(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.stats import stats
 
-    _show(stats(spark, *given.paths, by=given.by, top=given.top, **given.reading), given)
+    read = _Read()
+    _show(stats(spark, *given.paths, by=given.by, top=given.top, on_plan=read.plan, **given.reading), given)
+    if given.outcome.is_text:
+        read.say("read")
     return 0
 
 
 def _export(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.export import export
 
-    export(spark, *given.paths, to=given.to, mode=given.mode, table=given.table, **given.reading)
+    read = _Read()
+    export(spark, *given.paths, to=given.to, mode=given.mode, table=given.table, on_plan=read.plan, **given.reading)
     _print_written(given, ())
+    if given.outcome.is_text:
+        read.say("exported")
     return 0
 
 
@@ -436,7 +475,7 @@ def _show(frame: DataFrame, given: Given) -> None:
     from kafkalog_spark.tasks import rows_of
 
     is_text = given.outcome.is_text
-    rows = (row.asDict(recursive=True) for row in rows_of(_times_said(frame, is_text=is_text)))
+    rows = (row.asDict(recursive=True) for row in rows_of(_printable_times(frame, is_text=is_text)))
     if is_text:
         _table(frame.columns, list(rows))  # the width of columns may depend on the last row
         return
@@ -444,7 +483,7 @@ def _show(frame: DataFrame, given: Given) -> None:
         given.outcome.put("statistics", {"by": given.by, **_plain(row)}, None)
 
 
-def _times_said(frame: DataFrame, *, is_text: bool) -> DataFrame:
+def _printable_times(frame: DataFrame, *, is_text: bool) -> DataFrame:
     """Return times as text, or as ms: Spark has years beyond Python's range, as of a producer that used µs for ms."""
     from pyspark.sql import functions as f
 

@@ -32,7 +32,7 @@ from kafkalog_cli.app import Outcome, Total, printable
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
-from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
+from kafkalog_cli.interruption import INTERRUPTION, Interrupted, print_interrupted
 from kafkalog_cli.options import (
     PATH,
     PATH_OR_URL,
@@ -220,9 +220,9 @@ def verify_all(
                         _show(remote.add(result), outcome, stream, progress.say, quiet=shows.quiet)
                         tally.add(result)
             if writes and INTERRUPTION.number is not None:  # the signal came after the work
-                say_interrupted(tally.text())
+                print_interrupted(tally.text())
         except Interrupted:
-            say_interrupted(tally.text())
+            print_interrupted(tally.text())
         except Declined:
             return DECLINED
         except KafkalogError as error:  # about the directories around the partitions
@@ -233,7 +233,7 @@ def verify_all(
         for failure in errors:
             outcome.error(failure)
         if stream is None:
-            tally.say_total(quiet=shows.quiet, is_dry_run=rebuild is not None and rebuild.dry_run)
+            tally.print_total(quiet=shows.quiet, is_dry_run=rebuild is not None and rebuild.dry_run)
         status = outcome.finish(INTERRUPTION.status if writes else 0)
         out.flush()
     return status
@@ -262,7 +262,7 @@ class _Tally:
         elif done.is_broken:
             self._broken.append(done.path)
 
-    def say_total(self, *, quiet: bool, is_dry_run: bool) -> None:
+    def print_total(self, *, quiet: bool, is_dry_run: bool) -> None:
         """Print the total, and the next command."""
         if self._damaged:
             words = ["kafkalog", "recover", "--full", "--dry-run", *_few(self._damaged)]
@@ -273,7 +273,7 @@ class _Tally:
         self.total.say(quiet=quiet)
         if is_dry_run and not quiet:
             click.echo("dry run: nothing was changed")
-        self.total.say_next(words, quiet=quiet)
+        self.total.print_next(words, quiet=quiet)
 
     def text(self) -> str:
         """Return one line."""
@@ -410,7 +410,7 @@ def _without_files(files: ReadOnlyFiles, path: str, places: Iterable[str]) -> li
     if not any(files.info(place).is_directory for place in places):
         raise UsageError(f"{path}: its name is not that of a file of a partition", path=path)
     log_dirs = find_log_dirs(files, [place for place in places if files.info(place).is_directory])
-    return [place.path for log_dir in log_dirs if not log_dir.is_whole for place in log_dir.places]
+    return [place.path for log_dir in log_dirs if not log_dir.is_whole for place in log_dir.directories]
 
 
 def _counts(path: str) -> bool:
@@ -550,11 +550,11 @@ class Rebuild:
             with open_dirs(disk, log_dirs, directories, self._quarantines, now=self.now, dry_run=self.dry_run) as dirs:
                 errors += not_permitted(disk, log_dirs, directories) if self.dry_run else ()
                 dirs.begin()
-                seam_of = dirs.files_of
+                files_of = dirs.files_of
 
                 def rebuild(directory: str, config: LogConfig, tiering: Tiering, findings: list[Finding]) -> list[str]:
-                    seam = seam_of(log_dir_of[directory])
-                    return list(Rebuilder(seam, directory, config, findings, self.now, tiering).run())
+                    disk = files_of(log_dir_of[directory])
+                    return list(Rebuilder(disk, directory, config, findings, self.now, tiering).run())
 
                 try:
                     yield Begun(dirs.files, rebuild)
@@ -565,8 +565,8 @@ class Rebuild:
 
     def say(self, stream: JsonStream | None) -> None:
         """Print where replaced files are kept."""
-        from kafkalog_cli.quarantining import put_kept, say_kept
+        from kafkalog_cli.quarantining import print_kept, put_kept
 
         if self._quarantines is not None:
             put_kept(self._quarantines, stream, dry_run=self.dry_run)
-            say_kept(self._quarantines, self._form, dry_run=self.dry_run)
+            print_kept(self._quarantines, self._form, dry_run=self.dry_run)

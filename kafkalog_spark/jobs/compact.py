@@ -64,7 +64,7 @@ def compact(
         chooser = Compact(asked, explain=False, on_bytes=_ignore, clock=time.perf_counter)
         reported = [*_metadata_logs(job), *chooser.choose(job.manager, 1)]
         partitions = [
-            partition for log_dir in job.manager.cluster.log_dirs for partition in log_dir.places
+            partition for log_dir in job.manager.cluster.log_dirs for partition in log_dir.directories
             if partition.name.topic != METADATA_TOPIC
         ]
         markers = {log_dir: remove_marker(job.manager, log_dir) for log_dir in job.log_dirs}
@@ -80,7 +80,7 @@ def compact(
 
 def _metadata_logs(job: Job) -> Iterator[Report]:
     """Report metadata logs that are named directly as refused, as the command does."""
-    for partition in (partition for log_dir in job.log_dirs if not log_dir.is_whole for partition in log_dir.places):
+    for partition in (partition for log_dir in job.log_dirs if not log_dir.is_whole for partition in log_dir.directories):
         if partition.name.topic == METADATA_TOPIC:
             report = Report(partition.path, "compact")
             report.add(Action.REFUSED, "", f"not compacted: {METADATA_LOG}; {INSTEAD}")

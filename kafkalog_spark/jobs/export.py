@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from kafkalog_spark.tasks import OnPlan
+
 FORMATS = ("parquet", "delta", "iceberg")  # the last two need a session with their packages
 _BACK = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 _COMPRESSION = "compression.type"
@@ -28,19 +30,21 @@ _NO_TABLE = "UNABLE_TO_INFER_SCHEMA"  # Spark's error for a directory without a 
 
 
 def export(
-    spark: SparkSession, *paths: str, to: str, mode: str = "error", table: str = "parquet", **options: object
+    spark: SparkSession, *paths: str, to: str, mode: str = "error", table: str = "parquet", on_plan: OnPlan | None = None,
+    **options: object,
 ) -> None:  # fmt: skip
     """Write the records below `paths` as a table to `to`, with a folder for each topic.
 
     mode     Spark's save mode: error, append or overwrite
     table    one of FORMATS; `to` is a directory, or for Iceberg a name in a catalog
+    on_plan  receives the splits before they are read
     options  as for reading; `columns` defaults to EXPORTED
     Raises OptionError, also if `to` contains logs; LogDirError; AnalysisException if `to` exists and the mode is error.
     """
     _check(table)
     if table != "iceberg" or "/" in to:
         check_target(to, mode, paths)
-    rows = read_mapped(spark, paths, {"columns": ",".join(EXPORTED), **options})
+    rows = read_mapped(spark, paths, {"columns": ",".join(EXPORTED), **options}, on_plan)
     rows.write.mode(mode).format(table).partitionBy("topic").save(to)
 
 
@@ -168,7 +172,7 @@ def _check_existing(files: ReadOnlyFiles, to: str, path: str, mode: str) -> None
     except UsageError:  # there is none
         return
     for log_dir in found:
-        place = log_dir.path if log_dir.is_whole else next(one.path for one in log_dir.places)
+        place = log_dir.path if log_dir.is_whole else next(one.path for one in log_dir.directories)
         if not (log_dir.is_whole or _is_partition(files, place)):
             continue  # only the name looks like a partition
         if mode == "overwrite":

@@ -57,7 +57,7 @@ def recover(
     with opened(paths, asked, topics, Quarantines("recover", moment, of="log-dir")) as job:
         rows = [row for report in prepare(job.manager, asked, recovery) for row in event_rows(report)]
         work = Assignment(asked, partial(_recover, asked), keeps_for="recover")
-        of_tasks = run_tasks(spark, job, recovery.places, work, _TASK_BYTES)
+        of_tasks = run_tasks(spark, job, recovery.partitions, work, _TASK_BYTES)
         _note(recovery, of_tasks)
         rows += of_tasks
         rows += [row for report in finish(job.manager, asked, recovery) for row in event_rows(report)]
@@ -66,7 +66,7 @@ def recover(
 
 def _note(recovery: Recovery, rows: list[dict[str, Any]]) -> None:
     """Add the results of the tasks to `recovery`."""
-    by_path = {partition.path: partition for partition in recovery.places}
+    by_path = {partition.path: partition for partition in recovery.partitions}
     for row in rows:
         recovery.note(by_path[row["directory"]], events_in([row]), is_failed=row["action"] == FAILED)
 
@@ -75,5 +75,5 @@ def _recover(asked: RecoverOptions, manager: TaskLogManager) -> Iterator[Report]
     """Recover the partitions of a task, which are all in one log dir."""
     [log_dir] = manager.cluster.log_dirs
     problems = find_start_problems(manager.files_of(log_dir.path), manager.cluster)
-    for _place, report in recover_partitions(manager, asked, list(log_dir.places), problems):
+    for _place, report in recover_partitions(manager, asked, list(log_dir.directories), problems):
         yield report

@@ -101,7 +101,7 @@ class Job:
     @property
     def cluster(self) -> Cluster:
         """Identities and metadata log, which the driver has read, and the log dirs without their partitions and files."""
-        bare = (replace(log_dir, places=(), foreign=(), files=()) for log_dir in self.log_dirs)
+        bare = (replace(log_dir, directories=(), foreign=(), files=()) for log_dir in self.log_dirs)
         return replace(self.manager.cluster, log_dirs=tuple(bare))
 
 
@@ -118,9 +118,9 @@ def opened(
     try:
         found = check_utf8(find_log_dirs(files, [one for path in paths for one in expand(files, str(path))]))
         found = _narrowed(found, topics) if topics else found
-        log_dirs = [log_dir for log_dir in found if log_dir.places or not topics]
+        log_dirs = [log_dir for log_dir in found if log_dir.directories or not topics]
         named = [log_dir.path for log_dir in log_dirs]
-        refuse_other_owner(files, (*named, *(partition.path for log_dir in log_dirs for partition in log_dir.places)))
+        refuse_other_owner(files, (*named, *(partition.path for log_dir in log_dirs for partition in log_dir.directories)))
         # topic settings may also come from the metadata log in a log dir without partitions of these topics
         with session(files, log_dirs, options, quarantines, around=found) as logs, hold_log_dirs(files, named) as hold:
             try:
@@ -138,9 +138,9 @@ def _narrowed(log_dirs: list[LogDir], topics: Collection[str]) -> list[LogDir]:
     """Return the log dirs with only the partitions of `topics`, without those marked for deletion. Raises OptionError."""
     narrowed = []
     for log_dir in log_dirs:
-        partitions = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE) if log_dir.is_whole else log_dir.places
+        partitions = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE) if log_dir.is_whole else log_dir.directories
         narrowed.append(LogDir(log_dir.path, False, tuple(one for one in partitions if one.name.topic in topics), (), ()))
-    there = {partition.name.topic for log_dir in narrowed for partition in log_dir.places}
+    there = {partition.name.topic for log_dir in narrowed for partition in log_dir.directories}
     if missing := sorted(set(topics) - there):
         raise OptionError(f"no such topic: {', '.join(missing)}")
     return narrowed
@@ -224,7 +224,7 @@ def _rows(partitions: list[PartitionPath], work: Assignment, cluster: Cluster, h
                 lock = lock_partition(files, log_dir.path, partition.path)
                 stack.callback(lock.release)
             hold.check(files, log_dir.path)  # after the wait for the locks
-            part, task_files = replace(log_dir, places=tuple(own)), files
+            part, task_files = replace(log_dir, directories=tuple(own)), files
             if work.keeps_for is not None:
                 quarantines = Quarantines(work.keeps_for, work.options.now, of=file_name(own[0].path))
                 task_files = quarantines.begin(files, log_dir.path)

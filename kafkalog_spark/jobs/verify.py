@@ -29,19 +29,27 @@ if TYPE_CHECKING:
 
     from kafkalog_spark.table.options import ReadOptions
     from kafkalog_spark.table.planning import Piece
+    from kafkalog_spark.tasks import OnPlan
 
 SCHEMA = pa.schema(list(FINDING_TYPES.items()))
 
 
-def verify(spark: SparkSession, *paths: str, config: Mapping[str, str] | None = None, **options: object) -> DataFrame:
+def verify(
+    spark: SparkSession, *paths: str, config: Mapping[str, str] | None = None, on_plan: OnPlan | None = None,
+    **options: object,
+) -> DataFrame:  # fmt: skip
     """Verify the partitions below `paths`. Returns a row for each finding, with the columns of level findings.
 
     All replicas of a partition are compared with the copy that a leader would have.
 
-    config  topic settings that override those of the metadata logs; they decide whether gaps are losses
+    config   topic settings that override those of the metadata logs; they decide whether gaps are losses
+    on_plan  receives the splits before they are verified
     Raises OptionError, LogDirError; a directory that cannot be read is a finding.
     """
-    return run(spark, splits_of(options_of(paths, options), config), SCHEMA, check_split)
+    splits = splits_of(options_of(paths, options), config)
+    if on_plan is not None:
+        on_plan(splits)
+    return run(spark, splits, SCHEMA, check_split)
 
 
 def splits_of(asked: ReadOptions, config: Mapping[str, str] | None = None) -> list[list[Piece]]:

@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from engine.arrow.incoming import IncomingRows, RowRefused, Sheet, groups
 from engine.formats import INT_MAX, BatchField
-from engine.log.segment.log_segment import Appending, LogSegment
-from engine.log.segment.segment_files import Partition
+from engine.log.segment.log_segment import Appending, LogSegment, Partition
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec
 from engine.record.columns import BatchColumns
 from engine.record.packing import Packer

@@ -25,12 +25,12 @@ class WrongRunError(Exception):
     """A program failed, or two programs that should print the same do not."""
 
 
-def run(command: list[str], cwd: Path, output: Path, statuses: tuple[int, ...] = (0,)) -> Run:
-    """Run to the end with stdout in the file `output`. Raises WrongRunError for any other exit status."""
+def run(command: list[str], cwd: Path, output: Path, statuses: tuple[int, ...] = (0,), *, cores: int = 0) -> Run:
+    """Run to the end on `cores` processors (0: all) with stdout in the file `output`. Raises WrongRunError for any other status."""
     errors = output.with_suffix(".stderr")
     with output.open("wb") as out, errors.open("wb") as err:
         reading, writing = os.pipe()
-        launched = [sys.executable, "-I", "-S", str(LAUNCH), str(writing), *command]
+        launched = [sys.executable, "-I", "-S", str(LAUNCH), str(writing), str(cores), *command]
         with subprocess.Popen(launched, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, pass_fds=(writing,)):
             os.close(writing)
             with open(reading, "rb") as report:

@@ -148,6 +148,64 @@ def test_raw_batches_and_a_copy_by_a_follower(append, partition, tmp_path):
     assert (copy / "leader-epoch-checkpoint").read_bytes() == (partition / "leader-epoch-checkpoint").read_bytes()
 
 
+def selected(path, *options):
+    """(offset, timestamp, key, value) of the records of data that dump-log selects."""
+    done = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", *options, str(path))
+    objects = objects_of(done.out)
+    assert {one["code"] for one in objects if one["type"] == "finding"} <= {"offset-gap"}  # of a follower
+    return [(one["offset"], one["timestamp"], one["key"], one["value"]) for one in objects if one["type"] == "record"]
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+@pytest.mark.parametrize("selection", [
+    ("--offset", "7:33"), ("--offset", "49"), ("--time", f"{NOW + 5}:{NOW + 20}"), ("--key", "k1", "--key", "k3"),
+    ("--key-regex", "[02]$", "--offset", ":40"), ("--header", "h=3"), ("--limit", "13"), ("--tail", "13"), ("--tail", "1"), ("--tail", "0"),
+    ("--key", "k2", "--limit", "4"), ("--key", "k2", "--tail", "4"), ("--key", "nobody"), ("--limit", "0"), ("--partition-leader-epoch", "5"),
+    ("--partition-leader-epoch", "0"), ("--producer-id", "9"), ("--transactional-only",), ("--offset", "0:"), ("--tail", "1000"),
+])  # fmt: skip
+def test_the_records_that_dump_log_selects_are_appended(append, partition, tmp_path, codec, selection):
+    lines = [
+        f'{{"key":"k{number % 5}","value":"{number}","timestamp":{NOW + number},"headers":[{{"key":"h","value":"{number % 4}"}}]}}\n'
+        for number in range(50)
+    ]  # fmt: skip
+    append("".join(lines), "--batch-size", "500", "--compression", codec)
+    source = partition / "00000000000000000000.log"
+    wanted = selected(source, *selection)
+    for name, follower in (("followed-0", ("--follower",)), ("led-0", ())):
+        words = ("append", "--create", *CLOCK, "--input", str(source), "--input-format", "raw", *selection, *follower)
+        done = kafkalog(*words, "--config", "segment.bytes=1048576", str(tmp_path / name))
+        assert done.status == 0, done.err
+        appended = selected(tmp_path / name)
+        if follower:
+            assert appended == wanted
+        else:
+            assert appended == [(number, *record[1:]) for number, record in enumerate(wanted)]
+            assert kafkalog("verify", str(tmp_path / name)).status == 0
+
+
+def test_a_batch_that_is_selected_as_a_whole_is_unchanged(append, partition, tmp_path):
+    append("".join(f'{{"value":"{number}"}}\n' for number in range(50)), "--batch-size", "200", "--producer-id", "7")
+    source, copy = partition / "00000000000000000000.log", tmp_path / "copy-0"
+    words = ("append", "--create", *CLOCK, "--input-format", "raw", "--producer-id", "7", "--input", str(source), str(copy))
+    assert kafkalog(*words).status == 0
+    assert (copy / source.name).read_bytes() == source.read_bytes()
+
+
+def test_a_selection_needs_raw_batches_and_changes_no_refusal(append, partition, tmp_path):
+    _, err, status = append('{"value":"0"}', "--limit", "1")
+    assert (status, "add --input-format raw" in err) == (2, True)
+    append("".join(f'{{"value":"{number}"}}\n' for number in range(9)), "--batch-size", "1")
+    data = bytearray((partition / "00000000000000000000.log").read_bytes())
+    data[len(data) // 2] ^= 1
+    for text in (bytes(data), bytes(data[:100]), b"x" * 100):
+        refusals = []
+        for options in ((), ("--offset", "0:9")):
+            lines, _, status = append(text, "--input-format", "raw", "--clean-start", *options)
+            refusals.append([line for line in lines if "refused" in line])
+            assert status == 4
+        assert refusals[0] == refusals[1] != []
+
+
 def test_raw_input_that_ends_in_a_batch(append, partition):
     append('{"value":"0"}')
     data = (partition / "00000000000000000000.log").read_bytes()
@@ -197,7 +255,7 @@ class TestProducers:
 @pytest.mark.parametrize(
     "options",
     [
-        ("--follower",), ("--transaction", "commit"), ("--producer-id", "1", "--input-format", "raw"), ("--input", "/nowhere"),
+        ("--follower",), ("--transaction", "commit"), ("--key", "x"), ("--input", "/nowhere"),
         ("--compression", "lz4", "--compression-level", "99"), ("--sequence", "-1"), ("--config", "no.such=1"),
     ],
 )  # fmt: skip

@@ -40,7 +40,7 @@ def test_an_operation_that_knows_better_says_how_much_there_is(log_dirs, monkeyp
         bar.advance(40)
         assert shown(bar) == (350, 40)
         (log_dir,) = log_dirs
-        chosen = [replace(log_dir, places=log_dir.places[:1])]
+        chosen = [replace(log_dir, directories=log_dir.directories[:1])]
         bar.expect(chosen, lambda _: files)
         assert shown(bar) == (300, 0)
         bar.advance(299)
@@ -52,7 +52,7 @@ def test_shares_of_the_work_on_each_log(log_dirs, monkeypatch):
     monkeypatch.setattr(progress, "_WORTH_SHOWING", 1)
     files = ReadOnlyFiles()
     (log_dir,) = log_dirs
-    first, second = (place.path for place in log_dir.places)
+    first, second = (place.path for place in log_dir.directories)
     with Progress() as bar:
         bar.is_shown = True
         bar.expect(log_dirs, lambda _: files)

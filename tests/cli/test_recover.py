@@ -14,7 +14,7 @@ import pytest
 
 from engine.errors import UnwritableFile
 from engine.files import ReadOnlyFiles
-from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from tests.support.file_work import tree
 from tests.support.json_output import reports_of
 from tests.support.other_process import lock_held

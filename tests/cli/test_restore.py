@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.files import Files, ReadOnlyFiles
-from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from tests.support.file_work import make_tree, tree
 from tests.support.json_output import objects_of
 from tests.support.other_process import lock_held

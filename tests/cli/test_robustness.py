@@ -242,7 +242,7 @@ def test_no_permission(tmp_path, monkeypatch):
             raise PermissionError(13, "Permission denied", name)
         return real(name, *rest, **more)
 
-    monkeypatch.setattr("engine.files.seam.os.open", refuse)
+    monkeypatch.setattr("engine.files.interface.os.open", refuse)
     done = kafkalog("dump-log", str(path))
     assert (done.status, done.err) == (8, f"error[unreadable-file] {path}: Permission denied\n")
 
@@ -271,7 +271,7 @@ def test_an_input_output_error_in_the_middle(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("engine.files.seam.os.preadv", fail)
+    monkeypatch.setattr("engine.files.interface.os.preadv", fail)
     done = kafkalog("dump-log", "--print-data-log", str(path))
     assert (done.status, done.err) == (8, f"error[unreadable-file] {path}: Input/output error\n")
 
@@ -284,7 +284,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch):
         os.truncate(path, 1000)
         return real(*words)
 
-    monkeypatch.setattr("engine.files.seam.os.preadv", cut)
+    monkeypatch.setattr("engine.files.interface.os.preadv", cut)
     done = kafkalog("dump-log", str(path))
     assert done.status == 8
     assert "[file-changed]" in done.err

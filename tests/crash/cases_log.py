@@ -13,8 +13,8 @@ from engine.log.append.analysis import append_as_leader
 from engine.log.operations.opening import delete_oldest_segments
 from engine.log.quarantine.kept import prune
 from engine.log.quarantine.manifest import QuarantineDamaged
+from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from engine.log.quarantine.restore import ChangedSince, restore
-from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.report import Report
 from engine.log.retention.rules import delete_old_segments
 from engine.log.verify.rebuild import Rebuilder

@@ -18,7 +18,7 @@ from tests.support.run import kafkalog
 NOW = "1764000000000"
 KILLED = """
 import os, signal, sys
-from engine.log.quarantine import manifest, seam
+from engine.log.quarantine import manifest, quarantining_files
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -36,11 +36,11 @@ def dying(after, count, function):
     return call
 
 step, count = sys.argv[1], int(sys.argv[2])
-writer, files = manifest.ManifestWriter, seam.QuarantiningFiles
+writer, files = manifest.ManifestWriter, quarantining_files.QuarantiningFiles
 if step == "directory":
     files.make = dying(True, 1, files.make)
 elif step == "files":
-    seam.ManifestWriter = dying(False, 1, writer)
+    quarantining_files.ManifestWriter = dying(False, 1, writer)
 elif step == "manifest":
     writer._line = dying(False, 1, writer._line)
 else:

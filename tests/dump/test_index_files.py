@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from engine.dump.batch_heads import BatchHeads
-from engine.dump.index_files import IndexDump
+from engine.dump.index_files import IndexDump, time_index_is_sound
 from engine.dump.renderer import DumpOptions
 from engine.dump.reports import DumpReports
 from engine.record.reader import ChunkReader
@@ -34,8 +34,8 @@ class Shown:
     def __init__(self):
         self.shown, self.words = [], []
 
-    def entries(self, entries):
-        self.shown += map(tuple, entries)
+    def index_entries(self, index, number, end):
+        self.shown += [tuple(index.entry(one)) for one in range(number, end)]
 
     def empty_index(self, path):
         self.words.append(f"{path} is empty")
@@ -47,13 +47,13 @@ class Shown:
 class Dumped:
     """One index dumped: `entries` and `words` shown, `codes`, `findings`, Kafka's `lines`."""
 
-    def __init__(self, contents, path, **options):
+    def __init__(self, contents, path, *, is_sound=False, **options):
         shown, reports, self.findings = Shown(), DumpReports(), []
         dump = IndexDump(MemoryFiles(contents), DumpOptions(**options), shown, self.findings.append, reports)
         if path == INDEX:
             dump.offset_index(INDEX, LOG, 0)
         else:
-            dump.time_index(TIMES, LOG, INDEX, 0)
+            dump.time_index(TIMES, LOG, INDEX, 0, is_sound=is_sound)
         self.entries, self.words, self.lines = shown.shown, shown.words, list(reports.lines())
         self.codes = [finding.code for finding in self.findings]
 
@@ -310,3 +310,22 @@ def test_runs_of_sound_entries_hide_nothing(monkeypatch):
                 one_by_one = Dumped(contents, path)
             for name in ("entries", "words", "findings", "lines"):
                 assert getattr(at_a_glance, name) == getattr(one_by_one, name)
+
+
+def test_a_time_index_without_problems_is_only_printed():
+    """The result of the check that is made ahead is that of the dump, wherever the files are wrong."""
+    random, results = Random(27), set()
+    for _ in range(300):
+        entries = [(random.randrange(9), random.choice([1, 3, 5, 7])) if random.random() < 0.1 else (end, end) for end in (1, 3, 5, 7)]
+        contents = {TIMES: times(*entries) + bytes(random.choice([0, 0, 24])), LOG: DATA[: random.choice([len(DATA)] * 3 + [AT[3] + 20])],
+                    INDEX: random.choice([SOUND, SOUND, index((5, AT[2]), (1, AT[0]))])}  # fmt: skip
+        contents = {path: data for path, data in contents.items() if path == TIMES or random.random() < 0.95}
+        checked = Dumped(contents, TIMES)
+        is_sound = time_index_is_sound(MemoryFiles(contents), DumpOptions(), TIMES, LOG, INDEX, 0)
+        of_the_log = {"timeindex-offset-not-found", "timeindex-timestamp-mismatch", "timeindex-out-of-order", "index-missing", "log-missing"}
+        assert is_sound == (not of_the_log & set(checked.codes))
+        if is_sound:
+            printed = Dumped(contents, TIMES, is_sound=True)
+            assert (printed.entries, printed.findings, printed.lines) == (checked.entries, checked.findings, checked.lines)
+        results.add(is_sound)
+    assert results == {True, False}

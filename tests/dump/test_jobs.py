@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+from time import sleep
+
 import pytest
 
 from engine.discovery.names import parse_file_name, partition_of
@@ -16,6 +19,7 @@ from engine.dump.text_buffer import TextBuffer
 from engine.log.fetch.records import Run
 from engine.record.builder import NewRecord, build_batch
 from kafkalog_cli.fetch_output import JsonRecords, TextRecords
+from kafkalog_cli.output import BackgroundWriter
 from tests.support.memory_files import MemoryFiles
 from tests.support.small_logs import LOG, PARTITION, batch, chunks, emptied
 
@@ -25,6 +29,11 @@ DATA = b"".join([
     build_batch([NewRecord(400, 5, None, b"2" * LARGE), NewRecord(401, 5, b"k", None, HEADERS)], base_offset=400),
     batch(402, 40), emptied(442, 445),
 ])  # fmt: skip
+STEM = LOG.removesuffix(".log")
+CONTENTS = {
+    LOG: DATA, STEM + ".index": struct.pack(">ii", 6, 0), STEM + ".timeindex": struct.pack(">qi", 6, 6),
+    STEM + ".log.deleted": DATA[:-3], STEM + ".timeindex.deleted": struct.pack(">qi", 5, 6),
+}  # fmt: skip
 
 
 class Told(TextBuffer):
@@ -46,11 +55,13 @@ def shown(jobs, show):
 
 
 def dumped(out, form, options):
-    files = MemoryFiles({LOG: DATA})
+    files, options = MemoryFiles(CONTENTS), options._replace(jobs=len(out._helpers) + 1)
     dump = TextDump(options, out, print) if form == "text" else JsonDump(
         options, JsonStream(out, "dump-log", array=form == "json"), print
     )  # fmt: skip
-    Dump(files, options, dump, print).dump(LOG, parse_file_name(LOG.rpartition("/")[2]))
+    dump = Dump(files, options, dump, print)
+    for path in CONTENTS:
+        dump.dump(path, parse_file_name(path.rpartition("/")[2]), CONTENTS)
 
 
 def fetched(out, form):
@@ -66,10 +77,10 @@ def fetched(out, form):
 @pytest.mark.parametrize("form", ["text", "json", "jsonl"])
 def test_the_text_of_several_threads(monkeypatch, form, share):
     monkeypatch.setattr(text_buffer, "_WORTH", 1)
-    monkeypatch.setattr(text_buffer, "_SHARE", share)
+    monkeypatch.setattr(text_buffer, "_SHARES", share)
     ways = [
         *(lambda out, options=options: dumped(out, form, options) for options in (
-            DumpOptions(print_data=True), DumpOptions(deep=True), DumpOptions(print_data=True, skip_metadata=True),
+            DumpOptions(print_data=True, max_batch_bytes=300_000), DumpOptions(deep=True), DumpOptions(print_data=True, skip_metadata=True),
         )),
         lambda out: fetched(out, form),
     ]  # fmt: skip
@@ -90,3 +101,33 @@ def test_a_reader_who_leaves_ends_the_threads(monkeypatch):
     with pytest.raises(BrokenPipeError), TextBuffer(leave, 4000, 3) as out:
         dumped(out, "text", DumpOptions(print_data=True))
     assert not any(thread.is_busy for thread, _ in out._helpers)
+
+
+def test_a_buffer_is_not_filled_again_before_the_thread_has_written_it():
+    written, text = [], "".join(map(str, range(3000)))
+
+    def write(view):
+        sleep(0.0001)  # so that the caller fills all other buffers
+        written.append(bytes(view))
+
+    with BackgroundWriter(write) as output, TextBuffer(output.write, 64) as out:
+        for at in range(0, len(text), 7):
+            out.put(text[at : at + 7])
+        out.flush()
+        output.drain()
+        assert b"".join(written) == text.encode()
+
+
+def test_after_an_error_the_thread_writes_nothing():
+    attempts = []
+
+    def write(view):
+        attempts.append(bytes(view))
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError), BackgroundWriter(write) as output:
+        output.write(memoryview(b"a"))
+        with pytest.raises(BrokenPipeError):
+            output.drain()
+        output.write(memoryview(b"b"))
+    assert attempts == [b"a"]

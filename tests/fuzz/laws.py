@@ -17,7 +17,7 @@ from engine.errors import FileChangedWhileReading
 from engine.findings import KINDS
 from engine.formats import LONG_MAX
 from engine.log.segment import recovery_walk
-from engine.log.segment.segment_scan import ScanStop, scan_segment
+from engine.log.segment.recovery_walk import ScanStop, scan_segment
 from tests.fuzz.cases import LIMIT, ROOMY
 from tests.fuzz.compaction import compacts
 from tests.fuzz.seeds import LOGS

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 
 from engine.discovery.names import FileKind, parse_file_name
+from engine.dump.renderer import DumpOptions
+from engine.dump.text import TextDump
+from engine.dump.text_buffer import TextBuffer
 from engine.files import ReadOnlyFiles
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
@@ -42,7 +45,12 @@ def load(path):
 def lines(index):
     if isinstance(index, TransactionIndex):
         return [] if index.read_error("") else [aborted_txn_text(txn) for txn in index]
-    return [entry.text() for entry in index.dumped()]
+    written = []
+    with TextBuffer(lambda view: written.append(bytes(view))) as out:
+        renderer = TextDump(DumpOptions(), out, print)
+        renderer.index_entries(index, 0, index.dumped_entries)
+        renderer.flush()
+    return b"".join(written).decode().splitlines()
 
 
 def test_entries_print_as_in_kafka():

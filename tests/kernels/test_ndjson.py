@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from base64 import b64encode
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, CODEC_NAMES, RECORD_FIELDS, BatchField, RecordField, Status
+from engine.index.offset import OffsetIndex
+from engine.index.time import TimeIndex
 from engine.kernels import ndjson
 from engine.kernels.decoded import Decoded
 from engine.kernels.fields import ARRAY, BATCH_OBJECT_LIMIT, CONTENTS, ESCAPE, META, OPEN
@@ -219,6 +222,25 @@ def test_the_longest_objects_fit_their_limits(value):
     out = memoryview(bytearray(BATCH_OBJECT_LIMIT))
     assert ndjson.batch_objects(out, 0, batches.table, 0, 1, ARRAY, value)[2] == Status.END
     assert ndjson.batch_objects(out, 1, batches.table, 0, 1, ARRAY, value)[2] == Status.FULL
+
+
+@given(st.lists(st.tuples(LONG, INT, INT), max_size=5), LONG, st.sampled_from([0, ARRAY]))
+def test_the_objects_of_index_entries(entries, base_offset, flags):
+    offsets = OffsetIndex(b"".join(struct.pack(">ii", offset, position) for _, offset, position in entries), base_offset, "x")
+    times = TimeIndex(b"".join(struct.pack(">qi", time, offset) for time, offset, _ in entries), base_offset, "x")
+    for kind, index in (("offset-index-entry", offsets), ("time-index-entry", times)):
+        out, count = bytearray(112 * len(entries)), len(entries)
+        at, row, status = ndjson.entry_objects(out, 0, index.whole, 0, count, base_offset, index is times, flags)
+        assert (row, status) == (count, Status.END)
+        head = "," if flags else ""
+        expected = [head + json.dumps({"type": kind, **entry._asdict()}, separators=(",", ":")) for entry in index]
+        assert out[:at].decode().splitlines() == expected
+
+
+def test_index_entries_without_room_and_outside():
+    assert ndjson.entry_objects(bytearray(223), 112, bytes(24), 1, 2, 0, True, 0) == (112, 1, Status.FULL)
+    for at, row, last_row in ((-1, 0, 1), (0, -1, 1), (0, 0, 3)):
+        assert ndjson.entry_objects(bytearray(640), at, bytes(24), row, last_row, 0, True, 0) == (at, row, Status.BAD_START)
 
 
 @pytest.mark.parametrize(("row", "last_row", "record", "last_record"), [(-1, 1, 0, 0), (0, 2, 0, 0), (0, 1, -1, 0), (0, 1, 0, 2)])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.kernels import recovery as kernel
 from engine.kernels.walk import PRODUCER_FIELDS, SLOT_FIELDS, WALK_FIELDS, Walk, Walked
-from engine.log.segment.segment_scan import scan_segment
+from engine.log.segment.recovery_walk import scan_segment
 from engine.record.columns import Table
 from engine.record.windows import _TABLES
 from tests.support import producer_logs, recovery_model

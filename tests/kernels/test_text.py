@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, CODEC_NAMES, RECORD_FIELDS, BatchField, Codec, RecordField, Status
+from engine.index.offset import OffsetIndex
+from engine.index.time import TimeIndex
 from engine.java_text import java_utf8
 from engine.kernels import decode as decode_kernel
 from engine.kernels import scan as scan_kernel
@@ -150,6 +154,28 @@ def test_numbers_of_every_length(digits):
             out = bytearray(640)
             kernel.print_batches(out, 0, one.table, 0, 1, 0)
             assert out.split(b" ")[1] == b"%d" % number
+
+
+INTS, LONGS = (st.sampled_from([0, 1, -1, top, -top - 1]) | st.integers(-top - 1, top) for top in (INT_MAX, LONG_MAX))
+
+
+@given(st.lists(st.tuples(LONGS, INTS, INTS), max_size=5), LONGS)
+def test_the_lines_of_index_entries(entries, base_offset):
+    offsets = OffsetIndex(b"".join(struct.pack(">ii", offset, position) for _, offset, position in entries), base_offset, "x")
+    times = TimeIndex(b"".join(struct.pack(">qi", time, offset) for time, offset, _ in entries), base_offset, "x")
+    out, count = bytearray(64 * len(entries)), len(entries)
+    at, row, status = kernel.print_entries(out, 0, offsets.whole, 0, count, base_offset, False)
+    assert (row, status) == (count, Status.END)
+    assert out[:at].decode() == "".join(f"offset: {offset} position: {position}\n" for offset, position in offsets)
+    at, row, status = kernel.print_entries(out, 0, times.whole, 0, count, base_offset, True)
+    assert (row, status) == (count, Status.END)
+    assert out[:at].decode() == "".join(f"timestamp: {time} offset: {offset}\n" for time, offset in times)
+
+
+def test_index_entries_without_room_and_outside():
+    assert kernel.print_entries(bytearray(127), 64, bytes(16), 1, 2, 0, False) == (64, 1, Status.FULL)
+    for at, row, last_row in ((-1, 0, 1), (0, -1, 1), (0, 0, 3)):
+        assert kernel.print_entries(bytearray(640), at, bytes(16), row, last_row, 0, False) == (at, row, Status.BAD_START)
 
 
 @pytest.mark.parametrize(("at", "row", "last_row", "record", "last_record"), [

@@ -47,7 +47,7 @@ def test_a_log_dir():
     ],
 )
 def test_paths(paths, found):
-    assert [(one.path, one.is_whole, len(one.places)) for one in find_log_dirs(FILES, paths)] == found
+    assert [(one.path, one.is_whole, len(one.directories)) for one in find_log_dirs(FILES, paths)] == found
 
 
 def test_what_is_neither():
@@ -63,7 +63,7 @@ def test_a_partition_that_may_not_be_looked_into_hides_no_other(tmp_path):
     (tmp_path / "d/b-0" / _LOG).touch()
     with without_permission(tmp_path / "d/a-0"):
         [log_dir] = find_log_dirs(Files(), [str(tmp_path)])
-    assert [place.name.topic for place in log_dir.places] == ["a", "b"]
+    assert [place.name.topic for place in log_dir.directories] == ["a", "b"]
     (tmp_path / "d/b-0" / _LOG).unlink()
     with without_permission(tmp_path / "d/a-0"), pytest.raises(UnreadableFile, match="a-0: Permission"):  # it could hold one
         find_log_dirs(Files(), [str(tmp_path)])
@@ -76,10 +76,10 @@ def test_one_directory_is_one_however_it_is_spelled(tmp_path, monkeypatch):
     real = str(tmp_path / "d" / "t-0")
     for paths in ((real, f"{tmp_path}/./d/t-0"), (real, f"{tmp_path}/link/t-0"), (".", real), (real, "../t-0/.")):
         [found] = find_log_dirs(Files(), paths)
-        assert [(place.path, place.name.topic) for place in found.places] == [(real, "t")]
+        assert [(place.path, place.name.topic) for place in found.directories] == [(real, "t")]
     (tmp_path / "d" / "meta.properties").write_text("version=1\n")
     [found] = find_log_dirs(Files(), (f"{tmp_path}/link", real))
-    assert (found.path, found.is_whole, len(found.places)) == (f"{tmp_path}/link", True, 1)
+    assert (found.path, found.is_whole, len(found.directories)) == (f"{tmp_path}/link", True, 1)
 
 
 def test_partitions_are_spelled_as_their_log_dir_is(tmp_path):
@@ -87,7 +87,7 @@ def test_partitions_are_spelled_as_their_log_dir_is(tmp_path):
         (tmp_path / "d" / name).mkdir(parents=True)
     (tmp_path / "link").symlink_to("d")
     [found] = find_log_dirs(Files(), (f"{tmp_path}/d/a-0", f"{tmp_path}/link/b-0"))
-    assert [place.path for place in found.places] == [f"{tmp_path}/d/{name}" for name in ("a-0", "b-0")]
+    assert [place.path for place in found.directories] == [f"{tmp_path}/d/{name}" for name in ("a-0", "b-0")]
 
 
 def test_a_link_to_nowhere_beside_log_dirs_is_none(tmp_path):
@@ -97,7 +97,7 @@ def test_a_link_to_nowhere_beside_log_dirs_is_none(tmp_path):
         (tmp_path / place / "b-7").symlink_to("/nowhere")
         (tmp_path / place / "old").symlink_to("/nowhere")
     [log_dir] = find_log_dirs(Files(), [str(tmp_path / "var")])
-    assert [place.name.topic for place in log_dir.places] == ["a"]
+    assert [place.name.topic for place in log_dir.directories] == ["a"]
 
 
 def test_an_empty_path_is_not_the_root():

@@ -17,8 +17,8 @@ from engine.errors import KafkalogError, UnwritableFile, UsageError
 from engine.files import Files, ReadOnlyFiles, WritableFile, unwritable
 from engine.files.layered import FilesAbove
 from engine.log.quarantine.manifest import MANIFEST, STORED, QuarantineDamaged, read_manifest
+from engine.log.quarantine.quarantining_files import QuarantinedFile, QuarantiningFiles
 from engine.log.quarantine.restore import ChangedSince, restore
-from engine.log.quarantine.seam import QuarantinedFile, QuarantiningFiles
 from tests.support.file_work import do_work, make_tree, tree, works
 from tests.support.run import kafkalog
 

@@ -24,8 +24,8 @@ from engine.log.quarantine.manifest import (
     read_manifest,
     read_summary,
 )
+from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from engine.log.quarantine.restore import ChangedSince, restore
-from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.quarantine.stamps import Stamp
 from tests.support.file_work import make_tree, tree
 

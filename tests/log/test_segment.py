@@ -14,8 +14,7 @@ from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.errors import CorruptIndex, CorruptRecord, OffsetIndexMissing, SegmentOffsetOverflow, SegmentTooLarge
 from engine.log.fetch.segment_view import SegmentView
 from engine.log.producers.state_manager import ProducerStateManager
-from engine.log.segment.log_segment import LogSegment, RollParams
-from engine.log.segment.segment_files import Partition
+from engine.log.segment.log_segment import LogSegment, Partition, RollParams
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 
 CONFIG = LogConfig(index_interval=100, max_index_size=1200)

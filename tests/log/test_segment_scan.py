@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from engine.formats import BATCH_HEADER, Codec, ControlType
 from engine.log.errors import IndexFull, InvalidOffset, SegmentOffsetOverflow
 from engine.log.producers.state_manager import ProducerStateManager
-from engine.log.segment import recovery_walk, segment_scan
+from engine.log.segment import recovery_walk
 from engine.log.segment.producer_rows import RowChunk, TxnMarker
-from engine.log.segment.segment_scan import ScanStop, scan_segment
+from engine.log.segment.recovery_walk import ScanStop, scan_segment
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from engine.record.crc import crc32c
 from tests.support import producer_logs, recovery_model
@@ -140,7 +140,7 @@ def test_more_producers_than_slots():
 def test_too_many_rows_are_read_again(monkeypatch):
     data = b"".join(producer_logs.build([producer_logs.Event(7, kind, 1) for kind in ("transactional", "abort") * 50]))
     kept = list(scan(data).producers)
-    monkeypatch.setattr(segment_scan, "_MOST_ROWS", 10)
+    monkeypatch.setattr(recovery_walk, "_MOST_ROWS", 10)
     scanned = scan(data + b"\0" * 30)
     assert list(scanned.producers) == list(scanned.producers) == kept
     assert len(kept) == 100

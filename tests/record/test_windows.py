@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.background import Background
 from engine.errors import FileChangedWhileReading
 from engine.formats import BATCH_HEADER, BatchField
 from engine.kernels.scan import find_candidate
 from engine.record import damage, windows
 from engine.record.builder import NewRecord, build_batch
+from engine.record.columns import BatchColumns
 from engine.record.windows import LogWalk, Stop, only_zeros
-from tests.support.memory_files import MemoryFiles
+from tests.support.memory_files import MemoryFile, MemoryFiles
 
 
 def batch(number, codec=0):
@@ -45,6 +47,39 @@ def positions(log):
 @pytest.mark.parametrize("window_size", [1, 18, 61, 100, 1000, 1 << 20])
 def test_any_window_finds_every_batch(window_size):
     assert walk(LOG, window_size=window_size) == ([(at, True) for at in STARTS], Stop.END, len(LOG))
+
+
+@pytest.mark.parametrize("options", [
+    {"window_size": 1}, {"window_size": 300}, {"window_size": 1 << 20}, {"max_batch_bytes": 150}, {"batches": 2}, {"batches": 2, "window_size": 600},
+])  # fmt: skip
+def test_a_window_stays_valid_while_the_next_one_is_read(options):
+    options = {**options, **({"batches": BatchColumns(options["batches"])} if "batches" in options else {})}
+
+    def content(window):
+        return [tuple(window.batches.row(row).items()) for row in range(window.rows)], bytes(window.data), window.base, window.partial
+
+    with MemoryFiles({"x.log": LOG}).open("x.log") as file:
+        walk, count, kept = LogWalk(file, alternates=True, **options), 0, None
+        for window in walk:
+            count += window.rows
+            assert kept is None or content(kept[0]) == kept[1]
+            kept = window, content(window)
+        assert (count, walk.stop, walk.position) == (len(BATCHES), Stop.END, len(LOG))
+        walk = LogWalk(file, alternates=True, **options)
+        with Background("read-ahead") as thread:
+            assert positions(thread.ahead(walk)) == [(at, True) for at in STARTS]
+
+
+def test_an_error_in_a_window_that_is_read_ahead_comes_after_the_windows_before_it():
+    class Shorter(MemoryFile):
+        def read_into(self, buffer, position):
+            return super().read_into(buffer, position) if position < STARTS[6] else 0
+
+    bases = []
+    with pytest.raises(FileChangedWhileReading), Background("read-ahead") as thread:
+        bases.extend(window.base for window in thread.ahead(LogWalk(Shorter("x.log", LOG), window_size=600, alternates=True)))
+    assert bases[0] == 0
+    assert not thread.is_busy
 
 
 @pytest.mark.parametrize("max_batch_bytes", [1, 80, 150])

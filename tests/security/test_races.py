@@ -14,7 +14,7 @@ import pytest
 from engine.errors import KafkalogError, UnwritableFile
 from engine.files import Files, acting_as, owner_of, remove_tree
 from engine.log.quarantine.kept import prune
-from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from tests.support.run import kafkalog
 from tests.support.users import USER, as_root, give, public_directory, state
 
@@ -283,7 +283,7 @@ def test_a_partition_is_exchanged_for_a_link_to_roots_directory(command, log_dir
         exchange(log_dir / "u-rolls-0", victim)
         return lock
 
-    monkeypatch.setattr("engine.files.seam.take_lock", take_lock)
+    monkeypatch.setattr("engine.files.interface.take_lock", take_lock)
     kafkalog(*command, str(log_dir / "u-rolls-0"))
     assert state(victim) == before
 

@@ -70,7 +70,7 @@ def test_a_task_refuses_what_was_given_away_since_the_job_began(log_dir, top):
     before = state(top)
     work = upkeep.Assignment(OpenOptions(now=NOW), lambda _manager: pytest.fail("it worked there"))
     with pytest.raises(Exception, match=REFUSED):
-        list(upkeep._rows(list(found.places), work, survey(files, [found]), JobLock("job", None)))
+        list(upkeep._rows(list(found.directories), work, survey(files, [found]), JobLock("job", None)))
     assert state(top) == before
 
 

@@ -141,7 +141,7 @@ def test_a_task_stops_before_the_next_log_when_its_job_ends(torn):
     touched = []
 
     def operate(manager):
-        for place in log_dir.places:
+        for place in log_dir.directories:
             touched.append(manager.files_of(place.log_dir) and place.name.partition)
             yield Report(place.path, "recover")
             if len(touched) == 2:
@@ -150,10 +150,10 @@ def test_a_task_stops_before_the_next_log_when_its_job_ends(torn):
     work = Assignment(OpenOptions(now=NOW), operate)
     held.__enter__()
     with pytest.raises(JobEnded):
-        list(upkeep._rows(list(log_dir.places), work, survey(FILES, [log_dir]), JobLock("one", THEIRS)))
+        list(upkeep._rows(list(log_dir.directories), work, survey(FILES, [log_dir]), JobLock("one", THEIRS)))
     assert len(touched) == 2
     with pytest.raises(JobEnded):
-        list(upkeep._rows(list(log_dir.places), work, survey(FILES, [log_dir]), JobLock("one", THEIRS)))
+        list(upkeep._rows(list(log_dir.directories), work, survey(FILES, [log_dir]), JobLock("one", THEIRS)))
     assert len(touched) == 2
 
 

@@ -32,7 +32,7 @@ NOTICES = {
 }
 # and some of the engine's, for what only the sink does with them
 ENGINES = {
-    "engine/files/seam.py:replace:0": "commit",
+    "engine/files/interface.py:replace:0": "commit",
     "engine/log/append/log_end.py:move_batches:0": "commit",
 }
 

@@ -16,7 +16,7 @@ from engine.log.errors import LogDamaged
 from engine.log.logdir.log_dirs import PartitionPath, find_log_dirs
 from engine.log.operations.recover import RecoverOptions, Recovery
 from engine.log.quarantine.manifest import read_manifest
-from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from engine.log.report import Action, Report
 from engine.log.session import OpenOptions
 from kafkalog_cli.app import Outcome
@@ -44,13 +44,13 @@ def status_of(rows):
 def test_a_log_of_which_much_is_told_fills_no_driver(torn):
     """All rows of all tasks come to it at once."""
     [log_dir] = find_log_dirs(Files(), [str(torn)])
-    report = Report(log_dir.places[0].path, "recover")
+    report = Report(log_dir.directories[0].path, "recover")
     for number in range(upkeep._MAX_SIMILAR + 500):
         report.add(Action.SALVAGED, f"{number}.log", "why", records=2, size=10, severity=Severity.ERROR)
         report.add(Action.KEPT, "", "odd", severity=Severity.WARNING if number else Severity.INFO)
     work = upkeep.Assignment(OpenOptions(now=NOW), lambda _: iter([report]))
     with upkeep.opened([str(torn)], OpenOptions(now=NOW)) as job:
-        rows = list(upkeep._rows(list(log_dir.places), work, job.cluster, job.hold))
+        rows = list(upkeep._rows(list(log_dir.directories), work, job.cluster, job.hold))
     assert len(rows) == 2 * upkeep._MAX_SIMILAR + 3
     more = [(row["action"], row["reason"], row.get("records"), row.get("bytes")) for row in rows[-2:]]
     assert more == [("salvaged", "500 more of these", 1000, 5000), ("kept", "499 more of these", None, None)]
@@ -325,7 +325,7 @@ def test_what_makes_a_log_dir_unproven_is_the_same_for_job_and_command(events, t
         else:
             report.add(Action(event[0]), "", "", severity=Severity(event[1]))
     place = PartitionPath(report.directory, str(tmp_path), PartitionDir("t", 0))
-    by_job, by_command = Recovery(places=[place]), Recovery(places=[place])
+    by_job, by_command = Recovery(partitions=[place]), Recovery(partitions=[place])
     recover_job._note(by_job, list(event_rows(report)))
     told = [(event.action, event.severity) for event in report.events]
     by_command.note(place, told, is_failed=report.failure is not None)

@@ -37,7 +37,7 @@ from engine.log.errors import IndexFull
 from engine.log.producers.entry import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
 from engine.log.segment.log_segment import RollParams
 from engine.log.segment.producer_rows import ProducerRow
-from engine.log.segment.segment_scan import read_marker
+from engine.log.segment.recovery_walk import read_marker
 from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid

@@ -14,7 +14,6 @@ from engine.formats import (
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
     LOG_OVERHEAD,
-    MAGIC_V0,
     MAGIC_V2,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_FLAG,
@@ -26,7 +25,7 @@ from engine.formats import (
 )
 from engine.kernels.cleaning import copy_kept
 from engine.kernels.encode import encode_records, measure_records
-from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec, empty_batch, encode_body, finish_batch
+from engine.record.assembly import LOG_APPEND_TIME, empty_batch, encode_body, finish_batch, spec_of
 from engine.record.codecs.codecs import deflate
 from engine.record.columns import RECORD_ROWS, RecordColumns
 from engine.record.crc import crc32c
@@ -61,7 +60,7 @@ def empty_in_place(batches: BatchColumns, row: int) -> bytes:
     """The batch's header without records, codec and delete horizon. Offsets and producer state are kept."""
     table = batches.table
     last_offset = table[BatchField.LAST_OFFSET, row]
-    return empty_batch(_spec(batches, row, NO_TIMESTAMP), last_offset, table[BatchField.MAX_TIMESTAMP, row])
+    return empty_batch(spec_of(batches, row), last_offset, table[BatchField.MAX_TIMESTAMP, row])
 
 
 class BatchRewriter:
@@ -120,7 +119,7 @@ class BatchRewriter:
         Base and last offset are those of the batch; for formats 0 and 1 they are those of the retained records.
         """
         table = batches.table
-        spec = _spec(batches, row, delete_horizon_ms)
+        spec = spec_of(batches, row)._replace(delete_horizon_ms=delete_horizon_ms)
         is_v2 = table[BatchField.MAGIC, row] >= MAGIC_V2
         body, count, largest, base_timestamp = bytearray(), 0, NO_TIMESTAMP, delete_horizon_ms
         last_offset = table[BatchField.LAST_OFFSET, row]
@@ -142,24 +141,3 @@ class BatchRewriter:
         if spec.timestamp_type == LOG_APPEND_TIME:
             largest = spec.log_append_time
         return finish_batch(spec, body, last_offset, base_timestamp, largest, count)
-
-
-def _spec(batches: BatchColumns, row: int, delete_horizon_ms: int) -> BatchSpec:
-    """The attributes of the batch, for message format 2."""
-    table = batches.table
-    attributes, magic = table[BatchField.ATTRIBUTES, row], table[BatchField.MAGIC, row]
-    append_time = magic > MAGIC_V0 and bool(attributes & TIMESTAMP_TYPE_FLAG)
-    is_v2 = magic >= MAGIC_V2
-    return BatchSpec(
-        base_offset=table[BatchField.BASE_OFFSET, row],
-        codec=Codec(attributes & CODEC_MASK),
-        timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME,
-        log_append_time=table[BatchField.MAX_TIMESTAMP, row] if append_time else NO_TIMESTAMP,
-        producer_id=table[BatchField.PRODUCER_ID, row],
-        producer_epoch=table[BatchField.PRODUCER_EPOCH, row],
-        base_sequence=table[BatchField.BASE_SEQUENCE, row],
-        transactional=is_v2 and bool(attributes & TRANSACTIONAL_FLAG),
-        control=is_v2 and bool(attributes & CONTROL_FLAG),
-        delete_horizon_ms=delete_horizon_ms,
-        partition_leader_epoch=table[BatchField.LEADER_EPOCH, row],
-    )

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from engine.discovery.names import ASIDE, CLEANED, DELETED, LOG_SWAP, SWAP, FileKind, is_log_file_name, log_file_name, offset_of
 from engine.findings import Severity
-from engine.log.loading.only_copies import read_doomed
-from engine.log.loading.replacement import find_unfinished, free_base_offset, plan_replacement, read_runs
+from engine.log.loading.replacement import find_unfinished, free_base_offset, plan_replacement, read_doomed, read_runs
 from engine.log.report import Action
 from engine.log.segment.sound_runs import sound_batches
 from engine.log.tiering import nothing_known
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 
     from engine.config.topic import LogConfig
     from engine.files import Files
-    from engine.log.loading.only_copies import Doomed
-    from engine.log.loading.replacement import Offsets, Replacement, Unfinished
+    from engine.log.loading.replacement import Doomed, Offsets, Replacement, Unfinished
     from engine.log.report import Report
     from engine.log.segment.sound_runs import Batch, Run
     from engine.log.tiering import Policy

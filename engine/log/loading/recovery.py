@@ -34,8 +34,7 @@ from engine.log.report import Action
 from engine.log.segment.batch_search import heads, last_head
 from engine.log.segment.index_evidence import SegmentEnd, SegmentIndexes
 from engine.log.segment.producer_rows import RowChunk
-from engine.log.segment.recovery_walk import read_marker
-from engine.log.segment.segment_scan import ScanStop, scan_segment
+from engine.log.segment.recovery_walk import ScanStop, read_marker, scan_segment
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.windows import LogWalk
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from engine.log.report import Report
     from engine.log.segment.index_evidence import Indexed
     from engine.log.segment.log_segment import LogSegment
-    from engine.log.segment.segment_scan import Disorder, SegmentScan, UnknownMagic
+    from engine.log.segment.recovery_walk import Disorder, SegmentScan, UnknownMagic
 
 _LARGEST_INDEX = INT_MAX
 _CODEC_AT = BATCH_HEADER.positions["attributes"] + 1  # the second of its two bytes has the codec

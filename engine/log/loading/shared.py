@@ -21,7 +21,7 @@ from engine.log.report import Action
 from engine.log.segment.batch_search import sound_heads
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import DeferredDeletion, LogSegments
-from engine.log.segment.segment_scan import ScanStop
+from engine.log.segment.recovery_walk import ScanStop
 from engine.log.segment.splitting import Replacing, split_overflowed_segment
 from engine.log.tiering import Tiering, nothing_known
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from engine.log.epochs.runs import EpochRuns
     from engine.log.producers.state_manager import ProducerStateManager
     from engine.log.report import Report
-    from engine.log.segment.segment_files import Partition
+    from engine.log.segment.log_segment import Partition
     from engine.log.tiering import Policy
     T = TypeVar("T")
     from collections.abc import Iterable
 
-    from engine.log.segment.segment_scan import SegmentScan
+    from engine.log.segment.recovery_walk import SegmentScan
 
 _KEPT_BYTES = 8 << 20  # of index entries, in scans that are kept
 

@@ -72,10 +72,10 @@ class PartitionPath(NamedTuple):
 class LogDir:
     """A log dir that was listed.
 
-    is_whole  it was named itself, not only partitions of it
-    places    partition directories of every kind: all, or those that were named
-    foreign   names of directories that stop a broker
-    files     names of plain files
+    is_whole     it was named itself, not only partitions of it
+    directories  of partitions of every kind: all, or those that were named
+    foreign      names of directories that stop a broker
+    files        names of plain files
 
     How commands change the files of the log dir itself: The clean shutdown marker is removed before a log is changed, and
     restored afterwards unless something failed; `recover` of the whole dir does not restore it. In a broker's log dir the
@@ -86,13 +86,13 @@ class LogDir:
 
     path: str
     is_whole: bool
-    places: tuple[PartitionPath, ...]
+    directories: tuple[PartitionPath, ...]
     foreign: tuple[str, ...]
     files: tuple[str, ...]
 
     def partitions(self, *kinds: PartitionKind) -> list[PartitionPath]:
         """The partition directories of these kinds; default: the plain ones."""
-        return [place for place in self.places if place.name.kind in (kinds or (PartitionKind.PLAIN,))]
+        return [place for place in self.directories if place.name.kind in (kinds or (PartitionKind.PLAIN,))]
 
 
 def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:

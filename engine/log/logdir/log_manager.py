@@ -251,9 +251,9 @@ class LogManager:
         The metadata log has no checkpoints, and is always recovered from its beginning. Raises NoLogOfBrokers.
         Mirrors LogManager.loadLog.
         """
-        seam = self.files_of(place.log_dir) if files is None else files
-        listing = Listing.read(seam, place) if listing is None else listing
-        refuse_foreign_log(seam, place, listing)
+        files = self.files_of(place.log_dir) if files is None else files
+        listing = Listing.read(files, place) if listing is None else listing
+        refuse_foreign_log(files, place, listing)
         is_metadata = place.name.topic == METADATA_TOPIC
         points = {} if is_metadata else self.offsets(place.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
         starts = {} if is_metadata else self.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT)
@@ -269,7 +269,7 @@ class LogManager:
             max_transaction_timeout_ms=server.max_transaction_timeout_ms,
         )
         log = open_log(
-            seam, place.path, self.config(place.name.topic), now=self.now, clean_shutdown=clean_start and not is_metadata,
+            files, place.path, self.config(place.name.topic), now=self.now, clean_shutdown=clean_start and not is_metadata,
             options=known, report=report, names=listing.plain,
         )
         for name in names_07(listing.plain):

@@ -132,7 +132,7 @@ def _are_of_zookeeper(files: ReadOnlyFiles, log_dirs: list[LogDir], identities: 
     """Were log dirs without a metadata log written by a broker with ZooKeeper? It needs no meta.properties or topic ids."""
     if identities:
         return all(identity.version != _KRAFT for identity in identities.values())
-    places = [place for log_dir in log_dirs for place in log_dir.places]
+    places = [place for log_dir in log_dirs for place in log_dir.directories]
     of_others = [f"{log_dir.path}/{FileKind.META_PROPERTIES.value}" for log_dir in log_dirs]  # unreadable
     of_others += [f"{place.path}/{FileKind.PARTITION_METADATA.value}" for place in places]
     try:
@@ -202,7 +202,7 @@ def find_start_problems(files: ReadOnlyFiles, cluster: Cluster) -> list[StartPro
             found += _identity(files, cluster, log_dir)
             found += _foreign(files, log_dir)
             found += _checkpoints(files, cluster, log_dir)
-        for place in log_dir.places:
+        for place in log_dir.directories:
             found += _readable_partition(files, cluster, place)
     found += _duplicates(cluster)
     found += _metadata(cluster)

@@ -13,6 +13,7 @@ from engine.kafka07.entries import CODEC_NAMES_07
 from engine.log.append.intake import BatchIntake, FollowerIntake, LineIntake, end_transaction, with_producer
 from engine.log.append.intake_07 import LineIntake07, SetIntake07
 from engine.log.append.log_end import refuse_damaged_end
+from engine.log.append.selected import SelectedBatches
 from engine.log.append_errors import AppendRefused
 from engine.log.logdir.logs_07 import ReportedLog07
 from engine.log.operations.mending import set_topic_id
@@ -22,6 +23,7 @@ from engine.overlay import OverlayFiles
 from engine.record.assembly import BatchSpec
 from engine.record.lines import JsonLines, TextLines
 from engine.record.packing import Packer
+from engine.record.selection import EVERYTHING
 
 if TYPE_CHECKING:
     from engine.files import Files
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import PartitionLog, UnifiedLog
     from engine.record.lines import LineReader
+    from engine.record.selection import Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,7 @@ class AppendOptions:
     transaction  "commit", "abort" or "open"; None: no transaction
     magic      of messages of Kafka 0.7; None: 1
     topic_id   for partition.metadata; None: the id that is found on the disk
+    selection  of the records of raw batches
     """
 
     form: str = "json"
@@ -62,6 +66,7 @@ class AppendOptions:
     transaction: str | None = None
     coordinator_epoch: int = 0
     topic_id: str | None = None
+    selection: Selection = EVERYTHING
 
 
 _DEFAULTS = AppendOptions()
@@ -69,7 +74,7 @@ _DEFAULTS = AppendOptions()
 _UNKNOWN_TO_07 = {
     "follower": "--follower", "producer_id": "--producer-id", "producer_epoch": "--producer-epoch",
     "sequence": "--sequence", "transaction": "--transaction", "leader_epoch": "--leader-epoch", "timestamp": "--timestamp",
-    "level": "--compression-level",
+    "level": "--compression-level", "selection": "options that select records",
 }  # fmt: skip
 
 
@@ -144,12 +149,18 @@ class _Appender:
 
     def _intake(self) -> Intake:
         options = self._options
-        if options.follower:
-            return FollowerIntake(self._log) if options.leader_epoch is None else FollowerIntake(self._log, self._epoch)
         if options.form == "raw":
-            return BatchIntake(self._log, self._epoch)
+            raw = self._raw_intake()
+            if options.selection == EVERYTHING:
+                return raw
+            return SelectedBatches(raw, options.selection, keeps_offsets=options.follower)
         packer = Packer(self._spec, options.batch_size)
         return LineIntake(self._log, _line_reader(options, self._json), packer, self._epoch, options.timestamp)
+
+    def _raw_intake(self) -> Intake:
+        if not self._options.follower:
+            return BatchIntake(self._log, self._epoch)
+        return FollowerIntake(self._log) if self._options.leader_epoch is None else FollowerIntake(self._log, self._epoch)
 
 
 class _Appender07:
@@ -237,5 +248,5 @@ class Append(AnyLogOperation):
     def _set_topic_id(self, files: Files, report: Report) -> None:
         """Raises UsageError."""
         cluster = self._manager.cluster
-        [place] = cluster.log_dirs[0].places
+        [place] = cluster.log_dirs[0].directories
         set_topic_id(files, cluster, place, report, self._options.topic_id, is_new=self._is_new)

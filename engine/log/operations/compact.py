@@ -128,11 +128,11 @@ class Compact(Operation):
         log_dirs = tuple(dirtiest_first(manager, log_dir, self._options.min_dirty_ratio, which) for log_dir in all_of_them)
         reported: list[Report] = []
         for before, log_dir in zip(all_of_them, log_dirs, strict=True):
-            if not log_dir.places:
+            if not log_dir.directories:
                 reported.append(report := Report(log_dir.path, "compact"))
                 report.add(Action.EXPLAINED, "", f"nothing to compact: {why_none(manager, before, which)}")
         manager.cluster = replace(manager.cluster, log_dirs=log_dirs)
-        at_once = max(1, min(jobs, max((len(log_dir.places) for log_dir in log_dirs), default=1)))
+        at_once = max(1, min(jobs, max((len(log_dir.directories) for log_dir in log_dirs), default=1)))
         whole = self._options.dedupe_buffer_size if memory is None else memory
         self._options = replace(self._options, dedupe_buffer_size=whole // at_once)
         refuse_too_small(self._options.dedupe_buffer_size)
@@ -234,7 +234,7 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
         if which is Which.ALL or (ratio > 0 and (which is Which.DIRTY or is_due)):
             found.append((ratio, place))
     found.sort(key=lambda pair: -pair[0])
-    return replace(log_dir, places=tuple(place for _, place in found))
+    return replace(log_dir, directories=tuple(place for _, place in found))
 
 
 def compacted(manager: LogManager, log_dir: LogDir) -> list[PartitionPath]:

@@ -210,7 +210,7 @@ def _mend_checkpoint(files: Files, problem: StartProblem) -> tuple[Action, str]:
 
 
 def _mend_topic_id(files: Files, cluster: Cluster, problem: StartProblem) -> tuple[Action, str] | None:
-    partition = next(one for log_dir in cluster.log_dirs for one in log_dir.places if problem.is_in(one))
+    partition = next(one for log_dir in cluster.log_dirs for one in log_dir.directories if problem.is_in(one))
     topic_id, source = find_topic_id(files, cluster, partition)
     own = _before_zeros(files, problem.path)
     if own is not None and (topic_id is None or source != cluster.metadata_dir):

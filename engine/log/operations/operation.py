@@ -173,7 +173,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
 def places_of(log_dir: LogDir) -> list[PartitionPath]:
     """The logs of topics. The metadata log only if it was named itself, because other rules apply to it."""
     if not log_dir.is_whole:
-        return list(log_dir.places)
+        return list(log_dir.directories)
     places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
     return [place for place in places if place.name.topic != METADATA_TOPIC]
 

@@ -20,7 +20,7 @@ from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.leftovers import Leftovers
-from engine.log.loading.notes import NO_INDEX
+from engine.log.loading.loader import NO_INDEX
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_manager import Listing, refuse_foreign_log
 from engine.log.logdir.logs_07 import refuse_offsets_07
@@ -98,7 +98,7 @@ class Recovery:
     """
 
     problems: list[StartProblem] = field(default_factory=list)
-    places: list[PartitionPath] = field(default_factory=list)
+    partitions: list[PartitionPath] = field(default_factory=list)
     clean: set[str] = field(default_factory=set)
     markers: dict[str, Marker] = field(default_factory=dict)
     proven: dict[PartitionPath, Report] = field(default_factory=dict)
@@ -142,9 +142,9 @@ def recover(manager: LogManager, options: RecoverOptions) -> Iterator[Report]:
     """
     recovery = Recovery()
     yield from prepare(manager, options, recovery, proves_clean=True)
-    left = [place for place in recovery.places if place not in recovery.proven]
+    left = [place for place in recovery.partitions if place not in recovery.proven]
     with closing(recover_partitions(manager, options, left, recovery.problems)) as recovered:  # ends its threads
-        for place in recovery.places:
+        for place in recovery.partitions:
             report = recovery.proven.pop(place, None) or next(recovered)[1]
             reported = [(event.action, event.severity) for event in report.events]
             recovery.note(place, reported, is_failed=report.failure is not None, is_left_alone=_is_left_alone(report))
@@ -167,8 +167,8 @@ def prepare(
         for problem in losses:
             yield _refusal(problem)
         return
-    recovery.places = [place for log_dir in manager.cluster.log_dirs for place in recovery_order(log_dir)]
-    of_places = {id(problem) for place in recovery.places for problem in _problems_in(place, recovery.problems)}
+    recovery.partitions = [place for log_dir in manager.cluster.log_dirs for place in recovery_order(log_dir)]
+    of_places = {id(problem) for place in recovery.partitions for problem in _problems_in(place, recovery.problems)}
     for log_dir in manager.cluster.log_dirs:
         report = Report(log_dir.path, OPERATION)
         own = [one for one in recovery.problems if one.log_dir == log_dir.path and id(one) not in of_places]
@@ -268,7 +268,7 @@ def _proven(
     Partitions that are refused before a change are included. None: a file would change, or the log dir was not stopped cleanly.
     """
     marker = f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
-    places = [place for place in recovery.places if place.log_dir == log_dir.path]
+    places = [place for place in recovery.partitions if place.log_dir == log_dir.path]
     if not manager.files_of(log_dir.path).exists(marker):
         return None
     found: dict[PartitionPath, Report] = {}
@@ -349,7 +349,7 @@ def recovery_order(log_dir: LogDir) -> list[PartitionPath]:
     """The partitions to load, the metadata log first. Deleted and stray directories belong to no topic and are left out."""
     places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
     if not log_dir.is_whole:
-        places = list(log_dir.places)
+        places = list(log_dir.directories)
     return sorted(places, key=lambda place: place.name.topic != METADATA_TOPIC)
 
 
@@ -443,7 +443,7 @@ def _one(
     )
     unchanged = None
     if options.clean_start and is_as_listed and not listing.lacks_index:
-        unchanged = open_without_change(lambda seam: load(files=seam), files, report)
+        unchanged = open_without_change(lambda overlay: load(files=overlay), files, report)
     if unchanged is not None:
         with unchanged as log:
             evidence = _evidence(manager, place, listing, unchanged.known)

@@ -220,7 +220,7 @@ class _Disk:
         return self._before - self._size(self._directories())
 
     def _directories(self) -> list[PartitionPath]:
-        return [partition for log_dir in self._log_dirs for partition in log_dir.places]
+        return [partition for log_dir in self._log_dirs for partition in log_dir.directories]
 
     def _size(self, places: list[PartitionPath]) -> int:
         """Bytes of all files in these partition directories. Unreadable files are not counted: the work there reports them."""

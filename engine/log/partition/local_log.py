@@ -11,9 +11,8 @@ from engine.formats import LONG_MAX, MAGIC_V2
 from engine.log.errors import LogDamaged, RollRefused
 from engine.log.report import Action
 from engine.log.segment.extent import Extent
-from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.log_segment import LogSegment, Partition
 from engine.log.segment.log_segments import LogOffsetMetadata
-from engine.log.segment.segment_files import Partition
 from engine.log.segment.splitting import SEGMENT_FILES
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from engine.files import acting_as_root, is_full, look
 from engine.formats import LONG_MAX
 from engine.log.quarantine.kept import made_after
 from engine.log.quarantine.manifest import MANIFEST, MAX_KEPT_SIZE, PROGRESS, STORED, Do, Entry, Manifest, QuarantineDamaged
-from engine.log.quarantine.places import FORCED, read_trusted
-from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from engine.log.quarantine.stamps import Difference, changed_since, differences
 from engine.log.quarantine.steps import Progress, ProgressNotes, read_progress, undo_order
+from engine.log.quarantine.trusted_files import FORCED, read_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -138,22 +138,22 @@ def restore(
     if since is None and not force:
         _refuse_later(files, directory, manifest)
     unproven = _unproven(manifest.entries, {one.path for one in since or ()})
-    seam = files
+    target = files
     if keep and (skipped or (force and (before.is_begun or since != []))):
         with acting_as_root():  # the owner of a log dir may lack the right to create files beside the quarantine
-            seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
-            seam.make()
+            target = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
+            target.make()
     try:
-        undoing = _Undoing(seam, directory, manifest, before, unproven, progress)
+        undoing = _Undoing(target, directory, manifest, before, unproven, progress)
         left = undoing.run(entries, order, forget_new=force)
     except UnwritableFile as error:
         if not is_full(error):
             raise
         raise _without_room(error, directory, manifest) from error
     finally:
-        if isinstance(seam, QuarantiningFiles):
-            seam.finish()
-    aside = seam if isinstance(seam, QuarantiningFiles) and seam.is_used else None
+        if isinstance(target, QuarantiningFiles):
+            target.finish()
+    aside = target if isinstance(target, QuarantiningFiles) and target.is_used else None
     return Restored(manifest, undoing.steps, False, undoing.is_as_before, [*manifest.faults, *skipped], left, aside)
 
 

@@ -1,4 +1,7 @@
-"""A segment of a log: the .log with its offset, time and transaction index. Mirrors LogSegment."""
+"""A segment of a log: the .log with its offset, time and transaction index. Mirrors LogSegment and LazyIndex.
+
+The .log is created at once, the indexes on first use.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ from array import array
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.files import look
+from engine.discovery.names import DELETED
+from engine.files import WritableFile, look
 from engine.formats import INT_MAX, LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex, TimestampOffset
+from engine.index.transaction import TransactionIndex
 from engine.kernels.placement import place_entries
 from engine.kernels.walk import PLACE_FIELDS, Placed, Placing
 from engine.log.epochs.runs import add_epochs
@@ -26,17 +31,135 @@ from engine.log.segment.batch_search import (
     heads,
     largest_timestamp_after,
 )
-from engine.log.segment.segment_files import SegmentFiles
+from engine.log.segment.reading import ReadableSegment
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.windows import scan_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from engine.files import Buffer, OpenFile
+    from engine.config.topic import LogConfig
+    from engine.files import Buffer, Files, OpenFile
     from engine.log.segment.producer_rows import CompletedTxn, RecoveringEpochs, RecoveringProducers
-    from engine.log.segment.segment_files import Partition
-    from engine.log.segment.segment_scan import SegmentScan
+    from engine.log.segment.recovery_walk import SegmentScan
+
+
+class Partition(NamedTuple):
+    """A partition whose files change: file system, directory, settings of its topic, and the clock, ms since 1970."""
+
+    files: Files
+    directory: str
+    config: LogConfig
+    now: int
+
+
+class SegmentFiles(ReadableSegment):
+    """Opens, renames and removes the files of the segment that begins at `base_offset`. See LogSegment for the arguments.
+
+    size  bytes of batches in the .log; a preallocated .log is larger
+    """
+
+    files: Files
+
+    def __init__(
+        self, partition: Partition, base_offset: int, suffix: str, *, file_already_exists: bool, writable: bool,
+        has_txn_index: bool | None = None,
+    ) -> None:
+        self.config = partition.config
+        self.writable = writable
+        super().__init__(partition.files, partition.directory, base_offset, suffix, has_txn_index=has_txn_index)
+        self.size = self._make_log(file_already_exists=file_already_exists)
+        self._is_dirty = False  # has the .log changes that are not synced?
+
+    def _make_log(self, *, file_already_exists: bool) -> int:
+        """Create the .log if it does not exist. Returns the bytes of batches in it."""
+        size = self._size_on_disk()
+        preallocated = self.config.preallocate and not file_already_exists
+        if self.writable and (preallocated or size is None):
+            with self.files.open_writable(self.log_path, create=True) as file:
+                if preallocated:
+                    file.truncate(self.config.segment_size)
+        return 0 if preallocated or size is None else size
+
+    def _writable_log(self) -> WritableFile:
+        if not isinstance(self._file, WritableFile):
+            self.release_log()
+            self._file = self.files.open_writable(self.log_path)
+        return self._file
+
+    def _open_offset_index(self, *, rewrite: bool = False) -> OffsetIndex:
+        size, writable = self.config.max_index_size, self.writable
+        return OffsetIndex.open(self.files, self.offset_index_path, self.base_offset, size, writable=writable, rewrite=rewrite)
+
+    def _open_time_index(self, *, rewrite: bool = False) -> TimeIndex:
+        size, writable = self.config.max_index_size, self.writable
+        return TimeIndex.open(self.files, self.time_index_path, self.base_offset, size, writable=writable, rewrite=rewrite)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Were indexes replaced by new files? Their names are on the disk after the next sync of the directory."""
+        return any(index is not None and index.is_replaced for index in (self._offset_index, self._time_index, self.txn_index))
+
+    def _open_txn_index(self, *, exists: bool | None = None) -> TransactionIndex:
+        return TransactionIndex.open(self.files, self.txn_index_path, self.base_offset, writable=self.writable, exists=exists)
+
+    def set_last_modified(self, modified_ms: int) -> None:
+        """Set the modification time of log, offset index and time index, if they exist."""
+        for path in self.paths[:3]:
+            if self.files.exists(path):
+                self.files.set_modified(path, modified_ms * 1_000_000)
+
+    def flush(self) -> None:
+        """Wait until log and indexes are on the disk. Raises UnwritableFile."""
+        self._writable_log().sync()
+        self._is_dirty = False
+        self.offset_index.flush()
+        self.time_index.flush()
+        self.txn_index.flush()
+
+    def _trim_log(self) -> None:
+        """Remove preallocated bytes after the last batch."""
+        if self.config.preallocate and self.files.info(self.log_path).size > self.size:
+            self._writable_log().truncate(self.size)
+            self._is_dirty = True
+
+    def close_handlers(self) -> None:
+        """Close the .log. Entries that were appended to indexes are written; nothing is trimmed.
+
+        An index rewrite that did not finish leaves the old file.
+        """
+        for index in (self._offset_index, self._time_index, self.txn_index):
+            if index is not None and not index.is_rewritten:
+                index.write_back()
+        self.release_log()
+
+    def change_file_suffixes(self, old: str, new: str) -> None:
+        """Rename log, offset, time and transaction index, if they exist, in this order."""
+        if self.suffix != old:
+            raise ValueError(f"the segment's files end with {self.suffix!r}, not {old!r}")
+        before = self.paths
+        self.suffix = new
+        after = self.paths
+        self.release_log()
+        is_deleted = new == DELETED  # replaces an older file that was marked for deletion
+        self.files.rename(before[0], after[0], replaces=is_deleted)
+        for index, path, to in zip((self._offset_index, self._time_index), before[1:3], after[1:3], strict=True):
+            if index is not None:
+                index.rename_to(to)
+            elif self.files.exists(path):
+                self.files.rename(path, to, replaces=is_deleted)
+        self.txn_index.rename_to(after[3])
+
+    def delete_if_exists(self) -> None:
+        """Remove log, offset, time and transaction index, if they exist."""
+        self.release_log()
+        for path in self.paths[:3]:
+            self.files.remove(path)
+        self.txn_index.delete_if_exists()
+        self._offset_index = self._time_index = None
+        self._is_dirty = False
+        self.size = 0
+
 
 _COPY = 1 << 20  # bytes that a split copies at a time
 _SMALLEST_BATCH = LOG_OVERHEAD + MIN_RECORD_SIZE
@@ -170,7 +293,7 @@ class LogSegment(SegmentFiles):
         self._since_entry = state[Placing.SINCE_ENTRY]
         self._largest = TimestampOffset(state[Placing.MAX_TIMESTAMP], state[Placing.MAX_TIMESTAMP_OFFSET])
         if status != Placed.END:
-            from engine.log.segment.segment_scan import refusal
+            from engine.log.segment.recovery_walk import refusal
 
             raise refusal(status, self.log_path, state, batches.table[BatchField.LAST_OFFSET, row])
         return state[Placing.POSITION]
@@ -225,7 +348,7 @@ class LogSegment(SegmentFiles):
 
     def scan(self) -> SegmentScan:
         """Read what recovery needs. Changes nothing, and may run in another thread."""
-        from engine.log.segment.segment_scan import scan_segment
+        from engine.log.segment.recovery_walk import scan_segment
 
         return scan_segment(
             self.files,

@@ -27,8 +27,8 @@ from engine.log.segment.log_segment import LogSegment
 if TYPE_CHECKING:
     from engine.log.report import Report
     from engine.log.segment.batch_search import BatchHead
+    from engine.log.segment.log_segment import Partition
     from engine.log.segment.log_segments import DeferredDeletion, LogSegments
-    from engine.log.segment.segment_files import Partition
 
 SEGMENT_FILES = (log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name)
 

@@ -37,8 +37,7 @@ from engine.kafka07.file import valid_size
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.epochs.check import EpochCheck
 from engine.log.finding_limits import FindingLimiter
-from engine.log.loading.only_copies import read_doomed
-from engine.log.loading.replacement import find_unfinished, plan_replacement
+from engine.log.loading.replacement import find_unfinished, plan_replacement, read_doomed
 from engine.log.producers.check import ProducerCheck
 from engine.log.tiering import nothing_known
 from engine.log.verify.indexes import OffsetCheck, TimeCheck

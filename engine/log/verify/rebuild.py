@@ -17,9 +17,8 @@ from engine.log.errors import LogDamaged, refuse_too_large, whole_recovery
 from engine.log.loading.epoch_repair import rebuild_leader_epochs
 from engine.log.producers.loading import advance_producer_state, rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager, SnapshotFiles
-from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.log_segment import LogSegment, Partition
 from engine.log.segment.log_segments import LogSegments
-from engine.log.segment.segment_files import Partition
 from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles
 

@@ -121,7 +121,7 @@ class _Work:
     def _delete(self, store: Any, chosen: Sequence[Orphan], output: Output, deletion: dict[str, Any], now: int) -> None:
         from engine.errors import UsageError, argument
         from engine.files import Files
-        from engine.log.quarantine.places import quarantine_beside
+        from engine.log.quarantine.trusted_files import quarantine_beside
         from engine.remote.orphans import KeptObjects, delete
 
         files, kept = Files(), None

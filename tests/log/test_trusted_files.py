@@ -13,9 +13,9 @@ import pytest
 from engine.files import Files
 from engine.files.owner import rights_of
 from engine.log.quarantine.manifest import MANIFEST
-from engine.log.quarantine.places import ForeignPath
+from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from engine.log.quarantine.restore import restore
-from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.quarantine.trusted_files import ForeignPath
 from tests.support.run import kafkalog
 from tests.support.users import GROUP, USER, public_directory
 from tests.support.users import give as give_tree

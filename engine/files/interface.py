@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import OversizedFile, UnreadableFile, UnwritableFile
 from engine.files.locks import take_lock
-from engine.files.open_file import OpenFile, WritableFile
+from engine.files.open_file import OpenFile, WritableFile, kind_of, taken, unreadable, unwritable
 from engine.files.own_directory import PRIVATE, hold_for_owner, make_for_owner, remove_made
 from engine.files.owner import ROOT
 from engine.files.pins import OPEN_DIRECTORY, at, named_in, names_in, open_below, pinned, real_path, space_of, status_of
-from engine.files.refusals import kind_of, taken, unreadable, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
