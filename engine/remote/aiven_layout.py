@@ -18,7 +18,8 @@ from engine.remote.aiven_manifest import (
 )
 from engine.remote.encryption import IV_SIZE, TAG_SIZE, PrivateKeys, decrypt_chunk
 from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind, log_pieces
-from engine.remote.storage import missing
+from engine.remote.ranged_file import Pieces
+from engine.remote.storage import changed, missing
 from engine.schema.wire import SchemaError, compact_length, unsigned_varint
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from engine.remote.storage import Object, Store
 
 _PREFIX, _KEY = 1, 2  # fields of the custom metadata
+_TOGETHER = 16 << 20  # bytes of the indexes of a segment that are read together
+_LARGEST_KEPT, _KEPT = 64 << 20, 16 << 20  # bytes of one chunk, and of all chunks and indexes in memory; the last one is kept
 
 
 class AivenLayout:
@@ -41,6 +44,7 @@ class AivenLayout:
     def __init__(self, store: Store, prefix: str, private_keys: dict[str, str]) -> None:
         self.store, self.prefix = store, prefix
         self._keys = PrivateKeys(ReadOnlyFiles(), private_keys)
+        self._pieces = Pieces(_LARGEST_KEPT, _KEPT)
         self._key_pair: str | None = None  # the id of the key pair for new segments
 
     def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> AivenParts:
@@ -48,11 +52,11 @@ class AivenLayout:
         custom = {} if segment.custom is None else custom_fields(segment.custom)
         name = f"{segment.start_offset:020d}-{segment.name}"
         key = custom.get(_KEY, f"{partition.topic}-{partition.topic_id}/{partition.partition}/{name}")
-        return AivenParts(self.store, self._below_store(custom.get(_PREFIX, self.prefix) + key), self._keys)
+        return AivenParts(self.store, self._below_store(custom.get(_PREFIX, self.prefix) + key), self._keys, self._pieces)
 
     def segment(self, named: ObjectName) -> tuple[RemoteSegment | None, AivenParts]:
         """See Layout. Manifests since September 2023 contain Kafka's metadata."""
-        parts = AivenParts(self.store, named.stem, self._keys)
+        parts = AivenParts(self.store, named.stem, self._keys, self._pieces)
         segment = parts.manifest.segment
         path = self.store.path(f"{named.stem}.rsm-manifest")
         if segment is None:
@@ -121,13 +125,12 @@ def custom_fields(custom: bytes) -> dict[int, str]:
 
 
 class AivenParts:
-    """See SegmentParts."""
+    """See SegmentParts. `pieces`: a cache of small reads, which all segments of the store share."""
 
-    def __init__(self, store: Store, stem: str, keys: PrivateKeys) -> None:
-        self._store, self._stem, self._keys = store, stem, keys
+    def __init__(self, store: Store, stem: str, keys: PrivateKeys, pieces: Pieces) -> None:
+        self._store, self._stem, self._keys, self._pieces = store, stem, keys, pieces
         self._objects: dict[str, Object] = {}
         self._manifest: Manifest | None = None
-        self._last: tuple[Chunk, bytes] | None = None  # the last decoded chunk
 
     def keys(self, segment: RemoteSegment) -> dict[str, int | None]:  # noqa: ARG002  # all segments have the same objects
         """See SegmentParts. The object of the indexes is missing if all indexes are empty, as for an empty log."""
@@ -136,14 +139,6 @@ class AivenParts:
     def path(self, kind: IndexKind | None) -> str:
         """See SegmentParts."""
         return self._store.path(f"{self._stem}.{'log' if kind is None else 'indexes'}")
-
-    def _find(self, suffix: str) -> Object:
-        if suffix not in self._objects:
-            found = self._store.find(f"{self._stem}.{suffix}")
-            if found is None:
-                raise missing(self._store.path(f"{self._stem}.{suffix}"))
-            return self._objects.setdefault(suffix, found)  # of several threads the first one says what the object is
-        return self._objects[suffix]
 
     @property
     def manifest(self) -> Manifest:
@@ -156,31 +151,45 @@ class AivenParts:
             self._manifest = parse_manifest(data, path)
         return self._manifest
 
-    def log_size(self) -> int:
+    def _read(self, suffix: str, start: int, end: int, size: int) -> bytes | memoryview:
+        """Read bytes of an object in one request. Raises CorruptObject if it does not have `size` bytes, as in the manifest."""
+        key, data = f"{self._stem}.{suffix}", None
+        found = self._objects.get(suffix)
+        if found is None:
+            first = self._store.find_and_read(key, start, end)
+            if first is None:
+                raise missing(self._store.path(key))
+            found, data = self._objects.setdefault(suffix, first[0]), first[1]  # of several threads the first one decides
+            if found != first[0]:
+                raise changed(self._store.path(key))
+        if found.size != size:
+            path = self._store.path(key)
+            raise CorruptObject(f"{path}: {found.size} bytes, but {size} by its manifest", path=path)
+        return self._store.read(found, start, end) if data is None else data
+
+    def log_size(self, position: int | None = None) -> int:  # noqa: ARG002  # the manifest has it
         """See SegmentParts."""
         return self.manifest.original_size
 
     def read_log(self, start: int, end: int) -> bytes | memoryview:
         """See SegmentParts. Reads all chunks with these bytes in one request."""
-        manifest, found = self.manifest, self._find("log")
-        if found.size != manifest.stored[-1]:
-            what = f"{self.path(None)}: {found.size} bytes, but {manifest.stored[-1]} by its manifest"
-            raise CorruptObject(what, path=self.path(None))
-        chunks = manifest.chunks(start, end)
+        manifest = self.manifest
+        chunks, size = manifest.chunks(start, end), manifest.stored[-1]
         if not chunks:
             return b""
         if not manifest.is_compressed and manifest.key is None:
-            return self._store.read(found, start, end)
-        first, last = chunks[0].at, self._last
-        is_last = last is not None and chunks == [last[0]]
-        stored = memoryview(b"" if is_last else self._store.read(found, first, chunks[-1].stored_end))
-        data = b"".join(self._decoded(chunk, stored[chunk.at - first : chunk.stored_end - first], last) for chunk in chunks)
+            return self._read("log", start, end, size)
+
+        def decoded() -> bytes:
+            first = chunks[0].at
+            stored = memoryview(self._read("log", first, chunks[-1].stored_end, size))
+            return b"".join(self._decoded(chunk, stored[chunk.at - first : chunk.stored_end - first]) for chunk in chunks)
+
+        is_small = len(chunks) == 1  # the next read may need the same chunk
+        data = self._pieces.get(self.path(None), chunks[0].at, chunks[0].stored_end, decoded) if is_small else decoded()
         return data[start - chunks[0].start : end - chunks[0].start]
 
-    def _decoded(self, chunk: Chunk, stored: memoryview, last: tuple[Chunk, bytes] | None) -> bytes:
-        """Decode a chunk. `last`: the last decoded chunk, passed because other threads change `self._last`."""
-        if last is not None and last[0] == chunk:
-            return last[1]
+    def _decoded(self, chunk: Chunk, stored: memoryview) -> bytes:
         try:
             data = self._opened(bytes(stored))
             if self.manifest.is_compressed:
@@ -191,7 +200,6 @@ class AivenParts:
         if len(data) != chunk.end - chunk.start:
             what = f"{self.path(None)}: the chunk at byte {chunk.at} has {len(data)} bytes of {chunk.end - chunk.start}"
             raise CorruptObject(what, path=self.path(None))
-        self._last = chunk, data
         return data
 
     def _opened(self, data: bytes) -> bytes:
@@ -203,17 +211,19 @@ class AivenParts:
         return decrypt_chunk(data, key, manifest.aad or b"")
 
     def index(self, kind: IndexKind) -> bytes | None:
-        """See SegmentParts. An empty index has no bytes in the object."""
-        extent = self.manifest.indexes.get(kind)
-        if extent is None:
+        """See SegmentParts. An empty index has no bytes in the object. One request reads all indexes unless they are large."""
+        extents, path = self.manifest.indexes, self.path(kind)
+        if kind not in extents:
             return None
-        position, size = extent
-        path, found = self.path(kind), self._find("indexes") if size else None
-        if found is None:
+        position, size = extents[kind]
+        if not size:
             return b""
-        if size > MAX_INDEX_SIZE or position + size > found.size:
-            raise CorruptObject(f"{path}: {found.size} bytes, and no index of {size} at byte {position}", path=path)
+        end = max(at + length for at, length in extents.values())
+        if size > MAX_INDEX_SIZE:
+            raise CorruptObject(f"{path}: an index of {size} bytes", path=path)
+        start, stop = (0, end) if end <= _TOGETHER else (position, position + size)
+        data = self._pieces.get(path, start, stop, lambda: self._read("indexes", start, stop, end))
         try:
-            return self._opened(bytes(self._store.read(found, position, position + size)))
+            return self._opened(bytes(data[position - start : position + size - start]))
         except ValueError as error:
             raise CorruptObject(f"{path}: the index at byte {position} is damaged: {error}", path=path) from error

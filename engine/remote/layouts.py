@@ -49,8 +49,8 @@ class SegmentParts(Protocol):
         """Return the name for errors and findings of the object that contains a part; `kind` None: the log."""
         ...
 
-    def log_size(self) -> int:
-        """Return the size of the log in bytes."""
+    def log_size(self, position: int | None = None) -> int:
+        """Return the size of the log in bytes. `position`: the byte that is read next, so one request may get both."""
         ...
 
     def read_log(self, start: int, end: int) -> bytes | memoryview:

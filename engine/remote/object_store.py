@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 8 << 20  # bytes of an object per write request
 _SERVERS = tuple(f"{scheme}://" for scheme in SERVERS)
 _RETRIES, _RETRY_SECONDS = 6, 60  # limits for the retries of a request
+_PAST_END = " 416 "  # HTTP status: the range begins after the end of the object
 _MISSING = "kafkalog needs the package obstore for object stores"
 
 
@@ -110,6 +111,24 @@ class ObjectStore:
         if len(data) != end - start or not is_same:
             raise changed(self.path(found.key))
         return data
+
+    def find_and_read(self, key: str, start: int, end: int) -> tuple[Object, bytes | memoryview] | None:
+        """See Store."""
+        from obstore import get
+
+        try:
+            meta, data = answer(lambda: _received(get(self._store, key, options={"range": (start, end)})))
+        except FileNotFoundError:
+            return None
+        except self._refusals as error:
+            found = self.find(key) if _PAST_END in _first_line(error) else None
+            if found is not None and found.size <= start:
+                return found, b""
+            raise self._failed(key, error) from error
+        found = _object(meta)._replace(key=key)
+        if len(data) != min(end, found.size) - start:
+            raise changed(self.path(key))
+        return found, data
 
     def read_whole(self, key: str, limit: int) -> bytes | None:
         """See Store."""

@@ -53,6 +53,10 @@ class Store(Protocol):
         """Read bytes [start, end) of an object, which must not have changed since it was found."""
         ...
 
+    def find_and_read(self, key: str, start: int, end: int) -> tuple[Object, bytes | memoryview] | None:
+        """Find an object and read its bytes [start, end) in one request, fewer if it ends before; None: it does not exist."""
+        ...
+
     def read_whole(self, key: str, limit: int) -> bytes | None:
         """Read a small object in one request; None: it does not exist. Raises OversizedFile for more than `limit` bytes."""
         ...
@@ -125,6 +129,11 @@ class FolderStore:
             if file.size() != found.size or self.find(found.key) != found:
                 raise changed(path)
             return file.read_exactly(start, end - start)
+
+    def find_and_read(self, key: str, start: int, end: int) -> tuple[Object, bytes] | None:
+        """See Store."""
+        found = self.find(key)
+        return None if found is None else (found, self.read(found, min(start, found.size), min(end, found.size)))
 
     def read_whole(self, key: str, limit: int) -> bytes | None:
         """See Store."""

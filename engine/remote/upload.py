@@ -70,7 +70,7 @@ class LocalSegmentParts:
         """See SegmentParts."""
         return self._paths[kind]
 
-    def log_size(self) -> int:
+    def log_size(self, position: int | None = None) -> int:  # noqa: ARG002  # needs no request
         """See SegmentParts."""
         return self._files.info(self._paths[None]).size
 

@@ -306,7 +306,7 @@ class _Markers:
         return self._aborted
 
     def _is_over(self, window: Window) -> bool:
-        is_past = window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] >= self._upper
+        is_past = window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] >= self._upper - 1
         return is_past and all(first >= self._upper for first in self._open.values())
 
     def _follow(self, window: Window, file: OpenFile) -> None:
