@@ -122,15 +122,16 @@ class FolderStore:
         info = look(self._files, self.path(key))
         return None if info is None or not info.is_file else _object(key, info)
 
-    def read(self, found: Object, start: int, end: int) -> bytes:
+    def read(self, found: Object, start: int, end: int) -> memoryview:
         """See Store."""
-        path = self.path(found.key)
+        path, data = self.path(found.key), memoryview(bytearray(end - start))
         with self._files.open(path) as file:
-            if file.size() != found.size or self.find(found.key) != found:
+            is_same = file.size() == found.size and self.find(found.key) == found
+            if not is_same or file.read_into(data, start) < len(data):
                 raise changed(path)
-            return file.read_exactly(start, end - start)
+        return data
 
-    def find_and_read(self, key: str, start: int, end: int) -> tuple[Object, bytes] | None:
+    def find_and_read(self, key: str, start: int, end: int) -> tuple[Object, memoryview] | None:
         """See Store."""
         found = self.find(key)
         return None if found is None else (found, self.read(found, min(start, found.size), min(end, found.size)))
@@ -142,7 +143,7 @@ class FolderStore:
             return None
         if found.size > limit:
             raise OversizedFile(self.path(key), found.size, limit)
-        return self.read(found, 0, found.size)
+        return bytes(self.read(found, 0, found.size))
 
 
 class WritableFolderStore(FolderStore):
