@@ -28,11 +28,24 @@ from engine.files.owner import (
     user_name,
 )
 from engine.files.refusals import LINK, is_full, taken, unreadable, unwritable
-from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, may_write, now_ms, remove_tree, replace, zeros
+from engine.files.seam import (
+    DiskSpace,
+    FileInfo,
+    Files,
+    ReadOnlyFiles,
+    environment_variable,
+    look,
+    may_write,
+    now_ms,
+    remove_tree,
+    replace,
+    zeros,
+)
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",
-    "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner", "hand_over", "is_full", "is_locked",
+    "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner",
+    "environment_variable", "hand_over", "is_full", "is_locked",
     "is_root", "look",
     "may_write", "nameless_file", "now_ms", "owner_of", "ownership_fault", "remove_tree", "replace", "taken", "this_user",
     "unreadable",
