@@ -46,7 +46,7 @@ class ObjectStore:
         self._refusals = (BaseError, OSError, ValueError)  # OSError includes FileNotFoundError
         try:
             settings: Any = client or None  # with the names of obstore
-            is_plain = client is not None and client.get("endpoint", "").startswith("http:")
+            is_plain = any((client or {}).get(name, "").startswith("http:") for name in ("endpoint", "base_url"))
             options: ClientConfig | None = {"allow_http": True} if is_plain else None
             if is_server:
                 self._store: AnyStore = HTTPStore.from_url(url, client_options={"allow_http": True}, retry_config=_retries())
@@ -105,7 +105,7 @@ class ObjectStore:
             return b""
         options: GetOptions = {"range": (start, end)}
         if found.etag is not None:
-            options["if_match"] = found.etag
+            options["if_match"] = found.etag if found.etag.startswith("W/") else f'"{found.etag}"'
         try:
             meta, data = answer(lambda: _received(get(self._store, found.key, options=options)))
             is_same = _object(meta)._replace(key=found.key) == found
@@ -308,7 +308,11 @@ def _reason(error: Exception) -> str:
 
 
 def _object(meta: Any) -> Object:
-    return Object(meta["path"], meta["size"], meta.get("e_tag"), int(meta["last_modified"].timestamp() * 1000))
+    """Return an object in a form that listings and requests share: some listings lack the quotes, or have parts of seconds."""
+    etag: str | None = meta.get("e_tag")
+    if etag is not None and not etag.startswith("W/"):
+        etag = etag.strip('"')
+    return Object(meta["path"], meta["size"], etag, int(meta["last_modified"].timestamp()) * 1000)
 
 
 def _received(found: GetResult) -> tuple[Any, memoryview]:

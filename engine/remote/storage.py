@@ -21,7 +21,10 @@ _MISSING = "check that this is the store of the cluster; an older version of the
 
 
 class Object(NamedTuple):
-    """An object of a store: key, size in bytes, entity tag (changes with the content), time of the last change (ms)."""
+    """An object of a store: key, size in bytes, entity tag (changes with the content), time of the last change (ms).
+
+    The tag is without quotes. The time may be that of the second.
+    """
 
     key: str
     size: int

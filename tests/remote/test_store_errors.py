@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from engine.record.builder import NewRecord, build_batch
 from tests.remote.corpus import SETS, log_dirs
 from tests.support.run import kafkalog
 
@@ -20,12 +21,31 @@ if "clean" not in SETS:
     pytest.skip("names log dirs of this set", allow_module_level=True)
 
 
+class Quiet(BaseHTTPRequestHandler):
+    def log_message(self, *_words):
+        pass
+
+
+@contextmanager
+def serving(handler):
+    """A server on this machine: its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 @contextmanager
 def answering(status, code="", message=""):
     """A server with one answer to every request: (address, list of requests)."""
     seen = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet):
         def do_GET(self):
             seen.append(self.path)
             body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
@@ -36,18 +56,8 @@ def answering(status, code="", message=""):
 
         do_HEAD = do_PUT = do_GET  # noqa: N815  # names of the base class
 
-        def log_message(self, *_words):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_port}", seen
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Handler) as address:
+        yield address, seen
 
 
 @pytest.fixture
@@ -157,3 +167,40 @@ def test_a_busy_server_is_asked_seven_times(environment):
         text = said(COMMANDS[0])
     assert "503 Service Unavailable: SlowDown: Please reduce your request rate" in text
     assert len(seen) == 7
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_listings_may_spell_an_object_otherwise_than_requests_for_it(is_replaced, environment):
+    """Some servers list entity tags without quotes, and times with parts of seconds."""
+    data, key = build_batch([NewRecord(0, 1, b"k", b"v")]), "x-0/00000000000000000000.log"
+    listing = (
+        f"<ListBucketResult><Contents><Key>{key}</Key><LastModified>2026-01-02T03:04:05.678Z</LastModified>"
+        f"<ETag>tag</ETag><Size>{len(data)}</Size></Contents></ListBucketResult>"
+    ).encode()
+
+    class Handler(Quiet):
+        def do_GET(self):
+            is_list = "list-type" in self.path
+            tag = "other" if is_replaced else "tag"
+            if self.headers.get("If-Match", f'"{tag}"') != f'"{tag}"':
+                self.send_error(412)
+                return
+            self.send_response(200 if is_list or "Range" not in self.headers else 206)
+            if not is_list:
+                self.send_header("ETag", f'"{tag}"')
+                self.send_header("Last-Modified", "Fri, 02 Jan 2026 03:04:05 GMT")
+                self.send_header("Content-Range", f"bytes 0-{len(data) - 1}/{len(data)}")
+            body = listing if is_list else data
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_HEAD(self):
+            self.send_error(404)
+
+    with serving(Handler) as address:
+        environment(AWS_ENDPOINT_URL=f"http://{address}", AWS_ALLOW_HTTP="true", **KEYS)
+        done = kafkalog("fetch", "--raw", "s3://tiered/x-0")
+    assert done.status == (8 if is_replaced else 0), done.err
+    assert done.out == (b"" if is_replaced else data)
+    assert ("replaced while it was read" in done.err) == is_replaced
