@@ -190,7 +190,7 @@ def test_listings_may_spell_an_object_otherwise_than_requests_for_it(is_replaced
                 self.send_header("ETag", f'"{tag}"')
                 self.send_header("Last-Modified", "Fri, 02 Jan 2026 03:04:05 GMT")
                 self.send_header("Content-Range", f"bytes 0-{len(data) - 1}/{len(data)}")
-            body = listing if is_list else data
+            body = data if not is_list else listing if "prefix=x-0" in self.path else b"<ListBucketResult/>"
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
