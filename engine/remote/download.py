@@ -17,7 +17,7 @@ from engine.remote.layouts import INDEX_FILE_NAMES
 from engine.remote.restored_log import NotRestored, write_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator
 
     from engine.files import Files
     from engine.log.report import Report
@@ -108,19 +108,50 @@ class Download:
         replace(self._files, path, [encode_offset_checkpoint(lines)])
 
 
-def remote_chain(log: TieredLog) -> Iterable[RemoteSegment]:
-    """Yield the remote segments up to the first local one. Raises NotRestored for a gap or an overlap."""
+def remote_chain(log: TieredLog, report: Callable[[NotRestored], object] | None = None) -> Iterator[RemoteSegment]:
+    """Yield the remote segments from which a leader reads the offsets before the first local segment.
+
+    report  receives gaps, after which segments follow, and a last segment that overlaps local ones, which is left out. Segments
+            that overlap follow each other as consumers read them. None: raises NotRestored for a gap or an overlap
+    """
     offset, first_local = log.log_start_offset, min(log.view.segments.base_offsets)
     while offset < first_local:
         segment = None if log.remote is None else log.lineage.segment(log.remote, offset)
         if segment is None:
-            what = f"{log.directory}: no remote segment has offset {offset}, and the first local one is {first_local}"
-            raise NotRestored(what, "name the log dirs with all logs of __remote_log_metadata", path=log.directory)
-        if offset > log.log_start_offset and segment.start_offset != offset:
-            what = f"{log.directory}: remote segments overlap at offset {offset}, as different leaders copied them"
-            raise NotRestored(what, "kafkalog fetch --raw --store reads through them", path=log.directory)
+            error = _gap(log, offset, first_local)
+            if report is None:
+                raise error
+            report(error)
+            offset = _next_start(log, offset, first_local)
+            continue
+        if report is None and offset > log.log_start_offset and segment.start_offset != offset:
+            raise _overlap(log, f"remote segments overlap at offset {offset}, as different leaders copied them")
+        if segment.end_offset >= first_local:
+            end = segment.end_offset
+            error = _overlap(log, f"the last remote segment ends at {end}, in the middle of the first local ones")
+            if report is None:
+                raise error
+            report(error)
+            return
         yield segment
         offset = segment.end_offset + 1
-    if log.log_start_offset < first_local != offset:
-        what = f"{log.directory}: the last remote segment ends at {offset - 1}, in the middle of the first local ones"
-        raise NotRestored(what, "kafkalog fetch --raw --store reads through them", path=log.directory)
+
+
+def _gap(log: TieredLog, offset: int, first_local: int) -> NotRestored:
+    what = f"{log.directory}: no remote segment has offset {offset}, and the first local one is {first_local}"
+    do = "name the log dirs with all logs of __remote_log_metadata"
+    if log.lineage.epoch_of(offset) is None:
+        what, do = f"{log.directory}: no leader epoch has offset {offset}, so brokers do not read it either", ""
+    return NotRestored(what, do, path=log.directory)
+
+
+def _next_start(log: TieredLog, offset: int, first_local: int) -> int:
+    """Return the first offset after `offset` that a leader may find in a remote segment, at most `first_local`."""
+    remote = () if log.remote is None else log.remote.segments()
+    starts = [start for segment in remote for _, start in segment.leader_epochs]
+    starts += [entry.start_offset for entry in log.lineage.entries]
+    return min((start for start in starts if start > offset), default=first_local)
+
+
+def _overlap(log: TieredLog, what: str) -> NotRestored:
+    return NotRestored(f"{log.directory}: {what}", "kafkalog fetch --raw --store reads through them", path=log.directory)
