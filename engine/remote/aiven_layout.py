@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.files import ReadOnlyFiles
+from engine.formats import BATCH_HEADER, CODEC_MASK, HEADER_SIZE_UP_TO_MAGIC, MAGIC_V2
 from engine.remote.aiven_manifest import (
     CHUNK_SIZE,
     MAX_MANIFEST_SIZE,
     STORED_ORDER,
     CorruptObject,
     Manifest,
+    StoredChunks,
     encode_manifest,
+    pack_zstd,
     parse_manifest,
     unpack_zstd,
 )
@@ -35,14 +38,41 @@ _TOGETHER = 16 << 20  # bytes of the indexes of a segment that are read together
 _LARGEST_KEPT, _KEPT = 64 << 20, 16 << 20  # bytes of one chunk, and of all chunks and indexes in memory; the last one is kept
 
 
+class NewSegments(NamedTuple):
+    """How the log of a new segment is stored.
+
+    chunk_size  in bytes (chunk.size)    is_compressed  (compression.enabled)
+    only_plain  logs whose first batch is compressed are not compressed again (compression.heuristic.enabled)
+    key_pair    id of the key pair for encryption (encryption.key.pair.id); None: encrypted only if the newest segment is
+    """
+
+    chunk_size: int = CHUNK_SIZE
+    is_compressed: bool = False
+    only_plain: bool = False
+    key_pair: str | None = None
+
+
+def is_first_batch_compressed(parts: SegmentParts) -> bool:
+    """Is the first batch of a log compressed?"""
+    head = bytes(parts.read_log(0, min(parts.log_size(), BATCH_HEADER.size)))
+    is_legacy = head[HEADER_SIZE_UP_TO_MAGIC - 1] < MAGIC_V2
+    return bool((head[HEADER_SIZE_UP_TO_MAGIC] if is_legacy else BATCH_HEADER.field("attributes", head)) & CODEC_MASK)
+
+
 class AivenLayout:
-    """See Layout. `private_keys`: PEM files by the id of their key pair."""
+    """See Layout.
+
+    private_keys  PEM files by the id of their key pair
+    new           how new segments are stored; None: as the newest one
+    """
 
     name = "aiven"
     last_parts = frozenset({"log", "rsm-manifest"})  # uploads end with the manifest; deletions may begin with the log
 
-    def __init__(self, store: Store, prefix: str, private_keys: dict[str, str]) -> None:
-        self.store, self.prefix = store, prefix
+    def __init__(
+        self, store: Store, prefix: str, private_keys: dict[str, str], new: NewSegments | None = None
+    ) -> None:
+        self.store, self.prefix, self._new = store, prefix, new
         self._keys = PrivateKeys(ReadOnlyFiles(), private_keys)
         self._pieces = Pieces(_LARGEST_KEPT, _KEPT)
         self._key_pair: str | None = None  # the id of the key pair for new segments
@@ -71,21 +101,31 @@ class AivenLayout:
     def objects(
         self, partition: PartitionMetadata, segment: RemoteSegment, parts: SegmentParts
     ) -> Iterator[tuple[str, int, Iterable[bytes]]]:
-        """See Layout. The segment is not compressed; it is encrypted if the newest one is. Its manifest records both."""
-        seal = None if self._key_pair is None else self._keys.new_seal(self._key_pair)
+        """See Layout. The segment is encrypted if the newest one is, and without settings also compressed if that is."""
+        new, seal = self._new or NewSegments(), None if self._key_pair is None else self._keys.new_seal(self._key_pair)
         folder = f"{self.prefix}{partition.topic}-{partition.topic_id}/{partition.partition}"
         stem = f"{folder}/{segment.start_offset:020d}-{segment.name}"
+        is_compressed = new.is_compressed and not (new.only_plain and is_first_batch_compressed(parts))
+
+        def pieces() -> Iterator[bytes]:
+            found = log_pieces(parts, new.chunk_size)
+            return map(pack_zstd, found) if is_compressed else found
+
+        added, size = 0 if seal is None else IV_SIZE + TAG_SIZE, parts.log_size()
+        if is_compressed:
+            sizes = [len(piece) + added for piece in pieces()]  # compressed again below: only one chunk is in memory
+        else:
+            sizes = [min(new.chunk_size, size - at) + added for at in range(0, size, new.chunk_size)]
+        chunks = StoredChunks(new.chunk_size, is_compressed, sizes)
+        yield f"{stem}.log", sum(sizes), pieces() if seal is None else map(seal.encrypt, pieces())
         indexes = {kind: parts.index(kind) for kind in STORED_ORDER}
-        size, pieces = parts.log_size(), log_pieces(parts, CHUNK_SIZE)
         if seal is not None:
             indexes = {kind: seal.encrypt(one) if one else one for kind, one in indexes.items()}
-            size, pieces = size + -(-size // CHUNK_SIZE) * (IV_SIZE + TAG_SIZE), map(seal.encrypt, pieces)
-        yield f"{stem}.log", size, pieces
         data = b"".join(one or b"" for one in indexes.values())
         yield f"{stem}.indexes", len(data), (data,)
-        sizes = {kind: None if one is None else len(one) for kind, one in indexes.items()}
-        sealed = None if seal is None else (seal.wrapped, seal.aad, IV_SIZE + TAG_SIZE)
-        text = encode_manifest((partition.topic, partition.topic_id, partition.partition), segment, sizes, sealed)
+        extents = {kind: None if one is None else len(one) for kind, one in indexes.items()}
+        sealed = None if seal is None else (seal.wrapped, seal.aad)
+        text = encode_manifest((partition.topic, partition.topic_id, partition.partition), segment, extents, chunks, sealed)
         yield f"{stem}.rsm-manifest", len(text), (text,)
 
     def refuse_new(self) -> None:
@@ -94,9 +134,13 @@ class AivenLayout:
         newest = max(manifests, key=lambda one: one.modified_ms, default=None)
         if newest is not None:
             manifest = parse_manifest(bytes(self.store.read(newest, 0, newest.size)), self.store.path(newest.key))
+            self._new = self._new or NewSegments(manifest.chunk_size, manifest.is_compressed)
             if manifest.key is not None:
                 self._key_pair = manifest.key.partition(":")[0]
-                self._keys.new_seal(self._key_pair)
+        if self._new is not None and self._new.key_pair is not None:
+            self._key_pair = self._new.key_pair
+        if self._key_pair is not None:
+            self._keys.new_seal(self._key_pair)
 
     def _below_store(self, key: str) -> str:
         """Return the key in the store for a key in the bucket: `t-ID/…` for `cold/t-ID/…` if the store is `s3://bucket/cold`."""
