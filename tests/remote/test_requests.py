@@ -15,9 +15,14 @@ from threading import Semaphore
 import pytest
 
 from engine.errors import UnreadableFile
+from engine.files import Files
 from engine.record.builder import NewRecord, build_batch
 from engine.remote import access
+from engine.remote.aiven_layout import AivenLayout, NewSegments
+from engine.remote.layouts import IndexKind
+from engine.remote.metadata import PartitionMetadata, RemoteSegment
 from engine.remote.ranged_file import RangedFile
+from engine.remote.records import State
 from engine.remote.storage import WritableFolderStore
 from kafkalog_cli.main import main
 from tests.remote.corpus import SETS, brokers_log_dirs, consumed, private_keys, stores
@@ -261,3 +266,39 @@ def test_an_error_of_any_request_reaches_the_reader(broken):
             position += 1 << 20
     assert position <= calls[broken]
     assert file.read(position, 100) == DATA[position : position + 100]
+
+
+class OneLog:
+    """The parts of a segment with one log in memory and empty indexes. See SegmentParts."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def log_size(self, position=None):
+        return len(self.log)
+
+    def read_log(self, start, end):
+        return self.log[start:end]
+
+    def index(self, kind):
+        return b"" if kind is not IndexKind.TRANSACTION else None
+
+
+def test_chunks_in_memory_do_not_grow_with_the_number_of_segments(tmp_path):
+    store = WritableFolderStore(Files(), str(tmp_path))
+    layout = AivenLayout(store, "", {}, NewSegments(2 << 20, is_compressed=True))
+    partition = PartitionMetadata("t", bytes(20), 0)
+    all_parts = []
+    for number in range(40):
+        segment = RemoteSegment(number.to_bytes(16), State.COPY_SEGMENT_STARTED, number, number, 3 << 20, 0, 1, 0,
+                                txn_index_empty=True, leader_epochs=((0, number),), custom=None)  # fmt: skip
+        for key, size, parts in layout.objects(partition, segment, OneLog(bytes([number]) * (3 << 20))):
+            store.put(key, size, parts)
+        all_parts.append(layout.parts(partition, segment))
+    tracemalloc.start()
+    try:
+        for number, parts in enumerate(all_parts):
+            assert bytes(parts.read_log(10, 20)) == bytes([number]) * 10
+        assert tracemalloc.get_traced_memory()[0] < 20 << 20
+    finally:
+        tracemalloc.stop()
