@@ -211,6 +211,11 @@ class AivenParts:
             raise CorruptObject(f"{path}: {found.size} bytes, but {size} by its manifest", path=path)
         return self._store.read(found, start, end) if data is None else data
 
+    def described(self) -> tuple[str, RemoteSegment] | None:
+        """See SegmentParts."""
+        found = self.manifest.segment
+        return None if found is None else (self._store.path(f"{self._stem}.rsm-manifest"), found.metadata)
+
     def log_size(self, position: int | None = None) -> int:  # noqa: ARG002  # the manifest has it
         """See SegmentParts."""
         return self.manifest.original_size

@@ -61,6 +61,10 @@ class SegmentParts(Protocol):
         """Read another part; None: the segment does not have it."""
         ...
 
+    def described(self) -> tuple[str, RemoteSegment] | None:
+        """Return (path, metadata) if an object contains the metadata of the segment, as when its copy began; else None."""
+        ...
+
 
 def log_pieces(parts: SegmentParts, at_once: int = _PIECE) -> Iterator[bytes]:
     """Read a log in pieces of at most `at_once` bytes."""

@@ -103,3 +103,7 @@ class LocalParts:
     def index(self, kind: IndexKind) -> bytes | None:
         """See SegmentParts."""
         return self._store.read_whole(self.key(kind), MAX_INDEX_SIZE)
+
+    def described(self) -> None:
+        """See SegmentParts."""
+        return

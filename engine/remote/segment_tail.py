@@ -71,6 +71,10 @@ class SegmentTail:
         aborted = TransactionIndex(data, base, self.path(kind))
         return b"".join(ABORTED_TXN.pack(txn) for txn in aborted if txn.last_offset >= first)
 
+    def described(self) -> tuple[str, RemoteSegment] | None:
+        """See SegmentParts."""
+        return self._parts.described()
+
     def _times(self, data: bytes) -> bytes:
         """Return the entries of the tail. The last one must have its largest timestamp, which may be in no entry."""
         times = TimeIndex(data, self._segment.start_offset, self.path(IndexKind.TIMESTAMP))

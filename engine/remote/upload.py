@@ -86,6 +86,10 @@ class LocalSegmentParts:
         path = self._paths[kind]
         return self._files.read(path, MAX_INDEX_SIZE) if self._files.exists(path) else None
 
+    def described(self) -> None:
+        """See SegmentParts."""
+        return
+
 
 class Candidate(NamedTuple):
     """A segment to be copied."""
