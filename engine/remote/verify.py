@@ -112,9 +112,11 @@ class DeepCheck:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._columns = BatchColumns()
+        self._txn_index = b""  # of the current segment
 
     def check(self, parts: SegmentParts, segment: RemoteSegment) -> None:
         """Check every part of a segment."""
+        self._txn_index = b""
         failures: set[str] = set()  # that were reported: a damaged manifest concerns every part
         for kind in (IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT, IndexKind.TRANSACTION, None):
             found = _Found(parts.path(kind), segment, self._report)
@@ -143,6 +145,8 @@ class DeepCheck:
             self._check_log(parts, segment, found)
             return
         data = parts.index(kind)
+        if kind is IndexKind.TRANSACTION:
+            self._txn_index = data or b""
         if data is None:
             return  # `compare_with_listing` reports missing objects
         path = parts.path(kind)
@@ -160,7 +164,7 @@ class DeepCheck:
         offsets = OffsetCheck(OffsetIndex(parts.index(IndexKind.OFFSET) or b"", base, in_offsets.path), in_offsets.take)
         times = TimeCheck(TimeIndex(parts.index(IndexKind.TIMESTAMP) or b"", base, in_times.path), in_times.take)
         batches = _Batches(segment, found)
-        with RangedFile(found.path, parts.log_size(), parts.read_log) as file:
+        with RangedFile(found.path, parts.log_size(0), parts.read_log) as file:
             walk = LogWalk(file, batches=self._columns)
             for window in walk:
                 found.add_all(finding for _, finding in unsound_batches(found.path, window, codecs=False))
@@ -179,8 +183,7 @@ class DeepCheck:
                 if unused and not kept.count:
                     kept.add(f"{count_of(unused, 'entry')} of zeros at the end, which brokers do not copy")
             path = parts.path(IndexKind.TRANSACTION)
-            index = TransactionIndex(parts.index(IndexKind.TRANSACTION) or b"", base, path)
-            batches.aborts.compare(index, _Found(path, segment, self._report))
+            batches.aborts.compare(TransactionIndex(self._txn_index, base, path), _Found(path, segment, self._report))
 
 
 class _Found:
