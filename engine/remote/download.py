@@ -118,11 +118,12 @@ def remote_chain(log: TieredLog, report: Callable[[NotRestored], object] | None 
     while offset < first_local:
         segment = None if log.remote is None else log.lineage.segment(log.remote, offset)
         if segment is None:
-            error = _gap(log, offset, first_local)
+            following = _next_readable(log, offset, first_local)
+            error = _gap(log, offset, following - 1, first_local)
             if report is None:
                 raise error
             report(error)
-            offset = _next_start(log, offset, first_local)
+            offset = following
             continue
         if report is None and offset > log.log_start_offset and segment.start_offset != offset:
             raise _overlap(log, f"remote segments overlap at offset {offset}, as different leaders copied them")
@@ -137,20 +138,22 @@ def remote_chain(log: TieredLog, report: Callable[[NotRestored], object] | None 
         offset = segment.end_offset + 1
 
 
-def _gap(log: TieredLog, offset: int, first_local: int) -> NotRestored:
-    what = f"{log.directory}: no remote segment has offset {offset}, and the first local one is {first_local}"
-    do = "name the log dirs with all logs of __remote_log_metadata"
+def _gap(log: TieredLog, offset: int, last: int, first_local: int) -> NotRestored:
     if log.lineage.epoch_of(offset) is None:
-        what, do = f"{log.directory}: no leader epoch has offset {offset}, so brokers do not read it either", ""
-    return NotRestored(what, do, path=log.directory)
+        what = f"{log.directory}: no leader epoch has offset {offset}: brokers do not read the records up to {last} either"
+        return NotRestored(what, path=log.directory)
+    what = f"{log.directory}: no remote segment has offsets {offset} to {last}, and the first local one is {first_local}"
+    return NotRestored(what, "name the log dirs with all logs of __remote_log_metadata", path=log.directory)
 
 
-def _next_start(log: TieredLog, offset: int, first_local: int) -> int:
-    """Return the first offset after `offset` that a leader may find in a remote segment, at most `first_local`."""
-    remote = () if log.remote is None else log.remote.segments()
-    starts = [start for segment in remote for _, start in segment.leader_epochs]
-    starts += [entry.start_offset for entry in log.lineage.entries]
-    return min((start for start in starts if start > offset), default=first_local)
+def _next_readable(log: TieredLog, offset: int, first_local: int) -> int:
+    """Return the first offset after `offset` that a leader finds in a remote segment; `first_local`: there is none before."""
+    if log.remote is None:
+        return first_local
+    starts = {start for segment in log.remote.segments() for _, start in segment.leader_epochs}
+    starts |= {entry.start_offset for entry in log.lineage.entries}
+    later = (start for start in sorted(starts) if offset < start < first_local)
+    return next((start for start in later if log.lineage.segment(log.remote, start) is not None), first_local)
 
 
 def _overlap(log: TieredLog, what: str) -> NotRestored:
