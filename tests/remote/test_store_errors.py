@@ -120,6 +120,21 @@ def test_servers_that_cannot_be_reached(words, environment, closed):
     assert "AWS_ENDPOINT_URL" in text
 
 
+def test_a_bucket_of_the_settings(environment, closed, tmp_path):
+    values = {
+        "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+        "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.s3.S3Storage", "rsm.config.storage.s3.bucket.name": "tiered",
+        "rsm.config.storage.s3.endpoint.url": f"http://{closed}", "rsm.config.storage.s3.region": "us-east-1",
+        "rsm.config.storage.aws.access.key.id": "a", "rsm.config.storage.aws.secret.access.key": "b",
+    }  # fmt: skip
+    path = tmp_path / "server.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    environment()
+    text = said(("remote", "verify", "--config-file", str(path), log_dirs("clean")[0]))
+    assert f"http://{closed}/tiered: Connection refused" in text
+    assert "in the settings rsm.config.storage.*" in text
+
+
 def test_servers_without_tls(environment):
     with answering(404) as (address, seen):
         environment(AWS_ENDPOINT_URL=f"http://{address}", **KEYS)
