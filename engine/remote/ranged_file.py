@@ -122,6 +122,7 @@ class RangedFile(OpenFile):
     def _load(self, position: int, size: int) -> None:
         """Read the piece that begins at `position`, with at least `size` bytes."""
         is_next = len(self._piece) > 0 and position == self._at + len(self._piece)
+        start = self._piece if is_next and len(self._piece) <= FIRST_PIECE else b""
         self._piece = memoryview(b"")
         if self._send_end:
             self._ahead = _LARGEST
@@ -140,6 +141,8 @@ class RangedFile(OpenFile):
         data = self._fetch(position, end) if ready is None else ready.result()
         if len(data) != end - position:
             raise UnreadableFile(f"{self.path}: {len(data)} bytes received of {end - position}", path=self.path)
+        if len(start) and len(data) <= _GROWTH * FIRST_PIECE:  # a header is read again with its batch
+            position, data = position - len(start), b"".join((start, data))
         self._at, self._piece = position, memoryview(data)
 
     def _fetch_ahead(self, position: int, limit: int) -> None:
