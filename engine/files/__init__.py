@@ -15,6 +15,7 @@ from engine.files.interface import (
     FileInfo,
     Files,
     ReadOnlyFiles,
+    environment_variable,
     look,
     may_write,
     now_ms,
@@ -52,7 +53,8 @@ from engine.files.owner import (
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",
-    "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner", "hand_over", "is_full", "is_locked",
+    "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner",
+    "environment_variable", "hand_over", "is_full", "is_locked",
     "is_root", "look",
     "may_write", "nameless_file", "now_ms", "owner_of", "ownership_fault", "remove_tree", "replace", "taken", "this_user",
     "unreadable",

@@ -482,6 +482,11 @@ def zeros(size: int) -> memoryview:
     return memoryview(memory)
 
 
+def environment_variable(name: str) -> str:
+    """Return the value of an environment variable; "" if it is not set."""
+    return os.environ.get(name, "")
+
+
 def now_ms() -> int:
     """Return the current time in ms since the epoch. Only commands call it; the engine takes times as arguments."""
     return time.time_ns() // 1_000_000

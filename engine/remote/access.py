@@ -11,7 +11,7 @@ from engine.errors import KafkalogError, UsageError, argument
 from engine.log.logdir.startup import of_one_cluster
 from engine.log.logdir.topics import remote_log_start
 from engine.log.tiering import Tiering
-from engine.remote.aiven_layout import AivenLayout
+from engine.remote.aiven_layout import AivenLayout, NewSegments
 from engine.remote.layouts import recognise
 from engine.remote.local_layout import LocalLayout
 from engine.remote.metadata_log import MetadataLogs
@@ -67,11 +67,14 @@ def _object_store(name: str, client: Settings) -> ObjectStore:
     return ObjectStore(name, client=dict(client))
 
 
-def open_layout(store: Store, name: str, prefix: str | None, private_keys: dict[str, str]) -> Layout:
+def open_layout(
+    store: Store, name: str, prefix: str | None, private_keys: dict[str, str], new: NewSegments | None = None
+) -> Layout:
     """Return the layout `name`; `auto`: the layout that the keys have.
 
     prefix        of all keys; None: recognised from the keys
     private_keys  PEM files by the id of their key pair, for Aiven's encryption
+    new           see AivenLayout
     Raises UsageError, UnreadableFile.
     """
     if name == "auto" or prefix is None:
@@ -79,7 +82,7 @@ def open_layout(store: Store, name: str, prefix: str | None, private_keys: dict[
         name, prefix = found.name if name == "auto" else name, found.prefix if prefix is None else prefix
     if name == "local":
         return LocalLayout(store, prefix)
-    return AivenLayout(store, prefix, private_keys)
+    return AivenLayout(store, prefix, private_keys, new)
 
 
 class StoreOptions(NamedTuple):
@@ -93,6 +96,7 @@ class StoreOptions(NamedTuple):
     prefix: str | None = None
     private_keys: Settings = ()
     client: Settings = ()
+    new: NewSegments | None = None
 
     def open(self, files: ReadOnlyFiles) -> Layout:
         """Open the store, and return its layout. Raises UsageError, UnreadableFile."""
@@ -104,7 +108,7 @@ class StoreOptions(NamedTuple):
 
     def layout_of(self, store: Store) -> Layout:
         """Return the layout of an open store. Raises UsageError, UnreadableFile."""
-        return open_layout(store, self.layout, self.prefix, dict(self.private_keys))
+        return open_layout(store, self.layout, self.prefix, dict(self.private_keys), self.new)
 
 
 class RemoteAccess:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.files import ReadOnlyFiles
+from engine.formats import BATCH_HEADER, CODEC_MASK, HEADER_SIZE_UP_TO_MAGIC, MAGIC_V2
 from engine.remote.aiven_manifest import (
     CHUNK_SIZE,
     MAX_MANIFEST_SIZE,
     STORED_ORDER,
     CorruptObject,
     Manifest,
+    StoredChunks,
     encode_manifest,
+    pack_zstd,
     parse_manifest,
     unpack_zstd,
 )
 from engine.remote.encryption import IV_SIZE, TAG_SIZE, PrivateKeys, decrypt_chunk
 from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind, log_pieces
-from engine.remote.storage import missing
+from engine.remote.ranged_file import Pieces
+from engine.remote.storage import changed, missing
 from engine.schema.wire import SchemaError, compact_length, unsigned_varint
 
 if TYPE_CHECKING:
@@ -30,17 +34,47 @@ if TYPE_CHECKING:
     from engine.remote.storage import Object, Store
 
 _PREFIX, _KEY = 1, 2  # fields of the custom metadata
+_TOGETHER = 16 << 20  # bytes of the indexes of a segment that are read together
+_LARGEST_KEPT, _KEPT = 64 << 20, 16 << 20  # bytes of one chunk, and of all chunks and indexes in memory; the last one is kept
+
+
+class NewSegments(NamedTuple):
+    """How the log of a new segment is stored.
+
+    chunk_size  in bytes (chunk.size)    is_compressed  (compression.enabled)
+    only_plain  logs whose first batch is compressed are not compressed again (compression.heuristic.enabled)
+    key_pair    id of the key pair for encryption (encryption.key.pair.id); None: encrypted only if the newest segment is
+    """
+
+    chunk_size: int = CHUNK_SIZE
+    is_compressed: bool = False
+    only_plain: bool = False
+    key_pair: str | None = None
+
+
+def is_first_batch_compressed(parts: SegmentParts) -> bool:
+    """Is the first batch of a log compressed?"""
+    head = bytes(parts.read_log(0, min(parts.log_size(), BATCH_HEADER.size)))
+    is_legacy = head[HEADER_SIZE_UP_TO_MAGIC - 1] < MAGIC_V2
+    return bool((head[HEADER_SIZE_UP_TO_MAGIC] if is_legacy else BATCH_HEADER.field("attributes", head)) & CODEC_MASK)
 
 
 class AivenLayout:
-    """See Layout. `private_keys`: PEM files by the id of their key pair."""
+    """See Layout.
+
+    private_keys  PEM files by the id of their key pair
+    new           how new segments are stored; None: as the newest one
+    """
 
     name = "aiven"
     last_parts = frozenset({"log", "rsm-manifest"})  # uploads end with the manifest; deletions may begin with the log
 
-    def __init__(self, store: Store, prefix: str, private_keys: dict[str, str]) -> None:
-        self.store, self.prefix = store, prefix
+    def __init__(
+        self, store: Store, prefix: str, private_keys: dict[str, str], new: NewSegments | None = None
+    ) -> None:
+        self.store, self.prefix, self._new = store, prefix, new
         self._keys = PrivateKeys(ReadOnlyFiles(), private_keys)
+        self._pieces = Pieces(_LARGEST_KEPT, _KEPT)
         self._key_pair: str | None = None  # the id of the key pair for new segments
 
     def parts(self, partition: PartitionMetadata, segment: RemoteSegment) -> AivenParts:
@@ -48,11 +82,11 @@ class AivenLayout:
         custom = {} if segment.custom is None else custom_fields(segment.custom)
         name = f"{segment.start_offset:020d}-{segment.name}"
         key = custom.get(_KEY, f"{partition.topic}-{partition.topic_id}/{partition.partition}/{name}")
-        return AivenParts(self.store, self._below_store(custom.get(_PREFIX, self.prefix) + key), self._keys)
+        return AivenParts(self.store, self._below_store(custom.get(_PREFIX, self.prefix) + key), self._keys, self._pieces)
 
     def segment(self, named: ObjectName) -> tuple[RemoteSegment | None, AivenParts]:
         """See Layout. Manifests since September 2023 contain Kafka's metadata."""
-        parts = AivenParts(self.store, named.stem, self._keys)
+        parts = AivenParts(self.store, named.stem, self._keys, self._pieces)
         segment = parts.manifest.segment
         path = self.store.path(f"{named.stem}.rsm-manifest")
         if segment is None:
@@ -67,21 +101,31 @@ class AivenLayout:
     def objects(
         self, partition: PartitionMetadata, segment: RemoteSegment, parts: SegmentParts
     ) -> Iterator[tuple[str, int, Iterable[bytes]]]:
-        """See Layout. The segment is not compressed; it is encrypted if the newest one is. Its manifest records both."""
-        seal = None if self._key_pair is None else self._keys.new_seal(self._key_pair)
+        """See Layout. The segment is encrypted if the newest one is, and without settings also compressed if that is."""
+        new, seal = self._new or NewSegments(), None if self._key_pair is None else self._keys.new_seal(self._key_pair)
         folder = f"{self.prefix}{partition.topic}-{partition.topic_id}/{partition.partition}"
         stem = f"{folder}/{segment.start_offset:020d}-{segment.name}"
+        is_compressed = new.is_compressed and not (new.only_plain and is_first_batch_compressed(parts))
+
+        def pieces() -> Iterator[bytes]:
+            found = log_pieces(parts, new.chunk_size)
+            return map(pack_zstd, found) if is_compressed else found
+
+        added, size = 0 if seal is None else IV_SIZE + TAG_SIZE, parts.log_size()
+        if is_compressed:
+            sizes = [len(piece) + added for piece in pieces()]  # compressed again below: only one chunk is in memory
+        else:
+            sizes = [min(new.chunk_size, size - at) + added for at in range(0, size, new.chunk_size)]
+        chunks = StoredChunks(new.chunk_size, is_compressed, sizes)
+        yield f"{stem}.log", sum(sizes), pieces() if seal is None else map(seal.encrypt, pieces())
         indexes = {kind: parts.index(kind) for kind in STORED_ORDER}
-        size, pieces = parts.log_size(), log_pieces(parts, CHUNK_SIZE)
         if seal is not None:
             indexes = {kind: seal.encrypt(one) if one else one for kind, one in indexes.items()}
-            size, pieces = size + -(-size // CHUNK_SIZE) * (IV_SIZE + TAG_SIZE), map(seal.encrypt, pieces)
-        yield f"{stem}.log", size, pieces
         data = b"".join(one or b"" for one in indexes.values())
         yield f"{stem}.indexes", len(data), (data,)
-        sizes = {kind: None if one is None else len(one) for kind, one in indexes.items()}
-        sealed = None if seal is None else (seal.wrapped, seal.aad, IV_SIZE + TAG_SIZE)
-        text = encode_manifest((partition.topic, partition.topic_id, partition.partition), segment, sizes, sealed)
+        extents = {kind: None if one is None else len(one) for kind, one in indexes.items()}
+        sealed = None if seal is None else (seal.wrapped, seal.aad)
+        text = encode_manifest((partition.topic, partition.topic_id, partition.partition), segment, extents, chunks, sealed)
         yield f"{stem}.rsm-manifest", len(text), (text,)
 
     def refuse_new(self) -> None:
@@ -90,9 +134,13 @@ class AivenLayout:
         newest = max(manifests, key=lambda one: one.modified_ms, default=None)
         if newest is not None:
             manifest = parse_manifest(bytes(self.store.read(newest, 0, newest.size)), self.store.path(newest.key))
+            self._new = self._new or NewSegments(manifest.chunk_size, manifest.is_compressed)
             if manifest.key is not None:
                 self._key_pair = manifest.key.partition(":")[0]
-                self._keys.new_seal(self._key_pair)
+        if self._new is not None and self._new.key_pair is not None:
+            self._key_pair = self._new.key_pair
+        if self._key_pair is not None:
+            self._keys.new_seal(self._key_pair)
 
     def _below_store(self, key: str) -> str:
         """Return the key in the store for a key in the bucket: `t-ID/…` for `cold/t-ID/…` if the store is `s3://bucket/cold`."""
@@ -121,13 +169,12 @@ def custom_fields(custom: bytes) -> dict[int, str]:
 
 
 class AivenParts:
-    """See SegmentParts."""
+    """See SegmentParts. `pieces`: a cache of small reads, which all segments of the store share."""
 
-    def __init__(self, store: Store, stem: str, keys: PrivateKeys) -> None:
-        self._store, self._stem, self._keys = store, stem, keys
+    def __init__(self, store: Store, stem: str, keys: PrivateKeys, pieces: Pieces) -> None:
+        self._store, self._stem, self._keys, self._pieces = store, stem, keys, pieces
         self._objects: dict[str, Object] = {}
         self._manifest: Manifest | None = None
-        self._last: tuple[Chunk, bytes] | None = None  # the last decoded chunk
 
     def keys(self, segment: RemoteSegment) -> dict[str, int | None]:  # noqa: ARG002  # all segments have the same objects
         """See SegmentParts. The object of the indexes is missing if all indexes are empty, as for an empty log."""
@@ -136,14 +183,6 @@ class AivenParts:
     def path(self, kind: IndexKind | None) -> str:
         """See SegmentParts."""
         return self._store.path(f"{self._stem}.{'log' if kind is None else 'indexes'}")
-
-    def _find(self, suffix: str) -> Object:
-        if suffix not in self._objects:
-            found = self._store.find(f"{self._stem}.{suffix}")
-            if found is None:
-                raise missing(self._store.path(f"{self._stem}.{suffix}"))
-            return self._objects.setdefault(suffix, found)  # of several threads the first one says what the object is
-        return self._objects[suffix]
 
     @property
     def manifest(self) -> Manifest:
@@ -156,31 +195,50 @@ class AivenParts:
             self._manifest = parse_manifest(data, path)
         return self._manifest
 
-    def log_size(self) -> int:
+    def _read(self, suffix: str, start: int, end: int, size: int) -> bytes | memoryview:
+        """Read bytes of an object in one request. Raises CorruptObject if it does not have `size` bytes, as in the manifest."""
+        key, data = f"{self._stem}.{suffix}", None
+        found = self._objects.get(suffix)
+        if found is None:
+            first = self._store.find_and_read(key, start, end)
+            if first is None:
+                raise missing(self._store.path(key))
+            found, data = self._objects.setdefault(suffix, first[0]), first[1]  # of several threads the first one decides
+            if found != first[0]:
+                raise changed(self._store.path(key))
+        if found.size != size:
+            path = self._store.path(key)
+            raise CorruptObject(f"{path}: {found.size} bytes, but {size} by its manifest", path=path)
+        return self._store.read(found, start, end) if data is None else data
+
+    def described(self) -> tuple[str, RemoteSegment] | None:
+        """See SegmentParts."""
+        found = self.manifest.segment
+        return None if found is None else (self._store.path(f"{self._stem}.rsm-manifest"), found.metadata)
+
+    def log_size(self, position: int | None = None) -> int:  # noqa: ARG002  # the manifest has it
         """See SegmentParts."""
         return self.manifest.original_size
 
     def read_log(self, start: int, end: int) -> bytes | memoryview:
         """See SegmentParts. Reads all chunks with these bytes in one request."""
-        manifest, found = self.manifest, self._find("log")
-        if found.size != manifest.stored[-1]:
-            what = f"{self.path(None)}: {found.size} bytes, but {manifest.stored[-1]} by its manifest"
-            raise CorruptObject(what, path=self.path(None))
-        chunks = manifest.chunks(start, end)
+        manifest = self.manifest
+        chunks, size = manifest.chunks(start, end), manifest.stored[-1]
         if not chunks:
             return b""
         if not manifest.is_compressed and manifest.key is None:
-            return self._store.read(found, start, end)
-        first, last = chunks[0].at, self._last
-        is_last = last is not None and chunks == [last[0]]
-        stored = memoryview(b"" if is_last else self._store.read(found, first, chunks[-1].stored_end))
-        data = b"".join(self._decoded(chunk, stored[chunk.at - first : chunk.stored_end - first], last) for chunk in chunks)
+            return self._read("log", start, end, size)
+
+        def decoded() -> bytes:
+            first = chunks[0].at
+            stored = memoryview(self._read("log", first, chunks[-1].stored_end, size))
+            return b"".join(self._decoded(chunk, stored[chunk.at - first : chunk.stored_end - first]) for chunk in chunks)
+
+        is_small = len(chunks) == 1  # the next read may need the same chunk
+        data = self._pieces.get(self.path(None), chunks[0].at, chunks[0].stored_end, decoded) if is_small else decoded()
         return data[start - chunks[0].start : end - chunks[0].start]
 
-    def _decoded(self, chunk: Chunk, stored: memoryview, last: tuple[Chunk, bytes] | None) -> bytes:
-        """Decode a chunk. `last`: the last decoded chunk, passed because other threads change `self._last`."""
-        if last is not None and last[0] == chunk:
-            return last[1]
+    def _decoded(self, chunk: Chunk, stored: memoryview) -> bytes:
         try:
             data = self._opened(bytes(stored))
             if self.manifest.is_compressed:
@@ -191,7 +249,6 @@ class AivenParts:
         if len(data) != chunk.end - chunk.start:
             what = f"{self.path(None)}: the chunk at byte {chunk.at} has {len(data)} bytes of {chunk.end - chunk.start}"
             raise CorruptObject(what, path=self.path(None))
-        self._last = chunk, data
         return data
 
     def _opened(self, data: bytes) -> bytes:
@@ -203,17 +260,19 @@ class AivenParts:
         return decrypt_chunk(data, key, manifest.aad or b"")
 
     def index(self, kind: IndexKind) -> bytes | None:
-        """See SegmentParts. An empty index has no bytes in the object."""
-        extent = self.manifest.indexes.get(kind)
-        if extent is None:
+        """See SegmentParts. An empty index has no bytes in the object. One request reads all indexes unless they are large."""
+        extents, path = self.manifest.indexes, self.path(kind)
+        if kind not in extents:
             return None
-        position, size = extent
-        path, found = self.path(kind), self._find("indexes") if size else None
-        if found is None:
+        position, size = extents[kind]
+        if not size:
             return b""
-        if size > MAX_INDEX_SIZE or position + size > found.size:
-            raise CorruptObject(f"{path}: {found.size} bytes, and no index of {size} at byte {position}", path=path)
+        end = max(at + length for at, length in extents.values())
+        if size > MAX_INDEX_SIZE:
+            raise CorruptObject(f"{path}: an index of {size} bytes", path=path)
+        start, stop = (0, end) if end <= _TOGETHER else (position, position + size)
+        data = self._pieces.get(path, start, stop, lambda: self._read("indexes", start, stop, end))
         try:
-            return self._opened(bytes(self._store.read(found, position, position + size)))
+            return self._opened(bytes(data[position - start : position + size - start]))
         except ValueError as error:
             raise CorruptObject(f"{path}: the index at byte {position} is damaged: {error}", path=path) from error

@@ -30,7 +30,8 @@ _INDEXES = {
 STORED_ORDER = (
     IndexKind.OFFSET, IndexKind.TIMESTAMP, IndexKind.PRODUCER_SNAPSHOT, IndexKind.LEADER_EPOCH, IndexKind.TRANSACTION,
 )  # fmt: skip  # of the indexes in their object
-CHUNK_SIZE = 4 << 20  # bytes; for segments that kafkalog stores
+CHUNK_SIZE = 4 << 20  # bytes; default of chunk.size
+_ZSTD_LEVEL = 3  # the default of zstd
 
 
 class CorruptObject(KafkalogError):
@@ -110,17 +111,27 @@ def parse_manifest(data: bytes, path: str) -> Manifest:
         raise CorruptObject(f"{path}: not a manifest of a segment: {_why(error)}", path=path) from error
 
 
+class StoredChunks(NamedTuple):
+    """The chunks of a log in its object.
+
+    chunk_size  bytes of each chunk of the log except the last    sizes  stored sizes in bytes
+    """
+
+    chunk_size: int
+    is_compressed: bool
+    sizes: Sequence[int]
+
+
 def encode_manifest(
-    partition: tuple[str, str, int], segment: RemoteSegment, sizes: dict[IndexKind, int | None],
-    sealed: tuple[str, bytes, int] | None = None,
+    partition: tuple[str, str, int], segment: RemoteSegment, sizes: dict[IndexKind, int | None], chunks: StoredChunks,
+    sealed: tuple[str, bytes] | None = None,
 ) -> bytes:  # fmt: skip
-    """Encode the manifest of a segment that is not compressed.
+    """Encode the manifest of a segment.
 
     partition  (topic, topic id, number)
     sizes      stored size of each index, stored one after the other; None: the segment does not have it
-    sealed     (wrapped key, additional authenticated data, bytes that encryption adds to a chunk); None: not encrypted
+    sealed     (wrapped key, additional authenticated data); None: not encrypted
     """
-    added = 0 if sealed is None else sealed[2]
     topic, topic_id, number = partition
     extents: dict[str, dict[str, int] | None] = {}
     at = 0
@@ -129,15 +140,22 @@ def encode_manifest(
         size = sizes[kind]
         extents[names[kind]] = None if size is None else {"position": at, "size": size}
         at += size or 0
-    last = segment.size - (max(segment.size - 1, 0) // CHUNK_SIZE) * CHUNK_SIZE
+    stored: dict[str, object] = {
+        "type": "fixed", "originalChunkSize": chunks.chunk_size, "originalFileSize": segment.size,
+        "transformedChunkSize": chunks.sizes[0], "finalTransformedChunkSize": chunks.sizes[-1],
+    }  # fmt: skip
+    if len(chunks.sizes) == 1 and not chunks.is_compressed:  # as if there were more
+        stored["transformedChunkSize"] = chunks.chunk_size + chunks.sizes[0] - segment.size
+    if chunks.is_compressed:
+        stored = {
+            "type": "variable", "originalChunkSize": chunks.chunk_size, "originalFileSize": segment.size,
+            "transformedChunks": b64encode(encode_chunk_sizes(chunks.sizes)).decode(),
+        }  # fmt: skip
     fields = {
         "version": "1",
-        "chunkIndex": {
-            "type": "fixed", "originalChunkSize": CHUNK_SIZE, "originalFileSize": segment.size,
-            "transformedChunkSize": CHUNK_SIZE + added, "finalTransformedChunkSize": last + added,
-        },
+        "chunkIndex": stored,
         "segmentIndexes": extents,
-        "compression": False,
+        "compression": chunks.is_compressed,
         **({} if sealed is None else {"encryption": {"dataKey": sealed[0], "aad": b64encode(sealed[1]).decode()}}),
         "remoteLogSegmentMetadata": {
             "remoteLogSegmentId": {
@@ -209,6 +227,23 @@ def unpack_zstd(data: bytes, limit: int) -> bytes:
     if inflated.status is not InflateStatus.OK:
         raise ValueError("the zstd frame is damaged, or larger than it may be")
     return bytes(inflated.data)
+
+
+def pack_zstd(data: bytes) -> bytes:
+    """Compress data as Aiven's RemoteStorageManager does; the same version of libzstd gives the same bytes."""
+    from zstandard import ZstdCompressor
+
+    return ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
+
+
+def encode_chunk_sizes(sizes: Sequence[int]) -> bytes:
+    """Encode the sizes of one or more chunks. See `decode_chunk_sizes`."""
+    plain = len(sizes).to_bytes(4)
+    if len(sizes) > 1:
+        base = min(sizes[:-1])
+        width = max((max(sizes[:-1]) - base).bit_length() + 7 >> 3, 1)
+        plain += base.to_bytes(4) + width.to_bytes(1) + b"".join((size - base).to_bytes(width) for size in sizes[:-1])
+    return pack_zstd(plain + sizes[-1].to_bytes(4))
 
 
 def decode_chunk_sizes(data: bytes, count: int) -> list[int]:

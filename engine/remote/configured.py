@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.errors import UsageError
+from engine.formats import INT_MAX
 from engine.remote.access import StoreOptions
+from engine.remote.aiven_layout import NewSegments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +92,7 @@ def _aiven(own: Mapping[str, str], prefix: str) -> StoreOptions:
         (one, _value(own, f"encryption.key.pairs.{one}.private.key.file", prefix))
         for one in (word.strip() for word in own.get("encryption.key.pairs", "").split(",")) if one
     )
-    options = StoreOptions("", "aiven", own.get("key.prefix", ""), keys)
+    options = StoreOptions("", "aiven", own.get("key.prefix", ""), keys, new=_new_segments(own, prefix))
     if short == _FILES:
         _refuse_others(storage, {"root"}, below)
         return options._replace(store=_value(storage, "root", below))
@@ -100,6 +102,20 @@ def _aiven(own: Mapping[str, str], prefix: str) -> StoreOptions:
     _refuse_others(storage, {bucket, *client}, below)
     settings = tuple((client[name], _value(storage, name, below)) for name in client if name in storage)
     return options._replace(store=f"{scheme}://{_value(storage, bucket, below)}", client=settings)
+
+
+def _new_segments(own: Mapping[str, str], prefix: str) -> NewSegments | None:
+    """Return how the broker stores new segments; None: it has no chunk.size, which is required."""
+    text = own.get("chunk.size", "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= INT_MAX:
+        raise UsageError(f"{prefix}chunk.size={text[:20]}: not a number of bytes", _DO)
+    is_compressed, only_plain, is_encrypted = (
+        own.get(f"{name}.enabled", "").lower() == "true" for name in ("compression", "compression.heuristic", "encryption")
+    )
+    key_pair = _value(own, "encryption.key.pair.id", prefix) if is_encrypted else None
+    return NewSegments(int(text), is_compressed, only_plain, key_pair)
 
 
 def _refuse_others(storage: Mapping[str, str], known: set[str], below: str) -> None:

@@ -17,7 +17,7 @@ from engine.remote.layouts import INDEX_FILE_NAMES
 from engine.remote.restored_log import NotRestored, write_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator
 
     from engine.files import Files
     from engine.log.report import Report
@@ -108,19 +108,53 @@ class Download:
         replace(self._files, path, [encode_offset_checkpoint(lines)])
 
 
-def remote_chain(log: TieredLog) -> Iterable[RemoteSegment]:
-    """Yield the remote segments up to the first local one. Raises NotRestored for a gap or an overlap."""
+def remote_chain(log: TieredLog, report: Callable[[NotRestored], object] | None = None) -> Iterator[RemoteSegment]:
+    """Yield the remote segments from which a leader reads the offsets before the first local segment.
+
+    report  receives gaps, after which segments follow, and a last segment that overlaps local ones, which is left out. Segments
+            that overlap follow each other as consumers read them. None: raises NotRestored for a gap or an overlap
+    """
     offset, first_local = log.log_start_offset, min(log.view.segments.base_offsets)
     while offset < first_local:
         segment = None if log.remote is None else log.lineage.segment(log.remote, offset)
         if segment is None:
-            what = f"{log.directory}: no remote segment has offset {offset}, and the first local one is {first_local}"
-            raise NotRestored(what, "name the log dirs with all logs of __remote_log_metadata", path=log.directory)
-        if offset > log.log_start_offset and segment.start_offset != offset:
-            what = f"{log.directory}: remote segments overlap at offset {offset}, as different leaders copied them"
-            raise NotRestored(what, "kafkalog fetch --raw --store reads through them", path=log.directory)
+            following = _next_readable(log, offset, first_local)
+            error = _gap(log, offset, following - 1, first_local)
+            if report is None:
+                raise error
+            report(error)
+            offset = following
+            continue
+        if report is None and offset > log.log_start_offset and segment.start_offset != offset:
+            raise _overlap(log, f"remote segments overlap at offset {offset}, as different leaders copied them")
+        if segment.end_offset >= first_local:
+            end = segment.end_offset
+            error = _overlap(log, f"the last remote segment ends at {end}, in the middle of the first local ones")
+            if report is None:
+                raise error
+            report(error)
+            return
         yield segment
         offset = segment.end_offset + 1
-    if log.log_start_offset < first_local != offset:
-        what = f"{log.directory}: the last remote segment ends at {offset - 1}, in the middle of the first local ones"
-        raise NotRestored(what, "kafkalog fetch --raw --store reads through them", path=log.directory)
+
+
+def _gap(log: TieredLog, offset: int, last: int, first_local: int) -> NotRestored:
+    if log.lineage.epoch_of(offset) is None:
+        what = f"{log.directory}: no leader epoch has offset {offset}: brokers do not read the records up to {last} either"
+        return NotRestored(what, path=log.directory)
+    what = f"{log.directory}: no remote segment has offsets {offset} to {last}, and the first local one is {first_local}"
+    return NotRestored(what, "name the log dirs with all logs of __remote_log_metadata", path=log.directory)
+
+
+def _next_readable(log: TieredLog, offset: int, first_local: int) -> int:
+    """Return the first offset after `offset` that a leader finds in a remote segment; `first_local`: there is none before."""
+    if log.remote is None:
+        return first_local
+    starts = {start for segment in log.remote.segments() for _, start in segment.leader_epochs}
+    starts |= {entry.start_offset for entry in log.lineage.entries}
+    later = (start for start in sorted(starts) if offset < start < first_local)
+    return next((start for start in later if log.lineage.segment(log.remote, start) is not None), first_local)
+
+
+def _overlap(log: TieredLog, what: str) -> NotRestored:
+    return NotRestored(f"{log.directory}: {what}", "kafkalog fetch --raw --store reads through them", path=log.directory)

@@ -49,8 +49,8 @@ class SegmentParts(Protocol):
         """Return the name for errors and findings of the object that contains a part; `kind` None: the log."""
         ...
 
-    def log_size(self) -> int:
-        """Return the size of the log in bytes."""
+    def log_size(self, position: int | None = None) -> int:
+        """Return the size of the log in bytes. `position`: the byte that is read next, so one request may get both."""
         ...
 
     def read_log(self, start: int, end: int) -> bytes | memoryview:
@@ -59,6 +59,10 @@ class SegmentParts(Protocol):
 
     def index(self, kind: IndexKind) -> bytes | None:
         """Read another part; None: the segment does not have it."""
+        ...
+
+    def described(self) -> tuple[str, RemoteSegment] | None:
+        """Return (path, metadata) if an object contains the metadata of the segment, as when its copy began; else None."""
         ...
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.remote.layouts import MAX_INDEX_SIZE, IndexKind, log_pieces
+from engine.remote.ranged_file import FIRST_PIECE
 from engine.remote.storage import missing
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class LocalParts:
     def __init__(self, store: Store, stem: str) -> None:
         self._store, self._stem = store, stem
         self._log: Object | None = None
+        self._piece = 0, memoryview(b"")  # position and bytes that came with the size; read once
 
     def keys(self, segment: RemoteSegment) -> dict[str, int | None]:
         """See SegmentParts."""
@@ -77,21 +79,31 @@ class LocalParts:
         """See SegmentParts."""
         return self._store.path(self.key(kind))
 
-    def log_size(self) -> int:
+    def log_size(self, position: int | None = None) -> int:
         """See SegmentParts."""
-        return self._found_log().size
-
-    def _found_log(self) -> Object:
         if self._log is None:
-            self._log = self._store.find(self.key(None))
+            if position is None:
+                self._log = self._store.find(self.key(None))
+            elif (found := self._store.find_and_read(self.key(None), position, position + FIRST_PIECE)) is not None:
+                self._log, self._piece = found[0], (position, memoryview(found[1]))
             if self._log is None:
                 raise missing(self.path(None))
-        return self._log
+        return self._log.size
 
     def read_log(self, start: int, end: int) -> bytes | memoryview:
         """See SegmentParts."""
-        return self._store.read(self._found_log(), start, end)
+        self.log_size()
+        assert self._log is not None  # its size is known
+        at, piece = self._piece
+        if at <= start < end <= at + len(piece):
+            self._piece = 0, memoryview(b"")
+            return piece[start - at : end - at]
+        return self._store.read(self._log, start, end)
 
     def index(self, kind: IndexKind) -> bytes | None:
         """See SegmentParts."""
         return self._store.read_whole(self.key(kind), MAX_INDEX_SIZE)
+
+    def described(self) -> None:
+        """See SegmentParts."""
+        return

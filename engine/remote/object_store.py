@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import OversizedFile, UnreadableFile, UnwritableFile, UsageError
+from engine.errors import OversizedFile, UnreadableFile, UnwritableFile, UsageError, argument
+from engine.files import environment_variable
 from engine.remote.requests import answer
 from engine.remote.storage import Object, changed
 from engine.remote.urls import SERVERS
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 8 << 20  # bytes of an object per write request
 _SERVERS = tuple(f"{scheme}://" for scheme in SERVERS)
 _RETRIES, _RETRY_SECONDS = 6, 60  # limits for the retries of a request
+_PAST_END = " 416 "  # HTTP status: the range begins after the end of the object
 _MISSING = "kafkalog needs the package obstore for object stores"
 
 
@@ -38,18 +42,20 @@ class ObjectStore:
             from obstore.store import HTTPStore, from_url
         except ImportError:
             raise UsageError(_MISSING, "pip install 'kafkalog[remote]'") from None
-        self.name = url.rstrip("/")
+        self.name, self._is_configured = url.rstrip("/"), client is not None and bool(client)
         self._refusals = (BaseError, OSError, ValueError)  # OSError includes FileNotFoundError
         try:
             settings: Any = client or None  # with the names of obstore
-            is_plain = client is not None and client.get("endpoint", "").startswith("http:")
+            is_plain = any((client or {}).get(name, "").startswith("http:") for name in ("endpoint", "base_url"))
             options: ClientConfig | None = {"allow_http": True} if is_plain else None
             if is_server:
                 self._store: AnyStore = HTTPStore.from_url(url, client_options={"allow_http": True}, retry_config=_retries())
             else:
+                if url.startswith("s3://"):
+                    _refuse_without_credentials(url, client or {})
                 self._store = from_url(url, config=settings, client_options=options, retry_config=_retries())
         except self._refusals as error:
-            raise UsageError(f"{url}: {_first_line(error)}", self._advice(error), path=url) from error
+            raise UsageError(f"{url}: {_reason(error)}", self._advice(error), path=url) from error
 
     def path(self, key: str) -> str:
         """See Store."""
@@ -99,7 +105,7 @@ class ObjectStore:
             return b""
         options: GetOptions = {"range": (start, end)}
         if found.etag is not None:
-            options["if_match"] = found.etag
+            options["if_match"] = found.etag if found.etag.startswith("W/") else f'"{found.etag}"'
         try:
             meta, data = answer(lambda: _received(get(self._store, found.key, options=options)))
             is_same = _object(meta)._replace(key=found.key) == found
@@ -110,6 +116,24 @@ class ObjectStore:
         if len(data) != end - start or not is_same:
             raise changed(self.path(found.key))
         return data
+
+    def find_and_read(self, key: str, start: int, end: int) -> tuple[Object, bytes | memoryview] | None:
+        """See Store."""
+        from obstore import get
+
+        try:
+            meta, data = answer(lambda: _received(get(self._store, key, options={"range": (start, end)})))
+        except FileNotFoundError:
+            return None
+        except self._refusals as error:
+            found = self.find(key) if _PAST_END in _first_line(error) else None
+            if found is not None and found.size <= start:
+                return found, b""
+            raise self._failed(key, error) from error
+        found = _object(meta)._replace(key=key)
+        if len(data) != min(end, found.size) - start:
+            raise changed(self.path(key))
+        return found, data
 
     def read_whole(self, key: str, limit: int) -> bytes | None:
         """See Store."""
@@ -169,18 +193,23 @@ class ObjectStore:
             raise self._unwritable(self.path(found.key), error) from error
 
     def _unwritable(self, path: str, error: Exception) -> UnwritableFile:
-        return UnwritableFile(f"{path}: {_first_line(error)}", self._advice(error))
+        return UnwritableFile(f"{path}: {_reason(error)}", self._advice(error))
 
     def _failed(self, key: str, error: Exception) -> UnreadableFile:
         path = self.path(key)
-        return UnreadableFile(f"{path}: {_first_line(error)}", self._advice(error), path=path)
+        return UnreadableFile(f"{path}: {_reason(error)}", self._advice(error), path=path)
 
     def _advice(self, error: Exception) -> str:
         from obstore.exceptions import NotSupportedError
 
         if isinstance(error, NotSupportedError):
             return "the server does not support range requests: download the file, for example with curl -O, and name the copy"
-        return _CHECKS.get(self.name.partition("://")[0], _CHECK)
+        scheme, text = self.name.partition("://")[0], str(error)
+        if self._is_configured:
+            return "check the bucket, endpoint, region and credentials in the settings rsm.config.storage.*"
+        kind = next((kind for kind, shown in _KINDS if re.search(shown, text)), _ANY)
+        checks = _CHECKS.get(scheme, {})
+        return checks.get(kind) or checks.get(_ANY) or _CHECK
 
 
 def open_bucket(name: str) -> ObjectStore:
@@ -197,17 +226,93 @@ def _retries() -> RetryConfig:
     }  # fmt: skip
 
 
+def _refuse_without_credentials(url: str, client: Mapping[str, str]) -> None:
+    """Raise UsageError if obstore would wait long for the metadata service of a cloud, although this machine is in none."""
+    if "access_key_id" in client or any(map(environment_variable, _CREDENTIALS)):
+        return
+    profile = environment_variable("AWS_PROFILE")
+    if profile:
+        do = f'eval "$(aws configure export-credentials --profile {argument(profile)} --format env)"    # then again'
+        raise UsageError(f"{url}: credentials are read from the environment, not from profiles (AWS_PROFILE)", do, path=url)
+    from datetime import timedelta
+
+    from obstore import head
+    from obstore.exceptions import BaseError
+    from obstore.store import HTTPStore
+
+    wait = timedelta(seconds=_METADATA_SECONDS)
+    options: ClientConfig = {"allow_http": True, "connect_timeout": wait, "timeout": wait}
+    service = HTTPStore.from_url(
+        environment_variable("AWS_METADATA_ENDPOINT") or _METADATA, client_options=options, retry_config={"max_retries": 0}
+    )
+    try:
+        answer(lambda: head(service, "latest"))
+    except (BaseError, OSError, ValueError) as error:  # an answer, even if it is an error, shows that the service exists
+        if re.search(_UNREACHABLE, str(error)):
+            what = f"{url}: there are no credentials in the environment, and this machine has no metadata service with any"
+            do = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket"
+            raise UsageError(what, do, path=url) from error
+
+
+_METADATA, _METADATA_SECONDS = "http://169.254.169.254", 2
+# environment variables with which obstore does not ask the metadata service
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)  # fmt: skip
+_UNREACHABLE = r"kind: (Connect|Timeout)"
+_ANY, _NO_TLS, _NETWORK, _REGION, _DENIED, _NO_BUCKET = range(6)  # kinds of errors
+_KINDS = (
+    (_NO_TLS, r"builder error|InvalidContentType|BadScheme"), (_NETWORK, _UNREACHABLE),
+    (_REGION, r"AuthorizationHeaderMalformed|PermanentRedirect|LocationConstraint|\b301 "),
+    (_DENIED, r"\b(401|403) |InvalidAccessKeyId|access key ID|SignatureDoesNotMatch|AccessDenied"),
+    (_NO_BUCKET, r"NoSuchBucket|ContainerNotFound|\b404 "),
+)  # fmt: skip
+_CAUSES = (
+    ("builder error", "plain HTTP is not allowed"), ("InvalidContentType", "the server does not use TLS"),
+    ("kind: Timeout", "no answer"),
+)  # fmt: skip
+_LONGEST = 300  # characters of a message from the server
 _CHECK = "check the address, and whether a proxy is needed (HTTPS_PROXY)"
 _CHECKS = {
-    "s3": "check the bucket's name, region and endpoint (AWS_REGION, AWS_ENDPOINT_URL, …) and the credentials "
-          "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …)",
-    "gs": "check the bucket's name and the credentials (GOOGLE_APPLICATION_CREDENTIALS, …)",
-    "az": "check the container's name, the account and its key (AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY, …)",
+    "s3": {
+        _ANY: "check the bucket's name, region and endpoint (AWS_REGION, AWS_ENDPOINT_URL, …) and the credentials "
+              "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …)",
+        _NO_TLS: "for a server without TLS: AWS_ENDPOINT_URL=http://… and AWS_ALLOW_HTTP=true",
+        _NETWORK: "check endpoint and region (AWS_ENDPOINT_URL, AWS_REGION), and whether a proxy is needed (HTTPS_PROXY)",
+        _REGION: "check the region of the bucket: AWS_REGION",
+        _DENIED: "check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) and their rights",
+        _NO_BUCKET: "check the bucket's name, and the endpoint (AWS_ENDPOINT_URL)",
+    },
+    "gs": {_ANY: "check the bucket's name and the credentials (GOOGLE_APPLICATION_CREDENTIALS, …)"},
+    "az": {_ANY: "check the container, the account and its key (AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY, …)"},
 }  # fmt: skip
 
 
+def _reason(error: Exception) -> str:
+    """Return the cause of an error in one line: what the server answered, or why it did not."""
+    text = str(error)
+    request = re.search(r"Error performing ([A-Z]+) (\S+?)(?:\?\S*)? in ", text)
+    if request is None:
+        return _first_line(error)
+    where = f"{request[1]} {request[2]}"
+    status = re.search(r"status code: (\d+[A-Za-z -]*)", text)
+    if status is not None:
+        parts = (re.search(rf"<{name}>([^<]*)", text) for name in ("Code", "Message"))
+        told = [unescape(part[1]).partition("\n")[0][:_LONGEST] for part in parts if part is not None]
+        return ": ".join([f"{where}: the server answers {status[1].strip()}", *told])
+    cause = re.search(r'(?:message|error): "([^"]+)"', text) or re.search(r"(InvalidCertificate\(\s*\w+)", text)
+    if cause is not None:
+        return f"{where}: {cause[1]}"
+    return f"{where}: {next((what for shown, what in _CAUSES if shown in text), _first_line(error).rpartition(' - ')[2])}"
+
+
 def _object(meta: Any) -> Object:
-    return Object(meta["path"], meta["size"], meta.get("e_tag"), int(meta["last_modified"].timestamp() * 1000))
+    """Return an object in a form that listings and requests share: some listings lack the quotes, or have parts of seconds."""
+    etag: str | None = meta.get("e_tag")
+    if etag is not None and not etag.startswith("W/"):
+        etag = etag.strip('"')
+    return Object(meta["path"], meta["size"], etag, int(meta["last_modified"].timestamp()) * 1000)
 
 
 def _received(found: GetResult) -> tuple[Any, memoryview]:

@@ -13,7 +13,7 @@ from engine.remote.requests import Request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_FIRST = 64 << 10  # bytes of the smallest request, except at the end of the file
+FIRST_PIECE = 64 << 10  # bytes of the smallest request, except at the end of the file
 _LARGEST = 8 << 20  # bytes of the largest piece, unless one read needs more
 _GROWTH = 16  # factor from one piece to the next in a sequential read
 _AHEAD = 2  # largest number of pieces that are fetched in advance
@@ -30,7 +30,8 @@ class _Fetch(Request["bytes | memoryview"]):
 class Pieces:
     """A cache of the last pieces that were read.
 
-    largest  bytes of the largest piece that is kept    size  of all kept pieces together
+    largest  bytes of the largest piece that is kept
+    size     bytes of all kept pieces together; the last one is kept even if it is larger
     """
 
     def __init__(self, largest: int, size: int) -> None:
@@ -52,7 +53,7 @@ class Pieces:
             with self._mutex:
                 self._size += len(data) - len(self._pieces.get(key, b""))
                 self._pieces[key] = data
-                while self._size > self._most:
+                while self._size > self._most and len(self._pieces) > 1:
                     self._size -= len(self._pieces.popitem(last=False)[1])
         return data
 
@@ -68,7 +69,7 @@ class RangedFile(OpenFile):
     def __init__(self, path: str, size: int, fetch: Callable[[int, int], bytes | memoryview]) -> None:
         super().__init__(path, -1)
         self._size, self._fetch = size, fetch
-        self._at, self._piece, self._ahead = 0, memoryview(b""), _FIRST
+        self._at, self._piece, self._ahead = 0, memoryview(b""), FIRST_PIECE
         self._fetches: deque[_Fetch] = deque()  # of the next pieces, in order
         self._limit = 1  # on the number of fetches; higher after the first one was used
         self._send_end = 0  # everything before this byte is going to be read in order; 0: not known
@@ -97,6 +98,7 @@ class RangedFile(OpenFile):
                 part = self._piece[at : at + end - position]
                 position += len(part)
                 hand_over(descriptor, part)
+                del part  # it would keep the piece in memory while the next one is loaded
         finally:
             self._send_end = 0
             self.close()
@@ -114,16 +116,18 @@ class RangedFile(OpenFile):
             part = self._piece[at : at + wanted - done]
             buffer[done : done + len(part)] = part
             done += len(part)
+            del part
         return done
 
     def _load(self, position: int, size: int) -> None:
         """Read the piece that begins at `position`, with at least `size` bytes."""
         is_next = len(self._piece) > 0 and position == self._at + len(self._piece)
+        start = self._piece if is_next and len(self._piece) <= FIRST_PIECE else b""
         self._piece = memoryview(b"")
         if self._send_end:
             self._ahead = _LARGEST
         else:
-            self._ahead = min(_GROWTH * self._ahead, _LARGEST) if is_next else _FIRST
+            self._ahead = min(_GROWTH * self._ahead, _LARGEST) if is_next else FIRST_PIECE
         limit = self._send_end or self._size
         if self._fetches and self._fetches[0].start_at == position:
             ready, self._limit = self._fetches.popleft(), _AHEAD
@@ -137,6 +141,8 @@ class RangedFile(OpenFile):
         data = self._fetch(position, end) if ready is None else ready.result()
         if len(data) != end - position:
             raise UnreadableFile(f"{self.path}: {len(data)} bytes received of {end - position}", path=self.path)
+        if len(start) and len(data) <= _GROWTH * FIRST_PIECE:  # a header is read again with its batch
+            position, data = position - len(start), b"".join((start, data))
         self._at, self._piece = position, memoryview(data)
 
     def _fetch_ahead(self, position: int, limit: int) -> None:

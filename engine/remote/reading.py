@@ -44,8 +44,10 @@ class TieredSegments:
             assert self._log.remote is not None  # it has this segment
             view = RemoteSegmentView(self._layout.parts(self._log.remote, segment), segment, self._report)
         self._views[segment.id] = view
-        while len(self._views) > _HELD:
-            self._views.pop(next(iter(self._views))).close_handlers()
+        while len(self._views) > _HELD:  # searches for transactions pass many segments, and must not close the one being read
+            others = [*self._views][:-1]
+            unused = (one for one in others if not self._views[one].holds_data)
+            self._views.pop(next(unused, others[0])).close_handlers()
         return view
 
     def floor_segment(self, offset: int) -> ReadableSegment | None:

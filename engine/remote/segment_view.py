@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from engine.files import OpenFile
     from engine.index.transaction import TransactionIndex
+    from engine.log.segment.batch_search import BatchHead
     from engine.remote.layouts import SegmentParts
     from engine.remote.metadata import RemoteSegment
 
@@ -42,6 +43,15 @@ class _PartFiles(ReadOnlyFiles):
             assert kind is not None
             self._indexes[suffix] = self._parts.index(kind)
         return self._indexes[suffix]
+
+    @property
+    def holds_data(self) -> bool:
+        """Was an index read?"""
+        return bool(self._indexes)
+
+    def log_size(self, position: int) -> int:
+        """Return the size of the log. `position`: the byte that is read next."""
+        return self._parts.log_size(position)
 
     def exists(self, path: str) -> bool:
         """Does the segment have this part?"""
@@ -75,6 +85,7 @@ class RemoteSegmentView(SegmentView):
         self.metadata, self._report = metadata, report
         self._part_files = _PartFiles(parts)
         self._size: int | None = None
+        self._position = 0  # from the offset index, for the first request
         self._txn_index: TransactionIndex | None = None
         ReadableSegment.__init__(self, self._part_files, "", metadata.start_offset, size=-1, has_txn_index=False)
         self._size, self._txn_index = None, None
@@ -85,10 +96,15 @@ class RemoteSegmentView(SegmentView):
         return self._part_files.paths[name.rpartition(".")[2]]
 
     @property
+    def holds_data(self) -> bool:
+        """Is the log open, or an index in memory?"""
+        return self._file is not None or self._part_files.holds_data
+
+    @property
     def size(self) -> int:
         """Bytes of the log in the store."""
         if self._size is None:
-            self._size = self._part_files.info(self.log_path).size
+            self._size = self._part_files.log_size(self._position)
             if self._size != self.metadata.size:
                 what = f"{self._size} bytes, but {self.metadata.size} by its metadata: consumers skip the missing records"
                 self._report(Finding("remote-object-size", Where(self.log_path, None, self.base_offset), what))
@@ -117,6 +133,16 @@ class RemoteSegmentView(SegmentView):
             return False
         index = self.txn_index
         return not self._part_files.exists(self.txn_index_path) or bool(index.sanity())
+
+    def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
+        """See SegmentView."""
+        self._position = 0 if offset <= self.base_offset else self.offset_index.lookup(offset).position
+        return super().translate_offset(offset, starting_position)
+
+    def position_before(self, offset: int) -> int:
+        """See ReadableSegment."""
+        self._position = self.offset_index.lookup(offset).position
+        return super().position_before(offset)
 
     def largest(self) -> TimestampOffset:
         """Return the largest timestamp in the metadata, with the end offset."""

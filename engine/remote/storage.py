@@ -21,7 +21,10 @@ _MISSING = "check that this is the store of the cluster; an older version of the
 
 
 class Object(NamedTuple):
-    """An object of a store: key, size in bytes, entity tag (changes with the content), time of the last change (ms)."""
+    """An object of a store: key, size in bytes, entity tag (changes with the content), time of the last change (ms).
+
+    The tag is without quotes. The time may be that of the second.
+    """
 
     key: str
     size: int
@@ -51,6 +54,10 @@ class Store(Protocol):
 
     def read(self, found: Object, start: int, end: int) -> bytes | memoryview:
         """Read bytes [start, end) of an object, which must not have changed since it was found."""
+        ...
+
+    def find_and_read(self, key: str, start: int, end: int) -> tuple[Object, bytes | memoryview] | None:
+        """Find an object and read its bytes [start, end) in one request, fewer if it ends before; None: it does not exist."""
         ...
 
     def read_whole(self, key: str, limit: int) -> bytes | None:
@@ -118,13 +125,19 @@ class FolderStore:
         info = look(self._files, self.path(key))
         return None if info is None or not info.is_file else _object(key, info)
 
-    def read(self, found: Object, start: int, end: int) -> bytes:
+    def read(self, found: Object, start: int, end: int) -> memoryview:
         """See Store."""
-        path = self.path(found.key)
+        path, data = self.path(found.key), memoryview(bytearray(end - start))
         with self._files.open(path) as file:
-            if file.size() != found.size or self.find(found.key) != found:
+            is_same = file.size() == found.size and self.find(found.key) == found
+            if not is_same or file.read_into(data, start) < len(data):
                 raise changed(path)
-            return file.read_exactly(start, end - start)
+        return data
+
+    def find_and_read(self, key: str, start: int, end: int) -> tuple[Object, memoryview] | None:
+        """See Store."""
+        found = self.find(key)
+        return None if found is None else (found, self.read(found, min(start, found.size), min(end, found.size)))
 
     def read_whole(self, key: str, limit: int) -> bytes | None:
         """See Store."""
@@ -133,7 +146,7 @@ class FolderStore:
             return None
         if found.size > limit:
             raise OversizedFile(self.path(key), found.size, limit)
-        return self.read(found, 0, found.size)
+        return bytes(self.read(found, 0, found.size))
 
 
 class WritableFolderStore(FolderStore):

@@ -70,7 +70,7 @@ class LocalSegmentParts:
         """See SegmentParts."""
         return self._paths[kind]
 
-    def log_size(self) -> int:
+    def log_size(self, position: int | None = None) -> int:  # noqa: ARG002  # needs no request
         """See SegmentParts."""
         return self._files.info(self._paths[None]).size
 
@@ -85,6 +85,10 @@ class LocalSegmentParts:
             return encode_leader_epochs(self._epochs)
         path = self._paths[kind]
         return self._files.read(path, MAX_INDEX_SIZE) if self._files.exists(path) else None
+
+    def described(self) -> None:
+        """See SegmentParts."""
+        return
 
 
 class Candidate(NamedTuple):

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from engine.discovery.names import file_name, parent_of, parse_file_name
-from engine.errors import UnreadableFile
+from engine.errors import KafkalogError, UnreadableFile
 from engine.files import FileInfo, ReadOnlyFiles
 from engine.remote.ranged_file import Pieces, RangedFile
 from engine.remote.storage import Object
@@ -48,6 +48,7 @@ class UrlFiles(ReadOnlyFiles):
         self._listings: OrderedDict[str, Listing] = OrderedDict()  # by directory, the last ones
         self._names = 0  # in all these listings
         self._single: dict[str, Object | None] = {}  # single lookups by path; None: does not exist
+        self._failures: dict[str, KafkalogError] = {}  # by path: lookups that are not tried again
         self._pieces = Pieces(_LARGEST_KEPT, _KEPT)
         self._mutex = Lock()
 
@@ -142,8 +143,14 @@ class UrlFiles(ReadOnlyFiles):
         parent = self._listings.get(parent_of(path))
         if parent is not None:
             return parent.get(file_name(path))
+        if path in self._failures:
+            raise self._failures[path]
         if path not in self._single:
-            found = self._request(path)
+            try:
+                found = self._request(path)
+            except KafkalogError as error:
+                self._failures[path] = error
+                raise
             if isinstance(found, str):
                 return found
             self._single[path] = found

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.checkpoints import decode_leader_epochs
+from engine.amounts import count_of
+from engine.checkpoint.checkpoints import decode_leader_epochs, encode_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import KafkalogError
 from engine.findings import Finding, Severity, Where
-from engine.formats import BatchField
+from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
+from engine.log.segment.recovery_walk import read_marker
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
-from engine.record.columns import BatchColumns
+from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.soundness import unsound_batches, unsound_end
 from engine.record.windows import LogWalk
 from engine.remote.layouts import IndexKind
@@ -110,32 +112,48 @@ class DeepCheck:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._columns = BatchColumns()
+        self._txn_index = b""  # of the current segment
 
     def check(self, parts: SegmentParts, segment: RemoteSegment) -> None:
         """Check every part of a segment."""
+        self._txn_index = b""
+        failures: set[str] = set()  # that were reported: a damaged manifest concerns every part
         for kind in (IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT, IndexKind.TRANSACTION, None):
             found = _Found(parts.path(kind), segment, self._report)
             try:
                 self._check_part(kind, parts, segment, found)
             except KafkalogError as error:
-                found.add(str(error).removeprefix(f"{parts.path(kind)}: "))
+                path = error.path or found.path
+                if str(error) not in failures:
+                    _Found(path, segment, self._report).add(str(error).removeprefix(f"{path}: "))
+                failures.add(str(error))
+
+    def _check_described(self, parts: SegmentParts, segment: RemoteSegment) -> None:
+        """Compare the metadata in an object. No broker reads it, but `remote restore` does."""
+        described = parts.described()
+        if described is None:
+            return
+        path, stored = described
+        expected = segment._replace(state=stored.state, custom=None, event_timestamp_ms=stored.event_timestamp_ms)
+        if stored != expected:
+            names = [name for name, one, other in zip(segment._fields, stored, expected, strict=True) if one != other]
+            _Found(path, segment, self._report).add(f"its {' and '.join(names)} differs from the metadata")
 
     def _check_part(self, kind: IndexKind | None, parts: SegmentParts, segment: RemoteSegment, found: _Found) -> None:
         if kind is None:
+            self._check_described(parts, segment)
             self._check_log(parts, segment, found)
             return
         data = parts.index(kind)
+        if kind is IndexKind.TRANSACTION:
+            self._txn_index = data or b""
         if data is None:
             return  # `compare_with_listing` reports missing objects
         path = parts.path(kind)
         if kind is IndexKind.PRODUCER_SNAPSHOT:
             found.add_all(ProducerSnapshot(data, path).sanity())
         elif kind is IndexKind.TRANSACTION:
-            index = TransactionIndex(data, segment.start_offset, path)
-            found.add_all(index.sanity())
-            for txn in index:
-                if not segment.start_offset <= txn.last_offset <= segment.end_offset:
-                    found.add(f"a marker at offset {txn.last_offset}, outside of the segment")
+            found.add_all(TransactionIndex(data, segment.start_offset, path).sanity())
         else:
             _check_epochs(data, segment, found)
 
@@ -146,7 +164,7 @@ class DeepCheck:
         offsets = OffsetCheck(OffsetIndex(parts.index(IndexKind.OFFSET) or b"", base, in_offsets.path), in_offsets.take)
         times = TimeCheck(TimeIndex(parts.index(IndexKind.TIMESTAMP) or b"", base, in_times.path), in_times.take)
         batches = _Batches(segment, found)
-        with RangedFile(found.path, parts.log_size(), parts.read_log) as file:
+        with RangedFile(found.path, parts.log_size(0), parts.read_log) as file:
             walk = LogWalk(file, batches=self._columns)
             for window in walk:
                 found.add_all(finding for _, finding in unsound_batches(found.path, window, codecs=False))
@@ -159,8 +177,13 @@ class DeepCheck:
         if not found.count:  # the indexes can be compared only with a sound log
             offsets.finish(walk.position)
             times.finish(is_closed=True)
-            in_offsets.report_kept()
-            in_times.report_kept()
+            for kept, check in ((in_offsets, offsets), (in_times, times)):
+                kept.report_kept()
+                unused = len(check.index) - check.index.used_entries
+                if unused and not kept.count:
+                    kept.add(f"{count_of(unused, 'entry')} of zeros at the end, which brokers do not copy")
+            path = parts.path(IndexKind.TRANSACTION)
+            batches.aborts.compare(TransactionIndex(self._txn_index, base, path), _Found(path, segment, self._report))
 
 
 class _Found:
@@ -194,6 +217,7 @@ class _Batches:
     def __init__(self, segment: RemoteSegment, found: _Found) -> None:
         self._segment, self._found = segment, found
         self._next = segment.start_offset
+        self.aborts = _Aborts(segment)
 
     def feed(self, window: Window) -> None:
         table, segment = window.batches.table, self._segment
@@ -208,10 +232,53 @@ class _Batches:
             if epoch >= 0 and expected is not None and epoch != expected[0]:
                 self._found.add(f"offset {base} has leader epoch {epoch}, by the metadata {expected[0]}", position)
             self._next = last + 1
+            if table[BatchField.ATTRIBUTES, row] & (TRANSACTIONAL_FLAG | CONTROL_FLAG):
+                self.aborts.follow(window, row)
 
     def finish(self) -> None:
         if self._next == self._segment.start_offset:
             self._found.add("it has no batch of its segment")
+
+
+class _Aborts:
+    """The aborted transactions whose markers are in a log."""
+
+    def __init__(self, segment: RemoteSegment) -> None:
+        self._segment = segment
+        self._open: dict[int, int] = {}  # by producer: first offset in this segment of its transaction
+        self._aborted: dict[tuple[int, int], int | None] = {}  # by producer and offset of the marker; None: no batch here
+        self._records = RecordColumns(8)
+
+    def follow(self, window: Window, row: int) -> None:
+        """Process a transactional batch or a control batch. Raises ControlRecordInvalid."""
+        table = window.batches.table
+        producer, first, last = (table[field, row] for field in
+                                 (BatchField.PRODUCER_ID, BatchField.BASE_OFFSET, BatchField.LAST_OFFSET))
+        if not table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG:
+            self._open.setdefault(producer, first)
+            return
+        marker = read_marker(window, row, self._records)
+        begin = None if marker is None else self._open.pop(producer, None)
+        if marker is not None and marker.control_type is ControlType.ABORT:
+            self._aborted[producer, last] = begin
+
+    def compare(self, index: TransactionIndex, found: _Found) -> None:
+        """Report entries that do not match the markers, and markers without an entry."""
+        left, stable = dict(self._aborted), 0
+        for number, txn in enumerate(index):
+            name = txn.producer_id, txn.last_offset
+            at = number * index.entry_size
+            if name not in left:
+                found.add(f"entry {number}: no abort marker of producer {name[0]} is at offset {name[1]}", at)
+                continue
+            begin = left.pop(name)
+            if not (0 <= txn.first_offset < self._segment.start_offset or txn.first_offset == begin):
+                found.add(f"entry {number}: the transaction does not begin at offset {txn.first_offset}", at)
+            if not stable <= txn.last_stable_offset <= txn.last_offset + 1:
+                found.add(f"entry {number}: last stable offset {txn.last_stable_offset}", at)
+            stable = max(stable, txn.last_stable_offset)
+        for producer, offset in left:
+            found.add(f"the abort marker of producer {producer} at offset {offset} has no entry")
 
 
 def _check_epochs(data: bytes, segment: RemoteSegment, found: _Found) -> None:
@@ -220,6 +287,8 @@ def _check_epochs(data: bytes, segment: RemoteSegment, found: _Found) -> None:
     if decoded.findings:
         found.add_all(decoded.findings)
         return
+    if encode_leader_epochs(decoded.entries) != data:
+        found.add("its text is not as brokers write it")
     first = segment.leader_epochs[0]
     before = [(one.epoch, segment.start_offset) for one in decoded.entries if one.start_offset <= segment.start_offset]
     within = [(one.epoch, one.start_offset) for one in decoded.entries if one.start_offset > segment.start_offset]

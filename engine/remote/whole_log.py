@@ -23,6 +23,7 @@ from engine.log.fetch.view import PartitionView
 from engine.remote.download import remote_chain
 from engine.remote.layouts import INDEX_FILE_NAMES, IndexKind
 from engine.remote.ranged_file import Pieces, RangedFile
+from engine.remote.segment_tail import SegmentTail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,8 +86,12 @@ class WholeLogFiles(ReadOnlyFilesAbove):
 
     def named(self, finding: Finding) -> Finding:
         """Return a finding whose path is that of the object. See `shown`."""
-        path = self.shown(finding.where.file)
-        return finding if path == finding.where.file else finding._replace(where=finding.where._replace(file=path))
+        part, where = self._part(finding.where.file), finding.where
+        if part is None:
+            return finding
+        if isinstance(part.parts, SegmentTail) and part.kind is None and where.position is not None:
+            where = where._replace(position=where.position + part.parts.skipped)
+        return finding._replace(where=where._replace(file=part.parts.path(part.kind)))
 
     def _part(self, path: str) -> _Part | None:
         return self._remote(path.rstrip("/").rpartition("/")[0] or parent_of(self.absolute(path))).get(file_name(path))
@@ -107,10 +112,14 @@ class WholeLogFiles(ReadOnlyFilesAbove):
         found: dict[str, _Part] = {}
         try:
             log = self._access.log(view)
-            for segment in () if log is None else remote_chain(log):
+            following = 0  # after the last offset so far
+            for whole in () if log is None else remote_chain(log, self._failed):
                 assert log is not None
                 assert log.remote is not None  # it has this segment
-                parts = self._access.layout.parts(log.remote, segment)
+                segment, parts = whole, self._access.layout.parts(log.remote, whole)
+                if segment.start_offset < following:
+                    parts, segment = SegmentTail(parts, whole, following), whole._replace(start_offset=following)
+                following = segment.end_offset + 1
                 found[log_file_name(segment.start_offset)] = _Part(parts, segment, None)
                 for kind, name_of in INDEX_FILE_NAMES.items():
                     if kind is not IndexKind.TRANSACTION or not segment.txn_index_empty:
@@ -178,8 +187,9 @@ class WholeLogFiles(ReadOnlyFilesAbove):
             data = self._bytes(path, part)
             return RangedFile(path, len(data), lambda start, end: data[start:end])
         size = part.parts.log_size()
-        if size != part.segment.size:
-            what = f"{size} bytes, but {part.segment.size} by its metadata: consumers skip the missing records"
+        actual = size + (part.parts.skipped if isinstance(part.parts, SegmentTail) else 0)
+        if actual != part.segment.size:
+            what = f"{actual} bytes, but {part.segment.size} by its metadata: consumers skip the missing records"
             where = Where(part.parts.path(None), None, part.segment.start_offset)
             self._report(path.rpartition("/")[0], Finding("remote-object-size", where, what))
         return RangedFile(path, size, part.parts.read_log)

@@ -45,12 +45,12 @@ def test_the_settings_of_s3():
 ])  # fmt: skip
 def test_other_backends(backend, bucket, url):
     found = store({**AIVEN, "rsm.config.storage.backend.class": BACKENDS + backend, f"rsm.config.storage.{bucket}": "b"})
-    assert found == (url, "aiven", "", (), ())
+    assert found == (url, "aiven", "", (), (), None)
 
 
 def test_the_prefix_of_the_settings_may_be_another_one():
     values = {**LOCAL, "remote.log.storage.manager.impl.prefix": "my.", "my.dir": "/a", "rsm.config.dir": "/b"}
-    assert store(values) == ("/a", "local", "kafka-tiered-storage/", (), ())
+    assert store(values) == ("/a", "local", "kafka-tiered-storage/", (), (), None)
 
 
 @pytest.mark.parametrize(("values", "named"), [

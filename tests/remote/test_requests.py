@@ -9,16 +9,23 @@ import struct
 import tracemalloc
 from contextlib import redirect_stdout
 from itertools import count
+from pathlib import Path
 from threading import Semaphore
 
 import pytest
 
 from engine.errors import UnreadableFile
+from engine.files import Files
 from engine.record.builder import NewRecord, build_batch
 from engine.remote import access
+from engine.remote.aiven_layout import AivenLayout, NewSegments
+from engine.remote.layouts import IndexKind
+from engine.remote.metadata import PartitionMetadata, RemoteSegment
 from engine.remote.ranged_file import RangedFile
+from engine.remote.records import State
 from engine.remote.storage import WritableFolderStore
 from kafkalog_cli.main import main
+from tests.remote.corpus import SETS, brokers_log_dirs, consumed, private_keys, stores
 from tests.support.corpus import tiered_directory
 from tests.support.run import kafkalog
 
@@ -48,6 +55,11 @@ class CountingStore(WritableFolderStore):
             self.ranges.append((found.key, start, end))
         return WritableFolderStore(self._changing, self.name).read(found, start, end)
 
+    def find_and_read(self, key, start, end):
+        CountingStore.requests += 1
+        if key.endswith(".log"):
+            self.ranges.append((key, start, end))
+        return WritableFolderStore(self._changing, self.name).find_and_read(key, start, end)
 
     def read_whole(self, key, limit):
         CountingStore.requests += 1
@@ -119,11 +131,40 @@ def test_a_whole_partition_is_read_in_few_large_requests(remote, counted, tmp_pa
 @pytest.mark.parametrize("words", [("--offset", "4000"), ("--time", "2000-01-01"), ("--offset", "0")])
 def test_a_lookup_takes_four_requests(remote, counted, tmp_path, words):
     store, directory, logs = remote
-    layout = ("--layout", "local", "--key-prefix", "kafka-tiered-storage/")
-    found = fetched(tmp_path, "--raw", *words, "--max-bytes", "1", "--store", str(store), *layout, str(directory)).read_bytes()
+    found = fetched(tmp_path, "--raw", *words, "--max-bytes", "1", "--store", str(store), str(directory)).read_bytes()
     assert 0 < len(found) < 40_000
     assert found in logs
     assert counted.requests <= 4
+
+
+def lookups(name, folder):
+    """Yield (arguments of `fetch`, the offset that it must print) for remote records of a set, by offset and by time."""
+    keys = [word for item in private_keys(folder).items() for word in ("--private-key", "=".join(item))] if name == "aiven" else []
+    tops = brokers_log_dirs(name)
+    of = {path.name: path for top in tops for path in Path(top).glob("[a-z]*-*")}
+    for partition, rows in consumed(name, "read_uncommitted"):
+        first_local = min((int(path.stem) for path in of[partition].glob("*.log")), default=0)
+        remote = [row for row in rows or () if row["offset"] < first_local]
+        times = [row["timestamp"] for row in remote]
+        if "tx" in partition or not remote or times != sorted(times):  # transactions may need the indexes of later segments
+            continue
+        words = ["--store", stores(name), *keys, *(word for top in tops for word in ("--log-dir", top)), "--limit", "1", "-f", "%o", str(of[partition])]
+        for isolation in ("read_uncommitted", "read_committed"):
+            for row in (remote[len(remote) // 3], remote[-1]):
+                yield ("--offset", str(row["offset"]), "--isolation", isolation, *words), row["offset"]
+                first = next(one["offset"] for one in remote if one["timestamp"] == row["timestamp"])
+                yield ("--time", str(row["timestamp"]), "--isolation", isolation, *words), first
+
+
+@pytest.mark.parametrize("name", [name for name in ("clean", "aiven") if name in SETS])
+def test_lookups_in_both_layouts_take_four_requests(name, counted, tmp_path):
+    done = 0
+    for words, offset in lookups(name, tmp_path):
+        counted.requests = 0
+        assert fetched(tmp_path, *words).read_text() == str(offset)
+        assert 2 <= counted.requests <= 4, words
+        done += 1
+    assert done >= 16
 
 
 NO_PRODUCERS = tiered_directory() / "clean/d0/plain-0/00000000000000000127.snapshot"
@@ -225,3 +266,39 @@ def test_an_error_of_any_request_reaches_the_reader(broken):
             position += 1 << 20
     assert position <= calls[broken]
     assert file.read(position, 100) == DATA[position : position + 100]
+
+
+class OneLog:
+    """The parts of a segment with one log in memory and empty indexes. See SegmentParts."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def log_size(self, position=None):  # noqa: ARG002
+        return len(self.log)
+
+    def read_log(self, start, end):
+        return self.log[start:end]
+
+    def index(self, kind):
+        return b"" if kind is not IndexKind.TRANSACTION else None
+
+
+def test_chunks_in_memory_do_not_grow_with_the_number_of_segments(tmp_path):
+    store = WritableFolderStore(Files(), str(tmp_path))
+    layout = AivenLayout(store, "", {}, NewSegments(2 << 20, is_compressed=True))
+    partition = PartitionMetadata("t", bytes(20), 0)
+    all_parts = []
+    for number in range(40):
+        segment = RemoteSegment(number.to_bytes(16), State.COPY_SEGMENT_STARTED, number, number, 3 << 20, 0, 1, 0,
+                                txn_index_empty=True, leader_epochs=((0, number),), custom=None)  # fmt: skip
+        for key, size, parts in layout.objects(partition, segment, OneLog(bytes([number]) * (3 << 20))):
+            store.put(key, size, parts)
+        all_parts.append(layout.parts(partition, segment))
+    tracemalloc.start()
+    try:
+        for number, parts in enumerate(all_parts):
+            assert bytes(parts.read_log(10, 20)) == bytes([number]) * 10
+        assert tracemalloc.get_traced_memory()[0] < 20 << 20
+    finally:
+        tracemalloc.stop()

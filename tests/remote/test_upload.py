@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
 
+from engine.remote.aiven_manifest import decode_chunk_sizes, encode_chunk_sizes, unpack_zstd
 from tests.remote.corpus import SETS, TOP, private_keys, stores, truth
 from tests.remote.test_download import download
 from tests.support.json_output import objects_of, reports_of
@@ -98,6 +101,101 @@ def test_uploads_for_aiven_can_be_read(tmp_path):
     checked = kafkalog("remote", "verify", "--deep", "--store", str(store), *dirs)
     assert (checked.status, "all segments were read" in checked.out.decode()) == (0, True), checked.out
     assert kafkalog("remote", "restore", "plain", "--into", str(clean_log_dir(tmp_path)), "--store", str(store)).status == 0
+
+
+def manifests(store):
+    """Return the manifests and logs of a store by partition and base offset."""
+    return {(*path.parts[-3:-1], path.name[:20]): (json.loads(path.read_bytes()), path.with_suffix(".log").read_bytes())
+            for path in Path(store).rglob("*.rsm-manifest")}  # fmt: skip
+
+
+def settings(tmp_path, store, **values):
+    """Write the settings of a broker with Aiven's RemoteStorageManager on a folder."""
+    own = {"storage.backend.class": "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage", "storage.root": str(store),
+           "key.prefix": "cold/", **{name.replace("_", "."): value for name, value in values.items()}}  # fmt: skip
+    lines = ["remote.log.storage.manager.class.name=io.aiven.kafka.tieredstorage.RemoteStorageManager"]
+    path = tmp_path / "server.properties"
+    path.write_text("\n".join([*lines, *(f"rsm.config.{name}={value}" for name, value in own.items())]) + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("way", ["settings", "newest"])
+def test_compressed_uploads_are_those_of_the_broker(way, tmp_path):
+    """The bytes of chunks depend on the version of libzstd; that of the broker was 1.5.6."""
+    from zstandard import ZSTD_VERSION
+
+    top, _ = never_copied("aiven", tmp_path)
+    store = tmp_path / "store"
+    store.mkdir()
+    theirs = {key: one for key, one in manifests(stores("aiven")).items() if one[0]["compression"] and "encryption" not in one[0]}
+    if way == "settings":
+        file = settings(tmp_path, store, chunk_size="2000", compression_enabled="true")
+        done = kafkalog("remote", "upload", "--config-file", file, "--no-quarantine", *sorted(str(path) for path in top.glob("d?")))
+    else:
+        newest = next(path for path in sorted(Path(stores("aiven")).rglob("*.rsm-manifest")) if (*path.parts[-3:-1], path.name[:20]) in theirs)
+        folder = store / "cold/other-AAAAAAAAAAAAAAAAAAAAAA/0"
+        folder.mkdir(parents=True)
+        for path in newest.parent.glob(f"{newest.stem}.*"):
+            shutil.copy(path, folder / path.name)
+        done = upload(top, store, "--layout", "aiven", "--key-prefix", "cold/")
+    assert done.status == 0, done.err
+    dirs = sorted(str(path) for path in top.glob("d?"))
+    checked = kafkalog("remote", "verify", "--deep", "--store", str(store), "--topic", "plain", "--topic", "codecs", *dirs)
+    assert (checked.status, "all segments were read" in checked.out.decode()) == (0, True), checked.out
+    ours = manifests(store)
+    same = theirs.keys() & ours.keys()
+    assert len(same) > 5
+    for key in same:
+        (one, log), (other, its_log) = ours[key], theirs[key]
+        assert (one["compression"], one["chunkIndex"]["type"]) == (True, "variable")
+        fields = ("originalChunkSize", "originalFileSize")
+        assert [one["chunkIndex"][field] for field in fields] == [other["chunkIndex"][field] for field in fields]
+        assert one["segmentIndexes"] == other["segmentIndexes"]
+        if ZSTD_VERSION[:3] == (1, 5, 6):
+            assert (log, one["chunkIndex"]) == (its_log, other["chunkIndex"])
+        assert abs(len(log) - len(its_log)) < 0.02 * len(log)
+
+
+@pytest.mark.parametrize("sizes", [[7], [7, 9], [5, 5, 5, 1], [1000, 1255, 3], [1000, 1256, 3], [1, 70_000, 1 << 24, 1 << 25, 12]])
+def test_sizes_of_chunks_are_encoded_for_their_decoder(sizes):
+    assert decode_chunk_sizes(encode_chunk_sizes(sizes), len(sizes)) == sizes
+
+
+def test_the_sizes_of_chunks_in_the_corpus_are_encoded_the_same_way():
+    found = [one["chunkIndex"] for one, _ in manifests(stores("aiven")).values() if one["compression"]]
+    for index in found:
+        data = b64decode(index["transformedChunks"])
+        count = -(-index["originalFileSize"] // index["originalChunkSize"])
+        assert unpack_zstd(encode_chunk_sizes(decode_chunk_sizes(data, count)), 1 << 20) == unpack_zstd(data, 1 << 20)
+    assert len(found) > 20
+
+
+def test_with_the_heuristic_compressed_batches_are_not_compressed_again(tmp_path):
+    top, _ = never_copied("aiven", tmp_path)
+    store = tmp_path / "store"
+    store.mkdir()
+    file = settings(tmp_path, store, chunk_size="2000", compression_enabled="true", compression_heuristic_enabled="true")
+    done = kafkalog("remote", "upload", "--config-file", file, "--no-quarantine", *sorted(str(path) for path in top.glob("d?")))
+    assert done.status == 0, done.err
+    is_compressed = {topic: set() for topic in ("plain", "codecs")}
+    for (topic, _, _), (manifest, log) in manifests(store).items():
+        if topic.startswith("plain"):
+            is_compressed["plain"].add(manifest["compression"])
+        elif topic.startswith("codecs"):
+            is_compressed["codecs"].add(manifest["compression"])
+            assert manifest["compression"] != bool(log[22] & 7) or manifest["compression"]
+    assert is_compressed["plain"] == {True}
+    assert False in is_compressed["codecs"]
+
+
+def test_settings_with_encryption_need_the_key(tmp_path):
+    top, _ = never_copied("aiven", tmp_path)
+    store = tmp_path / "store"
+    store.mkdir()
+    file = settings(tmp_path, store, chunk_size="2000", encryption_enabled="true", encryption_key_pair_id="k1")
+    done = kafkalog("remote", "upload", "--config-file", file, "--no-quarantine", *sorted(str(path) for path in top.glob("d?")))
+    assert (done.status, "--private-key k1=FILE" in done.out.decode() + done.err) == (2, True)
+    assert [path for path in store.rglob("*") if path.is_file()] == []
 
 
 def clean_log_dir(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -64,6 +65,54 @@ def test_verify_names_the_changed_objects_of_a_damaged_store(variant, tmp_path):
     status, findings, _ = verify(str(top / "remote"), [str(top / "d0"), str(top / "d1")], "--deep")
     assert status == 4
     assert {row["file"].removeprefix(f"{top}/") for row in findings} == changed_objects(variant, top)
+
+
+def copied(name, tmp_path):
+    """Return a writable copy of a store."""
+    store = tmp_path / "store"
+    shutil.copytree(stores(name), store)
+    for path in [store, *store.rglob("*")]:
+        path.chmod(path.stat().st_mode | 0o200)
+    return store
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="another corpus")
+@pytest.mark.parametrize(("suffix", "at", "said"), [
+    (".txnindex", 9, "no abort marker of producer"), (".txnindex", 17, "does not begin at offset"), (".txnindex", 25, ""),
+    (".txnindex", 26, "last stable offset"), (".leader_epoch_checkpoint", -1, "not as brokers write it"),
+])  # fmt: skip
+def test_parts_without_a_checksum_are_compared_with_the_log(suffix, at, said, tmp_path):
+    store = copied("clean", tmp_path)
+    with_data = [path for path in sorted(store.rglob(f"*{suffix}")) if path.stat().st_size]
+    begins_here = (path for path in with_data if int.from_bytes(path.read_bytes()[10:18]) >= int(path.name[:20]))  # its transaction
+    changed = next(begins_here) if suffix == ".txnindex" else with_data[0]
+    data = bytearray(changed.read_bytes())
+    data[at] ^= 1
+    changed.write_bytes(data)
+    status, findings, _ = verify(str(store), log_dirs("clean"), "--deep")
+    assert (status, {row["file"] for row in findings}) == (4, {str(changed)})
+    assert said in findings[0]["what"]
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="another corpus")
+def test_an_index_of_aborted_transactions_must_be_complete(tmp_path):
+    store = copied("clean", tmp_path)
+    changed = next(path for path in sorted(store.rglob("*.txnindex")) if path.stat().st_size > 34)
+    changed.write_bytes(changed.read_bytes()[:-34])
+    status, findings, _ = verify(str(store), log_dirs("clean"), "--deep")
+    assert (status, {row["file"] for row in findings}) == (4, {str(changed)})
+    assert "has no entry" in findings[0]["what"]
+
+
+@pytest.mark.skipif("aiven" not in SETS, reason="another corpus")
+@pytest.mark.parametrize(("old", "new"), [(b'"endOffset":', b'"endOffset":1'), (b'"version":"1"', b'"version":"2"')])
+def test_a_changed_manifest_is_named(old, new, tmp_path):
+    store = copied("aiven", tmp_path)
+    more = [word for item in private_keys(tmp_path).items() for word in ("--private-key", "=".join(item))]
+    changed = min(store.rglob("*.rsm-manifest"))
+    changed.write_bytes(changed.read_bytes().replace(old, new))
+    status, findings, _ = verify(str(store), log_dirs("aiven"), "--deep", *more)
+    assert (status, [row["file"] for row in findings]) == (4, [str(changed)])
 
 
 def test_a_sample_reads_the_given_number_of_segments():

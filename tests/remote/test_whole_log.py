@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.remote.corpus import SETS, brokers_log_dirs, damaged, log_dirs, private_keys, stores
-from tests.support.json_output import all_objects
+from engine.record.builder import NewRecord, build_batch
+from engine.remote.metadata import RemoteSegment, records_of
+from engine.remote.records import State, UpdateRecord, encode_record, key_of, random_id, uuid_bytes
+from tests.remote.corpus import SETS, TOP, brokers_log_dirs, consumed, damaged, log_dirs, private_keys, stores
+from tests.support.json_output import all_objects, objects_of
 from tests.support.run import kafkalog
 
 pytestmark = pytest.mark.skipif("clean" not in SETS, reason="names topics of this set")
@@ -103,3 +108,102 @@ def test_an_invalid_store(tmp_path):
         done = kafkalog(command, "--store", str(tmp_path / "none"), str(tmp_path))
         assert done.status not in (0, 1)
         assert f"{tmp_path}/none" in done.err
+
+
+def size_of_batch(log, at):
+    return 12 + int.from_bytes(log[at + 8 : at + 12])
+
+
+def overlapping(tmp_path):
+    """Return a copy of `clean` in which a new leader copied plain-0 from offset 55 on with other segments, and 78 twice."""
+    top = tmp_path / "top"
+    shutil.copytree(TOP / "clean", top)
+    for path in [top, *top.rglob("*")]:
+        path.chmod(path.stat().st_mode | 0o200)
+    listed = objects_of(kafkalog("remote", "list", "--topic", "plain", "--format", "jsonl", str(top / "d0"), str(top / "d1")).out)
+    known = {one["start_offset"]: one for one in listed if one["type"] == "remote-segment" and one["partition"] == 0}
+    number = next(one["metadata_partition"] for one in listed if one["type"] == "remote-partition" and one["partition"] == 0)
+    folder = next((top / "remote/kafka-tiered-storage").glob("plain-0-*"))
+    key = key_of(known[0]["topic_id"], 0)
+
+    def stem(start):
+        return folder / f"{start:020d}-{known[start]['id']}"
+
+    def segment(start, end, size, like):
+        timestamp = known[like]["max_timestamp"]
+        return RemoteSegment(random_id(), State.COPY_SEGMENT_STARTED, start, end, size, timestamp, 1, known[like]["event_timestamp"] + 1,
+                             txn_index_empty=True, leader_epochs=((0, start),), custom=None)  # fmt: skip
+
+    first, second = (stem(start).with_suffix(".log").read_bytes() for start in (26, 55))
+    at = size_of_batch(first, 0)
+    start = int.from_bytes(first[at : at + 8])
+    assert 26 < start < 55
+    log = first[at:] + second
+    made = segment(start, 77, len(log), 55)
+    new = folder / f"{start:020d}-{made.name}"
+    new.with_suffix(".log").write_bytes(log)
+    local = tmp_path / "local-0"
+    local.mkdir()
+    (local / f"{start:020d}.log").write_bytes(log)
+    (local / f"{78:020d}.log").write_bytes(stem(78).with_suffix(".log").read_bytes())
+    assert kafkalog("verify", "--rebuild", str(local)).status in (0, 1)
+    for suffix in ("index", "timeindex"):
+        shutil.copy(local / f"{start:020d}.{suffix}", new.with_suffix(f".{suffix}"))
+    for suffix in ("snapshot", "leader_epoch_checkpoint"):
+        shutil.copy(stem(55).with_suffix(f".{suffix}"), new.with_suffix(f".{suffix}"))
+    again = segment(78, known[78]["end_offset"], known[78]["size"], 78)
+    for path in folder.glob(f"{78:020d}-*"):
+        shutil.copy(path, folder / f"{78:020d}-{again.name}{path.suffix}")
+    for path in folder.glob(f"{55:020d}-*"):
+        path.unlink()
+    records = [UpdateRecord(key, b"plain", uuid_bytes(known[55]["id"]), 1, 1, None, state) for state in (State.DELETE_SEGMENT_STARTED, State.DELETE_SEGMENT_FINISHED)]
+    records += [record for one in (made, again) for record in records_of(one, "plain", key)]
+    directory = next(top.glob(f"d?/__remote_log_metadata-{number}"))
+    active = max(directory.glob("*.log"))
+    offsets = kafkalog("fetch", "-f", "%o ", str(directory)).out.split()
+    end = 1 + int(offsets[-1])
+    data = build_batch([NewRecord(end + at, 1_800_000_000_000, None, encode_record(record)) for at, record in enumerate(records)])
+    active.write_bytes(active.read_bytes() + data)
+    return top, new.with_suffix(".log")
+
+
+def test_overlapping_segments_are_read_as_consumers_read_them(tmp_path):
+    top, made = overlapping(tmp_path)
+    path = next(top.glob("d?/plain-0"))
+    words = ("--store", str(top / "remote"), *(word for one in sorted(top.glob("d?")) for word in ("--log-dir", str(one))))
+    rows = [row["offset"] for row in dict(consumed("clean", "read_uncommitted"))["plain-0"]]
+    assert kafkalog("fetch", *words, "-f", "%o ", str(path)).out.decode().split() == list(map(str, rows))
+    done = kafkalog("dump-log", "--print-data-log", *words, str(path))
+    assert done.status == 0, done.err
+    assert [int(name) for name in re.findall(r"/(\d{20})\.log$", done.out.decode(), re.MULTILINE)][:6] == [0, 26, 55, 78, 104, 127]
+    offsets = [int(line.split()[2]) for line in done.out.decode().splitlines() if line.startswith("| offset: ")]
+    assert offsets == rows
+    done = kafkalog("verify", *words, str(path))
+    assert done.err == ""
+    assert "6 segments, 5 of them remote" in done.out.decode()
+    done = kafkalog("remote", "download", "--topic", "plain", "--into", str(tmp_path / "whole"), *words[:2], *(str(one) for one in sorted(top.glob("d?"))))
+    assert done.status == 4
+    assert "overlap at offset 55" in done.err
+    data = bytearray(made.read_bytes())
+    data[-1] ^= 1
+    made.write_bytes(data)
+    at = last = 0
+    while at < len(data):
+        at, last = at + size_of_batch(data, at), at
+    done = kafkalog("verify", *words, str(path))
+    assert done.status == 4
+    assert f"{made} at byte {last}, offset " in done.err
+
+
+def test_segments_after_a_gap_are_read(tmp_path):
+    top = tmp_path / "top"
+    shutil.copytree(TOP / "clean", top)
+    for path in [top, *top.rglob("*")]:
+        path.chmod(path.stat().st_mode | 0o200)
+    path = next(top.glob("d?/plain-0"))
+    (path / "leader-epoch-checkpoint").write_text("0\n1\n0 30\n")
+    dirs = [word for one in sorted(top.glob("d?")) for word in ("--log-dir", str(one))]
+    done = kafkalog("dump-log", "--print-data-log", "--store", str(top / "remote"), *dirs, str(path))
+    assert done.status == 4
+    assert "no leader epoch has offset 0: brokers do not read the records up to 29 either" in done.err
+    assert [int(name) for name in re.findall(r"/(\d{20})\.log$", done.out.decode(), re.MULTILINE)] == [26, 55, 78, 104, 127]

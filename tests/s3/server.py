@@ -63,6 +63,7 @@ class Server:
     """A server on this machine, whose buckets are the folders in `top`. Use it in a `with` statement.
 
     environment  what clients need to find it
+    requests     the requests so far, one a line
     """
 
     def __init__(self, top: Path) -> None:
@@ -75,6 +76,12 @@ class Server:
             "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET,
         }  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
+        self._log = top / "access.log"
+
+    @property
+    def requests(self) -> list[str]:
+        """See the class."""
+        return self._log.read_text().splitlines()
 
     def make_bucket(self, name: str) -> None:
         """Before it is started."""
@@ -83,7 +90,7 @@ class Server:
     def __enter__(self) -> Self:
         self._data.mkdir(parents=True, exist_ok=True)
         self._metadata.mkdir(parents=True)
-        words = [str(PROGRAM), "--port", self._address, "posix", "--sidecar", str(self._metadata), str(self._data)]
+        words = [str(PROGRAM), "--port", self._address, "--access-log", str(self._log), "posix", "--sidecar", str(self._metadata), str(self._data)]
         environment = {**os.environ, "ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
         self._process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + _PATIENCE

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.remote.corpus import SETS, TOP, brokers_log_dirs, log_dirs, private_keys, stores
+from tests.remote.test_requests import lookups
 from tests.remote.test_restore import lost
 from tests.remote.test_upload import never_copied
 from tests.s3.server import PROGRAM, Server
@@ -59,6 +60,15 @@ def test_the_same_is_read_from_a_bucket_as_from_a_folder(name, server, tmp_path)
         dirs = [word for top in log_dirs(name) for word in ("--log-dir", top)]
         one, other = (kafkalog("fetch", "--raw", "--store", store, *dirs, *more, str(path)) for store in (f"s3://{name}", stores(name)))
         assert (one.status, one.out) == (other.status, other.out)
+
+
+@pytest.mark.parametrize("name", ["clean", "aiven"])
+def test_a_lookup_takes_four_requests(name, server, tmp_path):
+    for number, (words, offset) in enumerate(lookups(name, tmp_path)):
+        if number % 5 == 0:
+            before = len(server.requests)
+            assert kafkalog("fetch", *(f"s3://{name}" if word == stores(name) else word for word in words)).out.decode() == str(offset)
+            assert 2 <= len(server.requests) - before <= 4, server.requests[before:]
 
 
 def test_a_broker_names_its_bucket(server, tmp_path, monkeypatch):

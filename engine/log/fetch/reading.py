@@ -15,6 +15,7 @@ from engine.formats import (
     CONTROL_FLAG,
     HEADER_SIZE_UP_TO_MAGIC,
     LOG_OVERHEAD,
+    LONG_MAX,
     MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
@@ -117,7 +118,7 @@ def read_from_damage(log: ReadableLog, start_offset: int, isolation: FetchIsolat
         return FetchData(log.log_end_offset_metadata(), None, 0)
     position = segment.position_before(start_offset)
     place = LogOffsetMetadata(max(start_offset, segment.base_offset), segment.base_offset, position)
-    size = max(0, end - position)
+    size = max(0, min(end, segment.size) - position)
     wants_aborted = isolation is FetchIsolation.READ_COMMITTED
     aborted = _aborted(log, start_offset, segment, place, size) if wants_aborted else None
     return FetchData(place, segment, size, aborted=aborted)
@@ -172,10 +173,10 @@ def _limit(log: ReadableLog, isolation: FetchIsolation) -> LogOffsetMetadata:
 
 
 def _end_in(segment: ReadableSegment, limit: LogOffsetMetadata) -> int | None:
-    """Byte of `segment` at which a read up to `limit` ends; None: nothing of it may be read."""
+    """Byte of `segment` at which a read up to `limit` ends, LONG_MAX for its end; None: nothing of it may be read."""
     if limit.segment_base_offset is None or segment.base_offset > limit.segment_base_offset:
         return None
-    return segment.size if segment.base_offset < limit.segment_base_offset else limit.position
+    return LONG_MAX if segment.base_offset < limit.segment_base_offset else limit.position
 
 
 def _position_of(log: ReadableLog, offset: int) -> LogOffsetMetadata:
@@ -306,7 +307,7 @@ class _Markers:
         return self._aborted
 
     def _is_over(self, window: Window) -> bool:
-        is_past = window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] >= self._upper
+        is_past = window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] >= self._upper - 1
         return is_past and all(first >= self._upper for first in self._open.values())
 
     def _follow(self, window: Window, file: OpenFile) -> None:

@@ -1,0 +1,144 @@
+"""Servers with the interfaces of Google Cloud Storage and Azure: `python -m tests.s3.others` builds them (Go, npm), tests start them.
+
+fake-gcs-server takes no uploads in the form that obstore uses, so tests put objects into it by another interface.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import TYPE_CHECKING, Self
+
+from tests.s3.server import HERE as S3
+from tests.s3.server import new_enough_go
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+GCS_VERSION, AZURITE_VERSION = "v1.56.1", "3.35.0"
+HERE = S3.parent / "other-servers"
+FAKE_GCS, AZURITE = HERE / "fake-gcs-server", HERE / "node_modules/.bin/azurite-blob"
+_PATIENCE = 30  # seconds
+ACCOUNT, KEY = "devstoreaccount1", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # of every Azurite
+
+
+def build() -> None:
+    """Build the servers, unless they are there."""
+    HERE.mkdir(parents=True, exist_ok=True)
+    if not FAKE_GCS.exists():
+        if shutil.which("go") is None:
+            sys.exit("go is not on the PATH: apt-get install golang-go")
+        words = ["install", "-p", "2", "-ldflags=-s -w", f"github.com/fsouza/fake-gcs-server@{GCS_VERSION}"]
+        subprocess.run([new_enough_go(), *words], check=True, env={**os.environ, "GOBIN": str(HERE), "GOTOOLCHAIN": "auto"})
+    if not AZURITE.exists():
+        if shutil.which("npm") is None:
+            sys.exit("npm is not on the PATH: apt-get install npm")
+        words = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(HERE), f"azurite@{AZURITE_VERSION}"]
+        subprocess.run(words, check=True)
+
+
+class _Server:
+    """A server on this machine, in a `with` statement. environment: what clients need to find it."""
+
+    environment: dict[str, str]
+
+    def __init__(self) -> None:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.port = one.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def words(self) -> list[str]:
+        """The command."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(self.words(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                urllib.request.urlopen(self.url, timeout=1)
+            except urllib.error.HTTPError:
+                break  # it answers
+            except OSError:
+                time.sleep(0.1)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
+
+class Azurite(_Server):
+    """Azure's blob storage, in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.environment = {
+            "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT, "AZURE_STORAGE_ACCOUNT_KEY": KEY, "AZURE_STORAGE_ENDPOINT": f"{self.url}/{ACCOUNT}",
+            "AZURE_ALLOW_HTTP": "true",
+        }  # fmt: skip
+
+    def words(self) -> list[str]:
+        """See the base class."""
+        return [str(AZURITE), "--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--inMemoryPersistence", "--silent",
+                "--skipApiVersionCheck", "--disableTelemetry"]  # fmt: skip
+
+    def put(self, container: str, objects: Iterable[tuple[str, Path]]) -> None:
+        """Make a container with objects."""
+        import base64
+        import email.utils
+        import hashlib
+        import hmac
+
+        from obstore import put
+        from obstore.store import AzureStore
+
+        date, version = email.utils.formatdate(usegmt=True), "2021-08-06"
+        text = "PUT" + "\n" * 12 + f"x-ms-date:{date}\nx-ms-version:{version}\n/{ACCOUNT}/{ACCOUNT}/{container}\nrestype:container"
+        seal = base64.b64encode(hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()).decode()
+        headers = {"x-ms-date": date, "x-ms-version": version, "Authorization": f"SharedKey {ACCOUNT}:{seal}", "Content-Length": "0"}
+        address = f"{self.url}/{ACCOUNT}/{container}?restype=container"
+        urllib.request.urlopen(urllib.request.Request(address, method="PUT", headers=headers)).close()
+        store = AzureStore(container, account_name=ACCOUNT, account_key=KEY, endpoint=f"{self.url}/{ACCOUNT}", client_options={"allow_http": True})
+        for key, path in objects:
+            put(store, key, path.read_bytes())
+
+
+class FakeGcs(_Server):
+    """Google Cloud Storage, in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        account = {"gcs_base_url": self.url, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+        self.environment = {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account), "GOOGLE_ALLOW_HTTP": "true"}
+
+    def words(self) -> list[str]:
+        """See the base class."""
+        return [str(FAKE_GCS), "-scheme", "http", "-host", "127.0.0.1", "-port", str(self.port), "-backend", "memory",
+                "-public-host", f"127.0.0.1:{self.port}"]  # fmt: skip
+
+    def put(self, bucket: str, objects: Iterable[tuple[str, Path]]) -> None:
+        """Make a bucket with objects."""
+        self._post("storage/v1/b?project=tests", json.dumps({"name": bucket}).encode())
+        for key, path in objects:
+            self._post(f"upload/storage/v1/b/{bucket}/o?uploadType=media&name={urllib.parse.quote(key, safe='')}", path.read_bytes())
+
+    def _post(self, path: str, data: bytes) -> None:
+        request = urllib.request.Request(f"{self.url}/{path}", data=data, method="POST", headers={"Content-Type": "application/json"})
+        urllib.request.urlopen(request).close()
+
+
+if __name__ == "__main__":
+    build()
