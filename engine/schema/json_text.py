@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from json.encoder import encode_basestring
 
 from engine.java_text import java_utf8
@@ -35,3 +35,11 @@ def json_bytes(raw: bytes) -> str:
 def uuid_text(raw: bytes) -> str:
     """Return the 22 characters of Uuid.toString for 16 bytes."""
     return urlsafe_b64encode(raw)[:22].decode()
+
+
+def uuid_bytes(text: str) -> bytes:
+    """Return the 16 bytes of `uuid_text`. Raises ValueError if `text` is not the text of a UUID."""
+    raw = urlsafe_b64decode(text + "==")
+    if len(raw) != 16 or uuid_text(raw) != text:
+        raise ValueError(f"not a UUID of Kafka: {text!r}")
+    return raw

@@ -11,10 +11,11 @@
         name           string
 
 A message's line has its role and id, its valid versions and the first flexible version (compact lengths and tagged fields). A
-field's line has name, type (`[]` array, `?` nullable), the versions that have it (default: all), its tag, its default (default:
-zero or empty), whether writers may drop it without an error (`ignorable`), and the message inside its bytes. Fields indented
-below a field are its own struct; a `struct` line begins a struct that several fields share. Kafka treats the two differently:
-only a field's own struct is refused in versions above the newest (see `Struct.inline`).
+field's line has name, type (`[]` array, `?` nullable, `?7+` nullable in these versions), the versions that have it (default:
+all), its tag, its default (default: zero or empty), whether writers may drop it without an error (`ignorable`), the message
+inside its bytes, and `flexible none` for a string whose length is never compact. Fields indented below a field are its own
+struct; a `struct` line begins a struct that several fields share. Kafka treats the two differently: only a field's own struct
+is refused in versions above the newest (see `Struct.inline`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ ALL_VERSIONS = Versions(0, _NEWEST)
 
 
 class Field(NamedTuple):
-    """One field. `type` is the name of a scalar type or of `struct`; for an array, of the element's type."""
+    """One field. `type` is the name of a scalar type or of `struct`; for an array, of the element's type.
+
+    `null_versions`: the versions in which a `nullable` field may be null. `compact`: flexible versions use compact lengths.
+    """
 
     name: str
     type: str
@@ -64,6 +68,8 @@ class Field(NamedTuple):
     ignorable: bool
     holds: str | None
     struct: Struct | None
+    null_versions: Versions
+    compact: bool
 
 
 class Struct(NamedTuple):
@@ -77,7 +83,9 @@ class Struct(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message. `role`: key, value, record or control; None for a message inside bytes of another one."""
+    """A message. `role`: key, value, record, control, request or response; None for a message inside bytes of another one, and
+    for the headers of requests and responses. `id` is the API key of a request or response.
+    """
 
     name: str
     role: str | None
@@ -91,7 +99,7 @@ class Message(NamedTuple):
         return max(self.versions.lowest, min(version, self.versions.highest))
 
 
-SCALARS = frozenset({"bool", "int8", "int16", "uint16", "int32", "int64", "float64", "string", "bytes", "uuid"})
+SCALARS = frozenset({"bool", "int8", "int16", "uint16", "int32", "int64", "float64", "string", "bytes", "uuid", "records"})
 
 
 def parse_message(text: str) -> Message:
@@ -147,7 +155,7 @@ def _parse_field(words: list[str], inner: list[str], shared: dict[str, Struct]) 
     if len(words) < 2:
         raise ValueError(f"a field needs a type: {words}")
     name, kind, *facts = words
-    element = kind.removeprefix("[]").removesuffix("?")
+    element, nullable, nulls = kind.removeprefix("[]").partition("?")
     struct = Struct(element, inline=True, fields=_parse_fields(inner, shared)) if inner else shared.get(element)
     if struct is None and element not in SCALARS:
         raise ValueError(f"{name}: unknown type {element!r}")
@@ -155,13 +163,14 @@ def _parse_field(words: list[str], inner: list[str], shared: dict[str, Struct]) 
     ignorable = "ignorable" in facts
     if ignorable:
         facts.remove("ignorable")
-    if len(facts) % 2 or not set(facts[::2]) <= {"tag", "=", "holds"}:
+    if len(facts) % 2 or not set(facts[::2]) <= {"tag", "=", "holds", "flexible"}:
         raise ValueError(f"{name}: what is {facts}?")
     known = dict(zip(facts[::2], facts[1::2], strict=True))
     return Field(
-        name=name, type=element, is_array=kind.startswith("[]"), nullable=kind.endswith("?"), versions=versions,
+        name=name, type=element, is_array=kind.startswith("[]"), nullable=bool(nullable), versions=versions,
         tag=int(known["tag"]) if "tag" in known else None, default=known.get("="), ignorable=ignorable,
-        holds=known.get("holds"), struct=struct,
+        holds=known.get("holds"), struct=struct, null_versions=Versions.parse(nulls) if nulls else ALL_VERSIONS,
+        compact=known.get("flexible") != "none",
     )
 
 

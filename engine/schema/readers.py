@@ -14,10 +14,10 @@ from struct import error, unpack_from
 
 from engine.schema.java_double import double_text
 from engine.schema.json_text import json_bytes, uuid_text
-from engine.schema.wire import check_count, compact_length, null_error, string_as_json, take, underflow, unsigned_varint
+from engine.schema.wire import Buffer, check_count, compact_length, null_error, string_as_json, take, underflow, unsigned_varint
 
 Reader = Callable[[bytes, int, list[str]], int]
-LengthReader = Callable[[bytes, int], tuple[int, int]]
+LengthReader = Callable[[Buffer, int], tuple[int, int]]
 BytesText = Callable[[bytes], str]
 
 INTEGERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
@@ -82,7 +82,7 @@ def _fixed_length(code: str) -> LengthReader:
     """Read a length stored as one integer of the struct `code`."""
     packed = Packed(">" + code)
 
-    def read(data: bytes, at: int) -> tuple[int, int]:
+    def read(data: Buffer, at: int) -> tuple[int, int]:
         if len(data) - at < packed.size:
             raise underflow(data, at)
         return packed.unpack_from(data, at)[0], at + packed.size

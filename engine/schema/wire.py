@@ -6,26 +6,41 @@ not such a value. A length is compared with the bytes left before it is used.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from engine.schema.json_text import decode_utf8, json_string
 
 MAX_STRING = 0x7FFF
 
+Buffer = bytes | memoryview
+_Buffer = TypeVar("_Buffer", bytes, memoryview)
+
 
 class SchemaError(ValueError):
-    """Bytes that do not follow their schema.
+    """Bytes, or values to be written, that do not follow their schema.
 
     str(error) is one line for people; `kafka` is the message of Kafka's exception, which the dump prints ("null" if Java's
-    exception has no message, as for a buffer that ends too early).
+    exception has no message, as for a buffer that ends too early). `at` is the byte position, None if it is not known; `path`
+    has the names of the fields around the value, the outermost last, as far as a reader or writer added them.
     """
 
-    def __init__(self, reason: str, kafka: str | None = None) -> None:
+    def __init__(self, reason: str, kafka: str | None = None, at: int | None = None) -> None:
         super().__init__(reason)
         self.kafka = reason if kafka is None else kafka
+        self.at = at
+        self.path: list[str] = []
+
+    def inside(self, name: str, at: int | None = None) -> SchemaError:
+        """Add the name of a field around the value and, if no position is known, the position of that field."""
+        self.path.append(name)
+        if self.at is None:
+            self.at = at
+        return self
 
 
-def underflow(data: bytes, at: int) -> SchemaError:
+def underflow(data: Buffer, at: int) -> SchemaError:
     """Return the error for bytes that end inside a value (Java's BufferUnderflowException)."""
-    return SchemaError(f"the {len(data)} bytes end inside a value that begins at byte {at}", kafka="null")
+    return SchemaError(f"the {len(data)} bytes end inside a value that begins at byte {at}", kafka="null", at=at)
 
 
 def to_int32(value: int) -> int:
@@ -38,7 +53,7 @@ def to_int16(value: int) -> int:
     return ((value + 0x8000) & 0xFFFF) - 0x8000
 
 
-def unsigned_varint(data: bytes, at: int) -> tuple[int, int]:
+def unsigned_varint(data: Buffer, at: int) -> tuple[int, int]:
     """Return (value, position after it) of up to five bytes; the value is Java's int, so it can be negative."""
     value = shift = 0
     for place in range(at, at + 5):
@@ -55,7 +70,7 @@ def unsigned_varint(data: bytes, at: int) -> tuple[int, int]:
     )
 
 
-def compact_length(data: bytes, at: int) -> tuple[int, int]:
+def compact_length(data: Buffer, at: int) -> tuple[int, int]:
     """Return (length, position after it) of a flexible version's string, bytes or array; the length of a null is -1."""
     if at < len(data) and (byte := data[at]) < 0x80:
         return byte - 1, at + 1
@@ -63,7 +78,7 @@ def compact_length(data: bytes, at: int) -> tuple[int, int]:
     return to_int32(value - 1), at
 
 
-def take(data: bytes, at: int, length: int) -> bytes:
+def take(data: _Buffer, at: int, length: int) -> _Buffer:
     """Return `length` bytes, length ≥ 0."""
     left = len(data) - at
     if length > left:
@@ -78,7 +93,7 @@ def string_as_json(data: bytes, at: int, length: int, name: str) -> str:
     return json_string(decode_utf8(take(data, at, length)))
 
 
-def check_count(data: bytes, at: int, count: int) -> None:
+def check_count(data: Buffer, at: int, count: int) -> None:
     """Refuse a collection with more elements than bytes are left."""
     left = len(data) - at
     if count > left:
@@ -90,7 +105,7 @@ def null_error(name: str) -> SchemaError:
     return SchemaError(f"non-nullable field {name} was serialized as null")
 
 
-def skip_unknown_tag(data: bytes, at: int) -> int:
+def skip_unknown_tag(data: _Buffer, at: int) -> int:
     """Return the position after a tagged field that the schema does not have; `at` is the position of its size."""
     size, at = unsigned_varint(data, at)
     if size < 0:
