@@ -245,6 +245,11 @@ class OpenRecords:
         """Whether no record can be added, whatever its size."""
         return self._is_full()
 
+    @property
+    def is_filled(self):
+        """Whether the estimated size has reached the limit."""
+        return self._count > 0 and self._limit <= self._estimated()
+
     def close(self):
         """Accept no more records."""
         self._closed = True
@@ -253,6 +258,11 @@ class OpenRecords:
         """Continue in a larger buffer."""
         out[: self._written] = self._out[: self._written]
         self._out = out
+
+    def release(self):
+        """Give the buffer back; only the number of records is left."""
+        self._written = 0
+        self._out = bytearray()
 
     @cython.cfunc
     @cython.inline

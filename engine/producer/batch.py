@@ -101,8 +101,8 @@ class ProducerBatch:
 
     __slots__ = (
         "_built", "attempts", "attempts_when_leader_changed", "base_offset", "capacity", "created_ms", "error", "final_state",
-        "in_flight", "is_split", "last_append_ms", "last_attempt_ms", "leader_epoch", "observed_ratio", "parts", "partition",
-        "records", "reopened", "retry", "spec", "log_append_time",
+        "in_flight", "is_released", "is_split", "last_append_ms", "last_attempt_ms", "leader_epoch", "observed_ratio", "parts", "partition",
+        "record_errors", "records", "reopened", "retry", "spec", "log_append_time",
     )  # fmt: skip
 
     def __init__(
@@ -113,11 +113,12 @@ class ProducerBatch:
         self.created_ms = self.last_attempt_ms = self.last_append_ms = created_ms
         self.attempts = self.attempts_when_leader_changed = 0
         self.leader_epoch: int | None = None
-        self.retry = self.reopened = self.in_flight = False
+        self.retry = self.reopened = self.in_flight = self.is_released = False
         self.final_state: FinalState | None = None
         self.base_offset = self.log_append_time = -1
         self.error: ProducerError | None = None
         self.parts: list[ProducerBatch] = []
+        self.record_errors: dict[int, ProducerError] = {}
         self.observed_ratio = 1.0
         self._built: bytes | None = None
 

@@ -27,15 +27,30 @@ class Error(NamedTuple):
         """Whether the request may succeed when it is sent again (RetriableException)."""
         return self.kind != FATAL
 
+    @property
+    def refreshes(self) -> bool:
+        """Whether the metadata is out of date (InvalidMetadataException)."""
+        return self.kind == REFRESH
+
 
 class ProducerError(KafkalogError):
     """A record, a call or a configuration that the producer refuses. Its text is that of Kafka's exception `name`."""
 
     code = "producer"
 
-    def __init__(self, name: str, message: str) -> None:
+    def __init__(self, name: str, message: str, *, is_retriable: bool = False) -> None:
         super().__init__(f"{name}: {message}")
-        self.name, self.text = name, message
+        self.name, self.text, self.is_retriable = name, message, is_retriable
+
+    @classmethod
+    def of(cls, error: Error, message: str | None = None) -> ProducerError:
+        """Return the exception of an error code, with the broker's message if there is one."""
+        return cls(error.exception, error.message if message is None else message, is_retriable=error.is_retriable)
+
+    @classmethod
+    def named(cls, name: str) -> ProducerError:
+        """Return the exception of the error with Kafka's constant name."""
+        return cls.of(error_named(name))
 
 
 def error_of(code: int) -> Error:
