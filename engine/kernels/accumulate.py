@@ -59,9 +59,9 @@ def _lies_in(data: cython.const[cython.uchar][::1], position: cython.longlong, s
 @cython.returns((cython.Py_ssize_t, cython.int))
 def key_partitions(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
                    end: cython.Py_ssize_t, count: cython.longlong, partitions: cython.longlong[::1]):
-    """Write the partition of each record with a key into partitions[first:end] → (rows done, status).
+    """Write the partition of each record with a key into partitions[first:end], where it is −1 → (rows done, status).
 
-    count   partitions of the topic        partitions   −1 for a null key
+    count   partitions of the topic        partitions   −1 is left for a null key
     status  END · BAD_RECORD (a key outside `data`) · BAD_START (rows that do not exist, no partition)
     """
     row: cython.Py_ssize_t
@@ -72,9 +72,7 @@ def key_partitions(data: cython.const[cython.uchar][::1], records: cython.longlo
     with cython.nogil:
         for row in range(first, end):
             size = records[fields.R_KEY_SIZE, row]
-            if size == -1:
-                partitions[row] = -1
-                continue
+            if size == -1 or partitions[row] != -1: continue
             if not _lies_in(data, records[fields.R_KEY_POSITION, row], size): return row, fields.BAD_RECORD
             positive = _murmur2(data, records[fields.R_KEY_POSITION, row], size) & fields.INT_MAX
             partitions[row] = positive % count
@@ -83,7 +81,22 @@ def key_partitions(data: cython.const[cython.uchar][::1], records: cython.longlo
 
 @cython.ccall
 @cython.exceptval(check=False)
-def same_kind(partitions: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+def given_partitions(given: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                     count: cython.longlong, partitions: cython.longlong[::1]) -> cython.Py_ssize_t:
+    """Copy the partitions of rows first … end − 1 → the first row whose partition is not below `count`, or `end`."""
+    row: cython.Py_ssize_t
+    if first < 0 or end > given.shape[0] or end > partitions.shape[0]: return first
+    with cython.nogil:
+        for row in range(first, end):
+            if given[row] >= count: return row
+            partitions[row] = given[row]
+        return end
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def same_kind(partitions: cython.const[cython.longlong][::1], first: cython.Py_ssize_t,
+              end: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the end of the rows from `first` on that all have a partition, or all have none (−1)."""
     row: cython.Py_ssize_t = first + 1
     if first < 0 or end > partitions.shape[0] or first >= end: return end
@@ -124,7 +137,8 @@ def group_rows(partitions: cython.const[cython.longlong][::1], first: cython.Py_
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _content_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t) -> cython.longlong:
+def _content_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
+                  row: cython.Py_ssize_t) -> cython.longlong:
     """Return the bytes of key, value and headers of a record, with their sizes and number; −1: the columns are not valid."""
     key: cython.longlong = records[fields.R_KEY_SIZE, row]
     value: cython.longlong = records[fields.R_VALUE_SIZE, row]
@@ -176,7 +190,8 @@ def upper_bounds(data: cython.const[cython.uchar][::1], records: cython.longlong
 
 @cython.ccall
 @cython.exceptval(check=False)
-def upper_bound(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t) -> cython.longlong:
+def upper_bound(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
+                row: cython.Py_ssize_t) -> cython.longlong:
     """Return the largest size of a batch with only the record `row`; −1: it cannot be encoded."""
     size: cython.longlong
     if row < 0 or row >= records.shape[1] or records.shape[0] < fields.R_FIELDS: return -1
@@ -250,16 +265,16 @@ class OpenRecords:
         """Whether the estimated size has reached the limit."""
         return self._count > 0 and self._limit <= self._estimated()
 
-    def close(self):
+    def close(self) -> None:
         """Accept no more records."""
         self._closed = True
 
-    def grow(self, out: cython.uchar[::1]):
+    def grow(self, out: cython.uchar[::1]) -> None:
         """Continue in a larger buffer."""
         out[: self._written] = self._out[: self._written]
         self._out = out
 
-    def release(self):
+    def release(self) -> None:
         """Give the buffer back; only the number of records is left."""
         self._written = 0
         self._out = bytearray()
@@ -287,7 +302,8 @@ class OpenRecords:
     @cython.exceptval(check=False)
     @cython.returns((cython.Py_ssize_t, cython.int))
     def append(self, data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
-               rows: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t, until: cython.longlong):
+               rows: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
+               until: cython.longlong):
         """Append the records with the row numbers rows[first:end] while they fit → (index of the next one in `rows`, status).
 
         records  their offsets are overwritten
@@ -313,7 +329,8 @@ class OpenRecords:
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _put(self, data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t) -> cython.int:
+    def _put(self, data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
+             row: cython.Py_ssize_t) -> cython.int:
         """Append one record, or close the batch if it does not fit → status."""
         after: cython.Py_ssize_t
         content: cython.longlong

@@ -1,1 +1,1 @@
-"""The path of a record through Kafka's producer, without I/O: partitions, batches, sequences, requests; clock and random numbers are handed in."""
+"""The path of a record through Kafka's producer: partitions, batches, sequences, requests. Clock and random numbers: given."""

@@ -34,14 +34,14 @@ _JITTER = 0.2  # CommonClientConfigs.RETRY_BACKOFF_JITTER
 class Appended(NamedTuple):
     """Records that went into one batch at once.
 
-    index      of the first of them in the batch        rows  their row numbers
+    start      index of the first of them in the batch        rows  their row numbers
     new_batch  the batch was made for the first of them
     is_full    the batch is full, or another one waits before it
     size       bytes by which the estimated size of the partition's batches grew
     """
 
     batch: ProducerBatch
-    index: int
+    start: int
     rows: memoryview
     new_batch: bool
     is_full: bool
@@ -148,8 +148,8 @@ class RecordAccumulator:
         partitions  of each record by its number; UNKNOWN_PARTITION: the sticky one
         Stops early if there is no memory for a batch: send some, and call again.
         """
-        state, done = self._topic(topic), []
-        at = first
+        state, at = self._topic(topic), first
+        done: list[Appended] = []
         while at < end:
             stop = same_kind(partitions, at, end)
             if partitions[at] == UNKNOWN_PARTITION:
@@ -412,8 +412,9 @@ class RecordAccumulator:
     def _insert(self, batch: ProducerBatch) -> None:
         """Put a batch to the front, but behind batches with smaller sequences."""
         queue, before = self._queue(batch.partition), []
-        while self._transactions is not None and queue and queue[0].has_sequence and queue[0].base_sequence < batch.base_sequence:
-            before.append(queue.popleft())
+        if self._transactions is not None:
+            while queue and queue[0].has_sequence and queue[0].base_sequence < batch.base_sequence:
+                before.append(queue.popleft())
         queue.appendleft(batch)
         queue.extendleft(reversed(before))
 
@@ -423,10 +424,12 @@ class RecordAccumulator:
         self.release_memory(batch)
 
     def release_memory(self, batch: ProducerBatch) -> None:
-        """Return the memory of a batch, once."""
-        if not batch.is_split and not batch.is_released:
+        """Return the memory of a batch, once. Batches that come from a split have memory of their own."""
+        if not batch.is_released:
             batch.is_released = True
-            self.memory.give_back(batch.capacity)
+            batch.free()
+            if not batch.is_split:
+                self.memory.give_back(batch.capacity)
 
     def expired(self, now: int) -> list[ProducerBatch]:
         """Take out batches whose delivery timeout is over."""

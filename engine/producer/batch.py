@@ -5,12 +5,11 @@ Mirrors ProducerBatch, the parts of MemoryRecordsBuilder that a producer uses, a
 
 from __future__ import annotations
 
-import struct
 from array import array
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import INT_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchField, Codec, Status
+from engine.formats import INT_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, BatchField, Codec, Status, to_float
 from engine.kernels.accumulate import OpenRecords, upper_bound
 from engine.kernels.decode import decode_records
 from engine.record.assembly import BatchSpec, UnbuildableBatch, finish_batch
@@ -20,17 +19,10 @@ if TYPE_CHECKING:
     from engine.producer.cluster import TopicPartition
     from engine.producer.errors import ProducerError
 
-_FLOAT = struct.Struct("<f")
 _GROWTH = 1.1  # ByteBufferOutputStream.REALLOCATION_FACTOR
 _UNTIL_FULL = INT_MAX
 
-
-def float32(number: float) -> float:
-    """Return a number rounded as Java's float."""
-    return float(_FLOAT.unpack(_FLOAT.pack(number))[0])
-
-
-_IMPROVING, _DETERIORATING = float32(0.005), float32(0.05)
+_IMPROVING, _DETERIORATING = to_float(0.005), to_float(0.05)
 
 
 class CompressionRatioEstimator:
@@ -45,15 +37,15 @@ class CompressionRatioEstimator:
 
     def set(self, topic: str, ratio: float) -> None:
         """Replace the expected ratio."""
-        self._ratios[topic] = float32(ratio)
+        self._ratios[topic] = to_float(ratio)
 
     def update(self, topic: str, observed: float) -> None:
         """Move the expected ratio towards the one of a closed batch: up in large steps, down in small ones."""
         current = self.estimation(topic)
         if observed > current:
-            self._ratios[topic] = max(float32(current + _DETERIORATING), observed)
+            self._ratios[topic] = max(to_float(current + _DETERIORATING), observed)
         elif observed < current:
-            self._ratios[topic] = max(float32(current - _IMPROVING), observed)
+            self._ratios[topic] = max(to_float(current - _IMPROVING), observed)
 
 
 class Records(NamedTuple):
@@ -100,14 +92,35 @@ class ProducerBatch:
     """
 
     __slots__ = (
-        "_built", "attempts", "attempts_when_leader_changed", "base_offset", "capacity", "created_ms", "error", "final_state",
-        "in_flight", "is_released", "is_split", "last_append_ms", "last_attempt_ms", "leader_epoch", "observed_ratio", "parts", "partition",
-        "record_errors", "records", "reopened", "retry", "spec", "log_append_time",
+        "_built",
+        "attempts",
+        "attempts_when_leader_changed",
+        "base_offset",
+        "capacity",
+        "created_ms",
+        "error",
+        "final_state",
+        "in_flight",
+        "is_released",
+        "is_split",
+        "last_append_ms",
+        "last_attempt_ms",
+        "leader_epoch",
+        "log_append_time",
+        "observed_ratio",
+        "partition",
+        "parts",
+        "record_errors",
+        "records",
+        "reopened",
+        "retry",
+        "spec",
     )  # fmt: skip
 
     def __init__(
-        self, partition: TopicPartition, spec: BatchSpec, capacity: int, ratio: float, created_ms: int, *, is_split: bool = False
-    ) -> None:
+        self, partition: TopicPartition, spec: BatchSpec, capacity: int, ratio: float, created_ms: int, *,
+        is_split: bool = False,
+    ) -> None:  # fmt: skip
         self.partition, self.spec, self.capacity, self.is_split = partition, spec, capacity, is_split
         self.records = OpenRecords(bytearray(capacity), capacity, 0 if spec.codec == Codec.NONE else ratio)
         self.created_ms = self.last_attempt_ms = self.last_append_ms = created_ms
@@ -186,8 +199,8 @@ class ProducerBatch:
         body = self.records.body
         self._built = finish_batch(self.spec, body, self.count - 1, first, largest, self.count)
         if self.spec.codec != Codec.NONE:
-            compressed = float32(len(self._built) - self.spec.header_size)
-            self.observed_ratio = float32(compressed / float32(self.records.written))
+            compressed = to_float(len(self._built) - self.spec.header_size)
+            self.observed_ratio = to_float(compressed / to_float(self.records.written))
 
     # ---- producer and sequence
 
@@ -256,7 +269,9 @@ class ProducerBatch:
 
     # ---- the end
 
-    def finish(self, state: FinalState, *, base_offset: int = -1, append_time: int = -1, error: ProducerError | None = None) -> bool:
+    def finish(
+        self, state: FinalState, *, base_offset: int = -1, append_time: int = -1, error: ProducerError | None = None
+    ) -> bool:
         """End the batch; False if it had ended before."""
         if self.final_state is not None:
             if self.final_state == FinalState.SUCCEEDED:
@@ -265,6 +280,12 @@ class ProducerBatch:
         self.final_state, self.base_offset, self.log_append_time, self.error = state, base_offset, append_time, error
         self.records.close()
         return True
+
+    def free(self) -> None:
+        """Give up the bytes: nobody will send them again."""
+        self.records.close()
+        self.records.release()
+        self._built = None
 
     def split(self, batch_size: int, estimates: CompressionRatioEstimator) -> list[ProducerBatch]:
         """Return batches of at most `batch_size` bytes with the same records; sequences continue in the next one."""

@@ -6,15 +6,14 @@ MetadataSnapshot.
 
 from __future__ import annotations
 
-from bisect import insort_right
+from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    Hashed = TypeVar("Hashed")
-
+Hashed = TypeVar("Hashed")
 _LEAST_TABLE = 16  # HashMap.DEFAULT_INITIAL_CAPACITY
 
 
@@ -97,7 +96,7 @@ class Cluster:
         return hash_order(ids, lambda one: hash_of_node(nodes[one]))
 
 
-class GrowingOrder:
+class GrowingOrder(Generic[Hashed]):
     """The keys of a CopyOnWriteMap in its order, which copies its HashMap with every new key."""
 
     def __init__(self, hash_of: Callable[[Hashed], int]) -> None:
@@ -108,7 +107,7 @@ class GrowingOrder:
         """Add a new key."""
         table = _copied_table(len(self.keys))
         if table == self._table:
-            insort_right(self.keys, key, key=self._bucket)
+            self.keys.insert(bisect_right(self.keys, self._bucket(key), key=self._bucket), key)
         else:
             self._table = table
             self.keys.append(key)

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
+_PLAIN = BatchSpec()
 _MAX_IN_FLIGHT = 5  # of an idempotent producer
 _NAMES = {
-    "adaptive_partitioning": "partitioner.adaptive.partitioning.enable", "availability_timeout_ms": "partitioner.availability.timeout.ms",
-    "ignore_keys": "partitioner.ignore.keys", "idempotence": "enable.idempotence", "max_in_flight": "max.in.flight.requests.per.connection",
+    "adaptive_partitioning": "partitioner.adaptive.partitioning.enable",
+    "availability_timeout_ms": "partitioner.availability.timeout.ms", "ignore_keys": "partitioner.ignore.keys",
+    "idempotence": "enable.idempotence", "max_in_flight": "max.in.flight.requests.per.connection",
 }  # fmt: skip
 
 
@@ -48,7 +50,7 @@ class ProducerConfig:
     retries: int = INT_MAX
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1000
-    spec: BatchSpec = BatchSpec()
+    spec: BatchSpec = _PLAIN
     transaction_timeout_ms: int = 60_000
     transactional_id: str | None = None
 
@@ -87,15 +89,15 @@ class ProducerConfig:
             return False
         refusals = (
             (self.retries == 0, "Must set retries to non-zero when using the idempotent producer."),
-            (self.acks != -1, "Must set acks to all in order to use the idempotent producer. Otherwise we cannot guarantee "
-                              "idempotence."),
+            (self.acks != -1, ("Must set acks to all in order to use the idempotent producer. Otherwise we cannot guarantee "
+                              "idempotence.")),
         )  # fmt: skip
         for is_against, message in refusals:
             if is_against and self.idempotence:
                 raise ProducerError("ConfigException", message)
         if self.max_in_flight > _MAX_IN_FLIGHT:
-            what = (f"To use the idempotent producer, max.in.flight.requests.per.connection must be set to at most {_MAX_IN_FLIGHT}."
-                    f" Current value is {self.max_in_flight}.")  # fmt: skip
+            what = ("To use the idempotent producer, max.in.flight.requests.per.connection must be set to at most "
+                    f"{_MAX_IN_FLIGHT}. Current value is {self.max_in_flight}.")  # fmt: skip
             raise ProducerError("ConfigException", what)
         return not any(is_against for is_against, _ in refusals)
 

@@ -75,22 +75,22 @@ _ERRORS = (
     (1, "OFFSET_OUT_OF_RANGE", "OffsetOutOfRangeException", FATAL,
      "The requested offset is not within the range of offsets maintained by the server."),
     (2, "CORRUPT_MESSAGE", "CorruptRecordException", RETRIABLE,
-     "This message has failed its CRC checksum, exceeds the valid size, has a null key for a compacted topic, or is "
-     "otherwise corrupt."),
+     ("This message has failed its CRC checksum, exceeds the valid size, has a null key for a compacted topic, or is "
+     "otherwise corrupt.")),
     (3, "UNKNOWN_TOPIC_OR_PARTITION", "UnknownTopicOrPartitionException", REFRESH,
      "This server does not host this topic-partition."),
     (4, "INVALID_FETCH_SIZE", "InvalidFetchSizeException", FATAL, "The requested fetch size is invalid."),
     (5, "LEADER_NOT_AVAILABLE", "LeaderNotAvailableException", REFRESH,
      "There is no leader for this topic-partition as we are in the middle of a leadership election."),
     (6, "NOT_LEADER_OR_FOLLOWER", "NotLeaderOrFollowerException", REFRESH,
-     "For requests intended only for the leader, this error indicates that the broker is not the current leader. For "
-     "requests intended for any replica, this error indicates that the broker is not a replica of the topic partition."),
+     ("For requests intended only for the leader, this error indicates that the broker is not the current leader. For "
+     "requests intended for any replica, this error indicates that the broker is not a replica of the topic partition.")),
     (7, "REQUEST_TIMED_OUT", "TimeoutException", RETRIABLE, "The request timed out."),
     (8, "BROKER_NOT_AVAILABLE", "BrokerNotAvailableException", FATAL, "The broker is not available."),
     (9, "REPLICA_NOT_AVAILABLE", "ReplicaNotAvailableException", REFRESH,
-     "The replica is not available for the requested topic-partition. Produce/Fetch requests and other requests "
+     ("The replica is not available for the requested topic-partition. Produce/Fetch requests and other requests "
      "intended only for the leader or follower return NOT_LEADER_OR_FOLLOWER if the broker is not a replica of the "
-     "topic-partition."),
+     "topic-partition.")),
     (10, "MESSAGE_TOO_LARGE", "RecordTooLargeException", FATAL,
      "The request included a message larger than the max message size the server will accept."),
     (11, "STALE_CONTROLLER_EPOCH", "ControllerMovedException", FATAL, "The controller moved to another broker."),
@@ -113,13 +113,13 @@ _ERRORS = (
      "Produce request specified an invalid value for required acks."),
     (22, "ILLEGAL_GENERATION", "IllegalGenerationException", FATAL, "Specified group generation id is not valid."),
     (23, "INCONSISTENT_GROUP_PROTOCOL", "InconsistentGroupProtocolException", FATAL,
-     "The group member's supported protocols are incompatible with those of existing members or first group member "
-     "tried to join with empty protocol type or empty protocol list."),
+     ("The group member's supported protocols are incompatible with those of existing members or first group member "
+     "tried to join with empty protocol type or empty protocol list.")),
     (24, "INVALID_GROUP_ID", "InvalidGroupIdException", FATAL, "The group id is invalid."),
     (25, "UNKNOWN_MEMBER_ID", "UnknownMemberIdException", FATAL, "The coordinator is not aware of this member."),
     (26, "INVALID_SESSION_TIMEOUT", "InvalidSessionTimeoutException", FATAL,
-     "The session timeout is not within the range allowed by the broker (as configured by group.min.session.timeout.ms"
-     " and group.max.session.timeout.ms)."),
+     ("The session timeout is not within the range allowed by the broker (as configured by group.min.session.timeout.ms"
+     " and group.max.session.timeout.ms).")),
     (27, "REBALANCE_IN_PROGRESS", "RebalanceInProgressException", FATAL, "The group is rebalancing, so a rejoin is needed."),
     (28, "INVALID_COMMIT_OFFSET_SIZE", "InvalidCommitOffsetSizeException", FATAL,
      "The committing offset data size is not valid."),
@@ -139,8 +139,8 @@ _ERRORS = (
     (40, "INVALID_CONFIG", "InvalidConfigurationException", FATAL, "Configuration is invalid."),
     (41, "NOT_CONTROLLER", "NotControllerException", RETRIABLE, "This is not the correct controller for this cluster."),
     (42, "INVALID_REQUEST", "InvalidRequestException", FATAL,
-     "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
-     " incompatible broker. See the broker logs for more details."),
+     ("This most likely occurs because of a request being malformed by the client library or the message was sent to an"
+     " incompatible broker. See the broker logs for more details.")),
     (43, "UNSUPPORTED_FOR_MESSAGE_FORMAT", "UnsupportedForMessageFormatException", FATAL,
      "The message format version on the broker does not support the request."),
     (44, "POLICY_VIOLATION", "PolicyViolationException", FATAL, "Request parameters do not satisfy the configured policy."),
@@ -153,29 +153,29 @@ _ERRORS = (
     (49, "INVALID_PRODUCER_ID_MAPPING", "InvalidPidMappingException", FATAL,
      "The producer attempted to use a producer id which is not currently assigned to its transactional id."),
     (50, "INVALID_TRANSACTION_TIMEOUT", "InvalidTxnTimeoutException", FATAL,
-     "The transaction timeout is larger than the maximum value allowed by the broker (as configured by "
-     "transaction.max.timeout.ms)."),
+     ("The transaction timeout is larger than the maximum value allowed by the broker (as configured by "
+     "transaction.max.timeout.ms).")),
     (51, "CONCURRENT_TRANSACTIONS", "ConcurrentTransactionsException", RETRIABLE,
-     "The producer attempted to update a transaction while another concurrent operation on the same transaction was "
-     "ongoing."),
+     ("The producer attempted to update a transaction while another concurrent operation on the same transaction was "
+     "ongoing.")),
     (52, "TRANSACTION_COORDINATOR_FENCED", "TransactionCoordinatorFencedException", FATAL,
-     "Indicates that the transaction coordinator sending a WriteTxnMarker is no longer the current coordinator for a "
-     "given producer."),
+     ("Indicates that the transaction coordinator sending a WriteTxnMarker is no longer the current coordinator for a "
+     "given producer.")),
     (53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "TransactionalIdAuthorizationException", FATAL,
      "Transactional Id authorization failed."),
     (54, "SECURITY_DISABLED", "SecurityDisabledException", FATAL, "Security features are disabled."),
     (55, "OPERATION_NOT_ATTEMPTED", "OperationNotAttemptedException", FATAL,
-     "The broker did not attempt to execute this operation. This may happen for batched RPCs where some operations in "
-     "the batch failed, causing the broker to respond without trying the rest."),
+     ("The broker did not attempt to execute this operation. This may happen for batched RPCs where some operations in "
+     "the batch failed, causing the broker to respond without trying the rest.")),
     (56, "KAFKA_STORAGE_ERROR", "KafkaStorageException", REFRESH, "Disk error when trying to access log file on the disk."),
     (57, "LOG_DIR_NOT_FOUND", "LogDirNotFoundException", FATAL,
      "The user-specified log directory is not found in the broker config."),
     (58, "SASL_AUTHENTICATION_FAILED", "SaslAuthenticationException", FATAL, "SASL Authentication failed."),
     (59, "UNKNOWN_PRODUCER_ID", "UnknownProducerIdException", FATAL,
-     "This exception is raised by the broker if it could not locate the producer metadata associated with the "
+     ("This exception is raised by the broker if it could not locate the producer metadata associated with the "
      "producerId in question. This could happen if, for instance, the producer's records were deleted because their "
      "retention time had elapsed. Once the last records of the producerId are removed, the producer's metadata is "
-     "removed from the broker, and future appends by the producer will return this exception."),
+     "removed from the broker, and future appends by the producer will return this exception.")),
     (60, "REASSIGNMENT_IN_PROGRESS", "ReassignmentInProgressException", FATAL, "A partition reassignment is in progress."),
     (61, "DELEGATION_TOKEN_AUTH_DISABLED", "DelegationTokenDisabledException", FATAL,
      "Delegation Token feature is not enabled."),
@@ -183,8 +183,8 @@ _ERRORS = (
     (63, "DELEGATION_TOKEN_OWNER_MISMATCH", "DelegationTokenOwnerMismatchException", FATAL,
      "Specified Principal is not valid Owner/Renewer."),
     (64, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED", "UnsupportedByAuthenticationException", FATAL,
-     "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on delegation token authenticated "
-     "channels."),
+     ("Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on delegation token authenticated "
+     "channels.")),
     (65, "DELEGATION_TOKEN_AUTHORIZATION_FAILED", "DelegationTokenAuthorizationException", FATAL,
      "Delegation Token authorization failed."),
     (66, "DELEGATION_TOKEN_EXPIRED", "DelegationTokenExpiredException", FATAL, "Delegation Token is expired."),
@@ -204,16 +204,16 @@ _ERRORS = (
      "The requesting client does not support the compression type of given partition."),
     (77, "STALE_BROKER_EPOCH", "StaleBrokerEpochException", FATAL, "Broker epoch has changed."),
     (78, "OFFSET_NOT_AVAILABLE", "OffsetNotAvailableException", RETRIABLE,
-     "The leader high watermark has not caught up from a recent leader election so the offsets cannot be guaranteed to"
-     " be monotonically increasing."),
+     ("The leader high watermark has not caught up from a recent leader election so the offsets cannot be guaranteed to"
+     " be monotonically increasing.")),
     (79, "MEMBER_ID_REQUIRED", "MemberIdRequiredException", FATAL,
      "The group member needs to have a valid member id before actually entering a consumer group."),
     (80, "PREFERRED_LEADER_NOT_AVAILABLE", "PreferredLeaderNotAvailableException", REFRESH,
      "The preferred leader was not available."),
     (81, "GROUP_MAX_SIZE_REACHED", "GroupMaxSizeReachedException", FATAL, "The group has reached its maximum size."),
     (82, "FENCED_INSTANCE_ID", "FencedInstanceIdException", FATAL,
-     "The broker rejected this static consumer since another consumer with the same group.instance.id has registered "
-     "with a different member.id."),
+     ("The broker rejected this static consumer since another consumer with the same group.instance.id has registered "
+     "with a different member.id.")),
     (83, "ELIGIBLE_LEADERS_NOT_AVAILABLE", "EligibleLeadersNotAvailableException", REFRESH,
      "Eligible topic partition leaders are not available."),
     (84, "ELECTION_NOT_NEEDED", "ElectionNotNeededException", REFRESH, "Leader election not needed for topic partition."),
@@ -239,8 +239,8 @@ _ERRORS = (
     (96, "FEATURE_UPDATE_FAILED", "FeatureUpdateFailedException", FATAL,
      "Unable to update finalized features due to an unexpected server error."),
     (97, "PRINCIPAL_DESERIALIZATION_FAILURE", "PrincipalDeserializationException", FATAL,
-     "Request principal deserialization failed during forwarding. This indicates an internal error on the broker "
-     "cluster security setup."),
+     ("Request principal deserialization failed during forwarding. This indicates an internal error on the broker "
+     "cluster security setup.")),
     (98, "SNAPSHOT_NOT_FOUND", "SnapshotNotFoundException", FATAL, "Requested snapshot was not found."),
     (99, "POSITION_OUT_OF_RANGE", "PositionOutOfRangeException", FATAL,
      "Requested position is not greater than or equal to zero, and less than the size of the snapshot."),
@@ -266,8 +266,8 @@ _ERRORS = (
     (112, "UNSUPPORTED_ASSIGNOR", "UnsupportedAssignorException", FATAL,
      "The assignor or its version range is not supported by the consumer group."),
     (113, "STALE_MEMBER_EPOCH", "StaleMemberEpochException", FATAL,
-     "The member epoch is stale. The member must retry after receiving its updated member epoch via the "
-     "ConsumerGroupHeartbeat API."),
+     ("The member epoch is stale. The member must retry after receiving its updated member epoch via the "
+     "ConsumerGroupHeartbeat API.")),
     (114, "MISMATCHED_ENDPOINT_TYPE", "MismatchedEndpointTypeException", FATAL,
      "The request was sent to an endpoint of the wrong type."),
     (115, "UNSUPPORTED_ENDPOINT_TYPE", "UnsupportedEndpointTypeException", FATAL, "This endpoint type is not supported yet."),
@@ -279,8 +279,8 @@ _ERRORS = (
     (119, "INVALID_REGISTRATION", "InvalidRegistrationException", FATAL,
      "The controller has considered the broker registration to be invalid."),
     (120, "TRANSACTION_ABORTABLE", "TransactionAbortableException", FATAL,
-     "The server encountered an error with the transaction. The client can abort the transaction to continue using "
-     "this transactional ID."),
+     ("The server encountered an error with the transaction. The client can abort the transaction to continue using "
+     "this transactional ID.")),
     (121, "INVALID_RECORD_STATE", "InvalidRecordStateException", FATAL,
      "The record state is invalid. The acknowledgement of delivery could not be completed."),
     (122, "SHARE_SESSION_NOT_FOUND", "ShareSessionNotFoundException", RETRIABLE, "The share session was not found."),

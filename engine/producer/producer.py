@@ -1,8 +1,6 @@
 """A producer without connections: records in, requests out, answers in. Mirrors KafkaProducer.
 
-    producer = KafkaProducer(config, environment)
-    producer.send(topic, records, first, end, cluster)
-    for request in producer.sender.turn(cluster): ...     # send it; later sender.complete_…
+Records go in with `send`; `sender.turn` returns the requests that a client sends; it passes the answers to `sender.complete_…`.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import Status
-from engine.kernels.accumulate import key_partitions, upper_bound, upper_bounds
+from engine.kernels.accumulate import given_partitions, key_partitions, upper_bound, upper_bounds
 from engine.producer.accumulator import RecordAccumulator
 from engine.producer.batch import Records
 from engine.producer.config import ROUND_ROBIN
@@ -33,8 +31,8 @@ if TYPE_CHECKING:
     from engine.producer.sender import Client, Clock
 
 
-# exceptions that fail the record; others are thrown by the call (ApiException)
-_FAIL_THE_RECORD = {"TimeoutException", "RecordTooLargeException", "BufferExhaustedException"}
+# errors of the transaction that fail the record; others are thrown by the call (ApiException)
+_FAIL_THE_RECORD = {"InvalidProducerEpochException", "ProducerFencedException"}
 
 
 class Environment(NamedTuple):
@@ -52,10 +50,15 @@ class Environment(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """Records first … end − 1 of a call, and the batches that have them. `end` is less than asked for if memory is lacking."""
+    """Records first … end − 1 of a call, and the batches that have them.
+
+    end    less than asked for if memory is lacking, or if record `end` is refused
+    error  why it is refused, or why the transaction does not take the records that were appended; None: no error
+    """
 
     end: int
     appended: list[Appended]
+    error: ProducerError | None = None
 
 
 class ProducerRecord(NamedTuple):
@@ -118,25 +121,35 @@ class KafkaProducer:
     ) -> Sent:
         """Partition the records first … end − 1, and put them into batches. Their offsets are overwritten.
 
-        partitions  of each record by its number, UNKNOWN_PARTITION where the producer chooses; None: it chooses all.
-                    It is overwritten with its choices, but for those of the sticky partitioner.
-        Raises ProducerError for the first record that cannot be sent; the records before it are appended.
+        partitions  of each record by its number, UNKNOWN_PARTITION where the producer chooses; None: it chooses all
+        Raises ProducerError for a call that makes no sense, such as one outside of a transaction.
         """
         refused: ProducerError | None = None
         stop = self._end_of_sound(records, first, end)
+        try:
+            chosen = self._choose(topic, records, first, min(stop + 1, end), cluster, partitions)
+        except ProducerError as problem:
+            return Sent(first, [], problem)
         if stop < end:
             refused = self._refusal(records, stop)
-        chosen = self._choose(topic, records, first, stop, cluster, partitions)
         at, appended = self.accumulator.append(topic, records, chosen, first, stop, cluster)
-        if self.transactions is not None:
+        error = self._add_partitions(appended) or (refused if at == stop else None)
+        return Sent(at, appended, error)
+
+    def _add_partitions(self, appended: list[Appended]) -> ProducerError | None:
+        """Make partitions part of the transaction; returns an error that fails records, raises others."""
+        try:
             for partition in dict.fromkeys(one.batch.partition for one in appended):
-                self.transactions.add_partition(partition)
-        if refused is not None and at == stop:
-            raise refused
-        return Sent(at, appended)
+                if self.transactions is not None:
+                    self.transactions.add_partition(partition)
+        except ProducerError as error:
+            if error.name not in _FAIL_THE_RECORD:
+                raise
+            return error
+        return None
 
     def send_one(self, record: ProducerRecord, cluster: Cluster) -> tuple[Handle, Appended | None]:
-        """Send one record; also returns what was appended, if it was not refused. Raises ProducerError as KafkaProducer.send throws."""
+        """Send one record; also returns what was appended. Raises ProducerError where KafkaProducer.send throws."""
         for name, number in (("partition", record.partition), ("timestamp", record.timestamp)):
             if number is not None and number < 0:
                 what = f"{name.capitalize()} number" if name == "partition" else name.capitalize()
@@ -145,24 +158,27 @@ class KafkaProducer:
         timestamp = self._clock.now() if record.timestamp is None else record.timestamp
         data, columns = stage([NewRecord(0, timestamp, record.key, record.value, record.headers)])
         given = None if record.partition is None else memoryview(array("q", [record.partition]))
-        try:
-            sent = self.send(record.topic, Records(memoryview(data), columns), 0, 1, cluster, given)
-            if sent.end == 0:
-                raise self._exhausted(Records(memoryview(data), columns))
-        except ProducerError as error:
-            if error.name not in _FAIL_THE_RECORD:
-                raise
+        records = Records(memoryview(data), columns)
+        sent = self.send(record.topic, records, 0, 1, cluster, given)
+        error = sent.error
+        if not sent.appended and error is None:
+            error = self._exhausted(records)
+        appended = sent.appended[0] if sent.appended else None
+        if error is not None:
             if self.transactions is not None:
                 self.transactions.note_failure(error)
-            return Handle(timestamp, None, error=error), None
-        [appended] = sent.appended
-        return Handle(timestamp, appended.batch, appended.index), appended
+            return Handle(timestamp, None, error=error), appended
+        assert appended is not None
+        return Handle(timestamp, appended.batch, appended.start), appended
 
     def _exhausted(self, records: Records) -> ProducerError:
         size = max(self.config.batch_size, upper_bound(records.data, records.columns.table, 0))
         memory = self.accumulator.memory
-        what = (f"Failed to allocate {size} bytes within the configured max blocking time {self.config.max_block_ms} ms. Total memory:"
-                f" {memory.total} bytes. Available memory: {memory.available} bytes. Poolable size: {self.config.batch_size} bytes")  # fmt: skip
+        what = (
+            f"Failed to allocate {size} bytes within the configured max blocking time {self.config.max_block_ms} ms. "
+            f"Total memory: {memory.total} bytes. Available memory: {memory.available} bytes. "
+            f"Poolable size: {self.config.batch_size} bytes"
+        )
         return ProducerError("BufferExhaustedException", what, is_retriable=True)
 
     def _end_of_sound(self, records: Records, first: int, end: int) -> int:
@@ -178,37 +194,30 @@ class KafkaProducer:
             which = f"{limit}, which is the value of the max.request.size configuration."
         else:
             which = "the total memory buffer you have configured with the buffer.memory configuration."
-        return ProducerError("RecordTooLargeException", f"The message is {size} bytes when serialized which is larger than {which}")
+        what = f"The message is {size} bytes when serialized which is larger than {which}"
+        return ProducerError("RecordTooLargeException", what)
 
     def _choose(
         self, topic: str, records: Records, first: int, end: int, cluster: Cluster, given: memoryview | None
     ) -> memoryview:
-        """Return the partition of each record by its number."""
-        count = cluster.partition_count(topic)
-        wait = self.config.max_block_ms
+        """Return the partition of each record by its number, UNKNOWN_PARTITION: the sticky one."""
+        count, wait = cluster.partition_count(topic), self.config.max_block_ms
         if count is None:
-            raise ProducerError("TimeoutException", f"Topic {topic} not present in metadata after {wait} ms.", is_retriable=True)
-        chosen = memoryview(array("q", [UNKNOWN_PARTITION])) if end == first + 1 and first == 0 else None
-        if chosen is None:
-            chosen = memoryview(array("q", bytes(8 * end)))
-            for row in range(first, end) if given is not None else ():
-                chosen[row] = UNKNOWN_PARTITION
+            what = f"Topic {topic} not present in metadata after {wait} ms."
+            raise ProducerError("TimeoutException", what, is_retriable=True)
+        chosen = memoryview(array("q", [UNKNOWN_PARTITION]) * end)
+        if given is not None:
+            row = given_partitions(given, first, end, count, chosen)
+            if row < end:
+                known = f"Partition {given[row]} of topic {topic} with partition count {count}"
+                what = f"{known} is not present in metadata after {wait} ms."
+                raise ProducerError("TimeoutException", what, is_retriable=True)
         if self._partitioner is not None:
             for row in range(first, end):
-                if given is None or given[row] == UNKNOWN_PARTITION:
+                if chosen[row] == UNKNOWN_PARTITION:
                     chosen[row] = self._partitioner.partition(topic, cluster)
-        elif self.config.ignore_keys:
-            for row in range(first, end):
-                chosen[row] = UNKNOWN_PARTITION
-        else:
+        elif not self.config.ignore_keys:
             done, status = key_partitions(records.data, records.columns.table, first, end, count, chosen)
             if status != Status.END:
                 raise UnbuildableBatch(f"record {done} of the input cannot be written: its key is not in the input")
-        for row in range(first, end) if given is not None else ():
-            if given[row] != UNKNOWN_PARTITION:
-                if given[row] >= count:
-                    what = (f"Partition {given[row]} of topic {topic} with partition count {count} is not present in metadata"
-                            f" after {wait} ms.")  # fmt: skip
-                    raise ProducerError("TimeoutException", what, is_retriable=True)
-                chosen[row] = given[row]
         return chosen

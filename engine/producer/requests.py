@@ -1,6 +1,7 @@
 """The requests that a producer sends: drained batches as Produce, and those of idempotence and transactions.
 
-Mirrors ProduceRequest, InitProducerIdRequest, AddPartitionsToTxnRequest, FindCoordinatorRequest, EndTxnRequest and their builders.
+Mirrors ProduceRequest, InitProducerIdRequest, AddPartitionsToTxnRequest, FindCoordinatorRequest, EndTxnRequest and their
+builders.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def add_partitions_to_txn(transactional_id: str, producer: ProducerIdAndEpoch, p
     topics: dict[str, list[int]] = {}
     for one in hash_order(partitions, hash_of_partition):
         topics.setdefault(one.topic, []).append(one.partition)
-    names = hash_order(topics, hash_of_text)
+    names = hash_order(reversed(topics), hash_of_text)  # HashMap.compute puts a new key before the others of its bucket
     body = {
         "v3AndBelowTransactionalId": transactional_id, "v3AndBelowProducerId": producer.producer_id,
         "v3AndBelowProducerEpoch": producer.epoch,

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from engine.producer import requests
 from engine.producer.batch import FinalState
 from engine.producer.cluster import TopicPartition, hash_order
-from engine.producer.errors import ProducerError, error_of
+from engine.producer.errors import ProducerError, error_named, error_of
 from engine.producer.sequences import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from engine.producer.accumulator import RecordAccumulator
     from engine.producer.batch import ProducerBatch
     from engine.producer.cluster import Cluster
     from engine.producer.config import ProducerConfig
     from engine.producer.errors import Error
     from engine.producer.requests import Request
-    from engine.producer.sequences import Pending, TransactionManager
+    from engine.producer.sequences import TransactionManager
 
 
 class Clock(Protocol):
@@ -164,8 +162,10 @@ class Sender:
         waiting = accumulator.expired(now)
         for expired, is_waiting in ((waiting, True), (sent, False)):
             for batch in expired:
-                what = (f"Expiring {batch.count} record(s) for {batch.partition}:{now - batch.created_ms} ms has passed since batch "
-                        "creation. The request has not been sent, or no server response has been received yet.")  # fmt: skip
+                what = (
+                    f"Expiring {batch.count} record(s) for {batch.partition}:{now - batch.created_ms} ms has passed since "
+                    "batch creation. The request has not been sent, or no server response has been received yet."
+                )
                 error = ProducerError("TimeoutException", what, is_retriable=True)
                 self._fail(batch, error, adjust=False, releases=is_waiting)
                 if self._transactions is not None and batch.retry:
@@ -187,9 +187,9 @@ class Sender:
                 self._complete(batches[TopicPartition(name, one["index"])], _answer(one))
 
     def complete_without_answer(self, request: Request, error: str) -> None:
-        """Fail a Produce request with the error of that name: NETWORK_EXCEPTION if the connection was closed, or REQUEST_TIMED_OUT."""
+        """Complete a Produce request with an error: NETWORK_EXCEPTION (connection closed) or REQUEST_TIMED_OUT."""
         for batch in request.batches:
-            self._complete(batch, Answer(error_of(next(code for code in (7, 13) if error_of(code).name == error))))
+            self._complete(batch, Answer(error_named(error)))
 
     def complete_transactional(self, body: dict[str, Any] | None) -> None:
         """Take the response to a request of transactions or idempotence. None: the connection was closed."""
@@ -279,9 +279,8 @@ class Sender:
 
 def _answer(one: dict[str, Any]) -> Answer:
     errors = tuple((each["batchIndex"], each["batchIndexErrorMessage"]) for each in one["recordErrors"])
-    return Answer(
-        error_of(one["errorCode"]), one["baseOffset"], one["logAppendTimeMs"], one["logStartOffset"], one["errorMessage"], errors
-    )
+    error = error_of(one["errorCode"])
+    return Answer(error, one["baseOffset"], one["logAppendTimeMs"], one["logStartOffset"], one["errorMessage"], errors)
 
 
 def _record_errors(answer: Answer) -> dict[int, ProducerError]:

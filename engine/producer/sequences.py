@@ -66,8 +66,8 @@ class Result:
     """The outcome of an operation that needs answers: `is_done`, and `error` if it failed."""
 
     def __init__(self) -> None:
-        self.is_done, self.error = False, None
-        self.error: ProducerError | None
+        self.is_done = False
+        self.error: ProducerError | None = None
 
     def finish(self, error: ProducerError | None = None) -> None:
         """End the operation."""
@@ -238,7 +238,8 @@ class TransactionManager:
             self._to_fatal(error)
         elif self.is_transactional:
             if error.is_retriable or error.name == "InvalidTxnStateException":
-                error = ProducerError("TransactionAbortableException", "Transaction Request was aborted after exhausting retries.")
+                what = "Transaction Request was aborted after exhausting retries."
+                error = ProducerError("TransactionAbortableException", what)
             if not self.is_v2 and not self.is_completing:
                 self._needs_new_epoch = True
             self._to_abortable(error)
@@ -359,7 +360,7 @@ class TransactionManager:
             return
         self.producer = ProducerIdAndEpoch(body["producerId"], body["producerEpoch"])
         self._go_to(State.READY)
-        if pending.priority == 4:  # noqa: PLR2004 - a new epoch for a producer that has one
+        if pending.priority == 4:  # a new epoch for a producer that has one
             self._entries.clear()
             self._unresolved.clear()
         elif self.is_transactional:
@@ -377,7 +378,9 @@ class TransactionManager:
 
     def _handle_added(self, pending: Pending, body: dict[str, Any]) -> None:
         errors = [
-            error_of(one["partitionErrorCode"]) for topic in body["resultsByTopicV3AndBelow"] for one in topic["resultsByPartition"]
+            error_of(one["partitionErrorCode"])
+            for topic in body["resultsByTopicV3AndBelow"]
+            for one in topic["resultsByPartition"]
         ]
         failed = [error for error in errors if error.code != 0]
         if not failed:
@@ -507,8 +510,8 @@ class TransactionManager:
             if entry.next_sequence - entry.last_acked_sequence == 1:
                 continue
             if self.is_transactional:
-                what = ("The client hasn't received acknowledgment for some previously sent messages and can no longer retry them. "
-                        "It is safe to abort the transaction and continue.")  # fmt: skip
+                what = ("The client hasn't received acknowledgment for some previously sent messages and can no longer retry "
+                        "them. It is safe to abort the transaction and continue.")  # fmt: skip
                 self._needs_new_epoch = self._needs_new_epoch or not self.is_v2
                 self._to_abortable(ProducerError("KafkaException", what))
             else:
@@ -544,4 +547,4 @@ def error_named_fenced() -> ProducerError:
 
 
 def _text_of(producer: ProducerIdAndEpoch) -> str:
-    return f"ProducerIdAndEpoch(producerId={producer.producer_id}, epoch={producer.epoch})"
+    return f"(producerId={producer.producer_id}, epoch={producer.epoch})"

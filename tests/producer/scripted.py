@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import base64
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from engine.producer.batch import float32
+from engine.formats import to_float
 from engine.producer.cluster import Cluster, Node, Topic, TopicPartition, hash_of_text
 from engine.producer.config import ProducerConfig
 from engine.producer.errors import ProducerError, error_named
 from engine.producer.producer import Environment, KafkaProducer, ProducerRecord
 from engine.producer.requests import ADD_PARTITIONS_TO_TXN, END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, Request
-from engine.producer.sequences import Result
 from engine.protocol.messages import api_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.producer.sequences import Result
 
 _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
 _U64 = 2**64 - 1
@@ -128,10 +132,13 @@ class Broker:
 
 
 class Script:
-    """One script; `run` returns its result, in the words of the expected one."""
+    """One script; `run` returns its result, in the words of the expected one.
 
-    def __init__(self, script: dict[str, Any]) -> None:
-        self.script = script
+    returns_at_once  a flush with nothing to wait for returns before the sender runs
+    """
+
+    def __init__(self, script: dict[str, Any], *, returns_at_once: bool = False) -> None:
+        self.script, self.returns_at_once = script, returns_at_once
         self.clock = Clock(script.get("start", 1_700_000_000_000))
         self.random = script.get("random", 1)
         self.sends: list[tuple[int, Any]] = []
@@ -217,21 +224,23 @@ class Script:
     def _flush(self, _argument: Any, _number: int) -> None:
         accumulator = self.producer.accumulator
         awaited = list(accumulator.incomplete)
+        if not awaited and self.returns_at_once:
+            return
         accumulator.flushes += 1
         self._block(lambda: all(is_done(batch) for batch in awaited))
         accumulator.flushes -= 1
 
     def _init(self, _argument: Any, _number: int) -> None:
-        self._await(self.transactions.initialize())
+        self._await(self.transactions.initialize)
 
     def _begin(self, _argument: Any, _number: int) -> None:
         self.transactions.begin()
 
     def _commit(self, _argument: Any, _number: int) -> None:
-        self._await(self.transactions.end(commit=True))
+        self._await(lambda: self.transactions.end(commit=True))
 
     def _abort(self, _argument: Any, _number: int) -> None:
-        self._await(self.transactions.end(commit=False))
+        self._await(lambda: self.transactions.end(commit=False))
 
     def _close(self, _argument: Any, _number: int) -> None:
         self.producer.accumulator.closed = True
@@ -245,7 +254,12 @@ class Script:
         assert self.producer.transactions is not None
         return self.producer.transactions
 
-    def _await(self, result: Result) -> None:
+    def _await(self, call: Callable[[], Result]) -> None:
+        try:
+            result = call()
+        except ProducerError:
+            self.sender(20)  # the call has a thread of its own, which the sender does not wait for
+            raise
         self._block(lambda: result.is_done)
         if result.error is not None:
             raise result.error
@@ -319,4 +333,4 @@ def content_of(send: dict[str, Any], name: str) -> bytes | None:
 
 def as_float32(estimates: dict[str, float]) -> dict[str, float]:
     """Return estimates rounded as Java's float, which JSON does not tell from doubles."""
-    return {name: float32(number) for name, number in estimates.items()}
+    return {name: to_float(number) for name, number in estimates.items()}
