@@ -57,22 +57,26 @@ class Ready(NamedTuple):
 
 
 class BufferPool:
-    """Counts the memory of batches (buffer.memory). Mirrors BufferPool, without waiting.
+    """Counts the memory of batches (buffer.memory), and uses buffers of the usual size again. Mirrors BufferPool without waiting.
 
     waiting  a record waits for memory, so every batch is sent
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, usual: int) -> None:
         self.total = self.available = total
         self.waiting = False
+        self._usual, self._free = usual, list[bytearray]()
 
-    def take(self, size: int) -> None:
-        """Take memory that is available."""
+    def take(self, size: int) -> bytearray:
+        """Return a buffer, of memory that is available; its content is undefined."""
         self.available -= size
+        return self._free.pop() if size == self._usual and self._free else bytearray(size)
 
-    def give_back(self, size: int) -> None:
-        """Return memory."""
+    def give_back(self, size: int, buffer: bytearray) -> None:
+        """Return memory. `buffer`: the one that the batch has now, perhaps a larger one."""
         self.available += size
+        if len(buffer) == self._usual:
+            self._free.append(buffer)
 
 
 class Backoff:
@@ -126,7 +130,7 @@ class RecordAccumulator:
     ) -> None:  # fmt: skip
         self._config, self._now, self._random, self._transactions = config, now, random, transactions
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, uniform)
-        self.memory = BufferPool(config.buffer_memory)
+        self.memory = BufferPool(config.buffer_memory, config.batch_size)
         self.estimates = CompressionRatioEstimator()
         self.incomplete: dict[ProducerBatch, None] = {}
         self.muted: set[TopicPartition] = set()
@@ -136,6 +140,7 @@ class RecordAccumulator:
         self._topics: dict[str, _Topic] = {}
         self._topic_order: GrowingOrder[str] = GrowingOrder(hash_of_text)
         self._drain_index: dict[int, int] = {}
+        self._rows = memoryview(array("q"))
         self._latencies: dict[int, tuple[int, int]] = {}  # node → last time with ready batches, last time it took them
 
     # ---- records in
@@ -164,12 +169,12 @@ class RecordAccumulator:
 
     def _append_sticky(self, topic: str, state: _Topic, records: Records, first: int, end: int, cluster: Cluster,
                        done: list[Appended]) -> tuple[int, bool]:  # fmt: skip
-        rows = memoryview(array("q", range(first, end)))
-        at, stopped = 0, False
-        while at < end - first and not stopped:
+        rows = self._identity(end)
+        at, stopped = first, False
+        while at < end and not stopped:
             filling = _Filling(topic, state, state.partitioner.current(cluster), cluster)
-            at, stopped = self._fill(filling, records, rows, at, end - first, done)
-        return first + at, stopped
+            at, stopped = self._fill(filling, records, rows, at, end, done)
+        return at, stopped
 
     def _append_grouped(self, topic: str, state: _Topic, records: Records, partitions: memoryview, first: int, end: int,
                         done: list[Appended]) -> tuple[int, bool]:  # fmt: skip
@@ -188,12 +193,17 @@ class RecordAccumulator:
 
     def _append_in_order(self, topic: str, state: _Topic, records: Records, partitions: memoryview, first: int, end: int,
                          done: list[Appended]) -> tuple[int, bool]:  # fmt: skip
-        rows = memoryview(array("q", range(first, end)))
-        for at in range(end - first):
-            filling = _Filling(topic, state, partitions[first + at], None)
-            if self._fill(filling, records, rows, at, at + 1, done)[1]:
-                return first + at, True
+        rows = self._identity(end)
+        for at in range(first, end):
+            if self._fill(_Filling(topic, state, partitions[at], None), records, rows, at, at + 1, done)[1]:
+                return at, True
         return end, False
+
+    def _identity(self, end: int) -> memoryview:
+        """Return the numbers from 0 to at least `end` − 1: rows in their own order."""
+        if len(self._rows) < end:
+            self._rows = memoryview(array("q", range(2 * end)))
+        return self._rows
 
     def _has_memory_for(self, records: Records, first: int, end: int, partitions: int) -> bool:
         """Return whether the records fit into memory however they are distributed.
@@ -255,9 +265,8 @@ class RecordAccumulator:
             return first, False
         ratio = self.estimates.estimation(filling.topic)
         partition = TopicPartition(filling.topic, filling.partition)
-        batch = ProducerBatch(partition, self._config.spec, size, ratio, self._now())
+        batch = ProducerBatch(partition, self._config.spec, self.memory.take(size), ratio, self._now())
         at = batch.append(records, rows, first, end, self._now(), filling.until(0))
-        self.memory.take(size)
         queue.append(batch)
         self.incomplete[batch] = None
         return at, False
@@ -427,9 +436,9 @@ class RecordAccumulator:
         """Return the memory of a batch, once. Batches that come from a split have memory of their own."""
         if not batch.is_released:
             batch.is_released = True
-            batch.free()
+            buffer = batch.free()
             if not batch.is_split:
-                self.memory.give_back(batch.capacity)
+                self.memory.give_back(batch.capacity, buffer)
 
     def expired(self, now: int) -> list[ProducerBatch]:
         """Take out batches whose delivery timeout is over."""

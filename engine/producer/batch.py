@@ -81,7 +81,7 @@ class FinalState(Enum):
 class ProducerBatch:
     """A batch of one partition.
 
-    capacity     bytes of its buffer, which is the limit of its estimated size
+    buffer       for its records; its size, `capacity`, is the limit of the estimated size
     ratio        expected compression ratio (see CompressionRatioEstimator)
     created_ms   the delivery timeout counts from here
     is_split     made of the records of a batch that was too large for the broker
@@ -92,6 +92,7 @@ class ProducerBatch:
     """
 
     __slots__ = (
+        "_buffer",
         "_built",
         "attempts",
         "attempts_when_leader_changed",
@@ -118,11 +119,12 @@ class ProducerBatch:
     )  # fmt: skip
 
     def __init__(
-        self, partition: TopicPartition, spec: BatchSpec, capacity: int, ratio: float, created_ms: int, *,
+        self, partition: TopicPartition, spec: BatchSpec, buffer: bytearray, ratio: float, created_ms: int, *,
         is_split: bool = False,
     ) -> None:  # fmt: skip
-        self.partition, self.spec, self.capacity, self.is_split = partition, spec, capacity, is_split
-        self.records = OpenRecords(bytearray(capacity), capacity, 0 if spec.codec == Codec.NONE else ratio)
+        self.partition, self.spec, self.capacity, self.is_split = partition, spec, len(buffer), is_split
+        self.records = OpenRecords(buffer, len(buffer), 0 if spec.codec == Codec.NONE else ratio)
+        self._buffer = buffer
         self.created_ms = self.last_attempt_ms = self.last_append_ms = created_ms
         self.attempts = self.attempts_when_leader_changed = 0
         self.leader_epoch: int | None = None
@@ -146,7 +148,8 @@ class ProducerBatch:
         while status == Status.FULL:
             written = self.records.written
             needed = upper_bound(records.data, records.columns.table, rows[at])
-            self.records.grow(bytearray(max(int((written + needed) * _GROWTH), 2 * written)))
+            self._buffer = bytearray(max(int((written + needed) * _GROWTH), 2 * written))
+            self.records.grow(self._buffer)
             at, status = self.records.append(records.data, records.columns.table, rows, at, end, until)
         if status != Status.END:
             raise UnbuildableBatch(f"record {rows[at]} of the input cannot be written: a key, value or header is too large")
@@ -281,11 +284,13 @@ class ProducerBatch:
         self.records.close()
         return True
 
-    def free(self) -> None:
-        """Give up the bytes: nobody will send them again."""
+    def free(self) -> bytearray:
+        """Give up the bytes, because nobody will send them again; returns the buffer."""
         self.records.close()
         self.records.release()
         self._built = None
+        buffer, self._buffer = self._buffer, bytearray()
+        return buffer
 
     def split(self, batch_size: int, estimates: CompressionRatioEstimator) -> list[ProducerBatch]:
         """Return batches of at most `batch_size` bytes with the same records; sequences continue in the next one."""
@@ -299,7 +304,7 @@ class ProducerBatch:
         while at < self.count:
             capacity = max(upper_bound(records.data, records.columns.table, at), batch_size)
             ratio = estimates.estimation(self.partition.topic)
-            part = ProducerBatch(self.partition, plain, capacity, ratio, self.created_ms, is_split=True)
+            part = ProducerBatch(self.partition, plain, bytearray(capacity), ratio, self.created_ms, is_split=True)
             at = part.append(records, rows, at, self.count, self.created_ms)
             part.records.close()
             if self.has_sequence:

@@ -64,6 +64,7 @@ class Sender:
         self._config, self._accumulator, self._transactions = config, accumulator, transactions
         self._clock, self._client = clock, client
         self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
+        self._nothing_expires_before = 0
         self._keeps_order = config.max_in_flight == 1
         self.needs_metadata = False
 
@@ -150,8 +151,10 @@ class Sender:
         return found
 
     def _fail_expired(self, now: int) -> None:
+        if now < self._nothing_expires_before:
+            return
         accumulator, sent = self._accumulator, []
-        accumulator.next_expiry_ms = 2**63 - 1
+        accumulator.next_expiry_ms = now + self._config.delivery_timeout_ms  # of a batch that is made from now on
         for partition, batches in list(self._in_flight.items()):
             while batches and batches[0].has_expired(self._config.delivery_timeout_ms, now):
                 sent.append(batches.pop(0))
@@ -160,6 +163,7 @@ class Sender:
             else:
                 del self._in_flight[partition]
         waiting = accumulator.expired(now)
+        self._nothing_expires_before = accumulator.next_expiry_ms
         for expired, is_waiting in ((waiting, True), (sent, False)):
             for batch in expired:
                 what = (
