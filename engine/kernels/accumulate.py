@@ -265,6 +265,11 @@ class OpenRecords:
         """Whether the estimated size has reached the limit."""
         return self._count > 0 and self._limit <= self._estimated()
 
+    def ratio_of(self, compressed: cython.longlong):
+        """Return the ratio of compressed bytes to `written`, as Java's float."""
+        ratio: cython.float = compressed
+        return ratio / cython.cast(cython.float, self._written) if self._written > 0 else 1.0
+
     def close(self) -> None:
         """Accept no more records."""
         self._closed = True

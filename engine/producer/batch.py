@@ -202,8 +202,7 @@ class ProducerBatch:
         body = self.records.body
         self._built = finish_batch(self.spec, body, self.count - 1, first, largest, self.count)
         if self.spec.codec != Codec.NONE:
-            compressed = to_float(len(self._built) - self.spec.header_size)
-            self.observed_ratio = to_float(compressed / to_float(self.records.written))
+            self.observed_ratio = self.records.ratio_of(len(self._built) - self.spec.header_size)
 
     # ---- producer and sequence
 

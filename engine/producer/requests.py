@@ -14,7 +14,7 @@ from engine.producer.cluster import hash_of_partition, hash_of_text, hash_order
 from engine.protocol.frames import RequestHeader, encode_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Sequence, Sized
 
     from engine.producer.batch import ProducerBatch, ProducerIdAndEpoch
     from engine.producer.cluster import Cluster, TopicPartition
@@ -42,10 +42,9 @@ class Request(NamedTuple):
     batches: Sequence[ProducerBatch] = ()
     is_silent: bool = False
 
-    def frame(self, version: int, correlation_id: int, client_id: str) -> bytes:
-        """Return the bytes of the request, with their size before them. Raises SchemaError."""
-        header = RequestHeader(self.api_key, version, correlation_id, client_id)
-        return b"".join(encode_request(header, self.body))  # type: ignore[arg-type]
+    def pieces(self, version: int, correlation_id: int, client_id: str) -> list[Sized]:
+        """Return the bytes of the request in pieces, their size first; batches are not copied. Raises SchemaError."""
+        return encode_request(RequestHeader(self.api_key, version, correlation_id, client_id), self.body)
 
 
 def produce(config: ProducerConfig, cluster: Cluster, node: int, batches: Sequence[ProducerBatch], *, with_v1: bool) -> Request:

@@ -67,7 +67,7 @@ class Broker:
         version = request.newest
         if request.api_key == PRODUCE:
             version = min(version, self.rules.get("produce_version", version))
-        frame = request.frame(version, self.correlation, self.config.client_id)
+        frame = b"".join(request.pieces(version, self.correlation, self.config.client_id))
         self.correlation += 1
         seen: dict[str, Any] = {
             "time": self.clock.now(), "node": request.node, "api": api_name(request.api_key), "version": version, "frame": frame,
