@@ -14,6 +14,7 @@ from engine.formats import INT_MAX, LONG_MAX
 from engine.kernels.accumulate import group_rows, same_kind, upper_bound, upper_bounds
 from engine.producer.batch import CompressionRatioEstimator, FinalState, ProducerBatch
 from engine.producer.cluster import GrowingOrder, TopicPartition, hash_of_text
+from engine.producer.errors import ProducerError
 from engine.producer.partitioner import UNKNOWN_PARTITION, BuiltInPartitioner
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from engine.producer.batch import Records
     from engine.producer.cluster import Cluster
     from engine.producer.config import ProducerConfig
-    from engine.producer.errors import ProducerError
     from engine.producer.partitioner import Random, Sticky
     from engine.producer.sequences import TransactionManager
 
@@ -57,7 +57,7 @@ class Ready(NamedTuple):
 
 
 class BufferPool:
-    """Counts the memory of batches (buffer.memory), and uses buffers of the usual size again. Mirrors BufferPool without waiting.
+    """Counts the memory of batches (buffer.memory), and uses buffers of the usual size again. Mirrors BufferPool; never waits.
 
     waiting  a record waits for memory, so every batch is sent
     """
@@ -259,6 +259,9 @@ class RecordAccumulator:
         """Make a batch for the next records → (index of the first that is not in it, is memory lacking?)."""
         bound = upper_bound(records.data, records.columns.table, rows[first])
         size = max(self._config.batch_size, bound)
+        if size > self.memory.total:
+            limit = f"there is a hard limit of {self.memory.total} on memory allocations."
+            raise ProducerError("IllegalArgumentException", f"Attempt to allocate {size} bytes, but {limit}")
         if size > self.memory.available:
             return first, True
         if self._has_switched(filling, queue[-1] if queue else None):
