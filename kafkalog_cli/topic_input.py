@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
-from engine.discovery.names import file_name, is_topic_name, parse_partition_dir
+from engine.discovery.names import file_name, parse_partition_dir
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files, now_ms
 from engine.formats import CODEC_NAMES, Codec
@@ -26,15 +26,9 @@ if TYPE_CHECKING:
 
     from engine.record.lines import LineReader
 
-PARTITIONERS = ("default", "sticky", "round-robin")
 AS_BATCHES = {"form_in": "raw", "ignore_unknown": False}  # values of the options for the batches of a Spool
 _CHUNK = 1 << 20  # bytes of input that are read at once
 _COPY = 1 << 20
-# options that have no meaning for several partitions, or that a producer decides itself
-_REFUSED = {
-    "follower": "--follower", "magic": "--magic", "sequence": "--sequence", "transaction": "--transaction",
-    "producer_epoch": "--producer-epoch",
-}  # fmt: skip
 
 
 class Refused(KafkalogError):
@@ -79,22 +73,6 @@ class Spool:
             copy.flush()
             os.lseek(copy.fileno(), 0, os.SEEK_SET)
             yield copy.fileno()
-
-
-def check_topic_options(values: dict[str, Any]) -> None:
-    """Raise UsageError for options that --topic excludes, or that need it."""
-    if values["topic"] is None:
-        for name in ("partitions", "partitioner", "linger", "seed"):
-            if values[name] is not None:
-                raise UsageError(f"--{name} needs --topic", "add --topic NAME, and name a log directory, not a partition")
-        return
-    if not is_topic_name(values["topic"]):
-        raise UsageError(f"{values['topic']}: not a valid topic name: Kafka allows letters, digits, '.', '_' and '-'")
-    if values["form_in"] == "raw":
-        raise UsageError("--topic partitions records; raw batches belong to a partition already", "remove --topic")
-    given = [option for name, option in _REFUSED.items() if values[name]]
-    if given or values["producer_id"] >= 0:
-        raise UsageError(f"--topic excludes {', '.join(given) or '--producer-id'}", "append to each partition by itself")
 
 
 def partition_count(values: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.amounts import count_of
-from engine.discovery.names import file_name, parse_partition_dir
+from engine.discovery.names import file_name, is_topic_name, parse_partition_dir
 from engine.dump.json_stream import text_field
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.files import Files, now_ms, unreadable
@@ -39,7 +39,6 @@ from kafkalog_cli.interruption import INTERRUPTION, Interrupted
 from kafkalog_cli.options import PATH, Time, Whole, size_option
 from kafkalog_cli.output import Lines, json_stream
 from kafkalog_cli.partitions import check_metrics, run
-from kafkalog_cli.topic_input import AS_BATCHES, PARTITIONERS, check_topic_options, partition_count, partition_paths, spooled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -78,6 +77,13 @@ _EXAMPLES = (
 )  # fmt: skip
 
 
+_PARTITIONERS = ("default", "sticky", "round-robin")
+_WITHOUT_TOPIC = {
+    "follower": "--follower", "magic": "--magic", "sequence": "--sequence", "transaction": "--transaction",
+    "producer_epoch": "--producer-epoch",
+}  # fmt: skip
+
+
 @click.command("append", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @one_log_options
 @quarantine_option
@@ -94,7 +100,7 @@ _EXAMPLES = (
 @click.option("--topic", metavar="NAME", help="Partition records as Kafka's producer does. PATH is then a log directory.")
 @click.option("--partitions", type=Whole(1, 2**31 - 1), metavar="N",
               help="Number of partitions of the topic. Default: those in the log directory.")
-@click.option("--partitioner", type=click.Choice(PARTITIONERS),
+@click.option("--partitioner", type=click.Choice(_PARTITIONERS),
               help="By key, and a sticky partition for null keys; always a sticky one; or all in turn. Default: default.")
 @click.option("--linger", type=Whole(0, INT_MAX), metavar="MS",
               help="Send a batch this long after its first record, by the records' timestamps. Default: when it is full.")
@@ -152,6 +158,8 @@ def append(values: dict[str, Any]) -> int:
         with _open(values["source"]) as descriptor:
             if values["topic"] is None:
                 return _append_to(values, [values["path"]], lambda _directory: nullcontext(descriptor), stream)
+            from kafkalog_cli.topic_input import AS_BATCHES, partition_count, partition_paths, spooled  # imports the producer
+
             count = partition_count(values)
             with spooled(values, descriptor, count) as spool:
                 return _append_to(values | AS_BATCHES, partition_paths(values, count, spool), spool.opened, stream)
@@ -202,7 +210,7 @@ class _AppendInput(Append):
 
 def _check(values: dict[str, Any]) -> None:
     """Raise UsageError for options that exclude each other."""
-    check_topic_options(values)
+    _check_topic(values)
     if values["topic_id"] is not None:
         check_topic_id(values["topic_id"])
     if values["follower"] and values["form_in"] != "raw":
@@ -218,6 +226,22 @@ def _check(values: dict[str, Any]) -> None:
         raise UsageError("raw batches contain their producer ids", "remove --producer-id")
     if values["flush_messages"] is not None:
         values["settings"] = (*values["settings"], ("flush.messages", str(values["flush_messages"])))
+
+
+def _check_topic(values: dict[str, Any]) -> None:
+    """Raise UsageError for options that --topic excludes, or that need it."""
+    if values["topic"] is None:
+        for name in ("partitions", "partitioner", "linger", "seed"):
+            if values[name] is not None:
+                raise UsageError(f"--{name} needs --topic", "add --topic NAME, and name a log directory, not a partition")
+        return
+    if not is_topic_name(values["topic"]):
+        raise UsageError(f"{values['topic']}: not a valid topic name: Kafka allows letters, digits, '.', '_' and '-'")
+    if values["form_in"] == "raw":
+        raise UsageError("--topic partitions records; raw batches belong to a partition already", "remove --topic")
+    given = [option for name, option in _WITHOUT_TOPIC.items() if values[name]]
+    if given or values["producer_id"] >= 0:
+        raise UsageError(f"--topic excludes {', '.join(given) or '--producer-id'}", "append to each partition by itself")
 
 
 @contextmanager
