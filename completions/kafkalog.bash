@@ -63,8 +63,16 @@ _kafkalog() {
             _kafkalog_words 'json text raw' "$cur"
             return
             ;;
-        --separator|--null|--timestamp|--offset|--time|--key|--key-regex|--header|--partition-leader-epoch|--limit|--tail|--compression-level|--batch-size|--leader-epoch|--producer-id|--producer-epoch|--sequence|--coordinator-epoch|--topic-id|--flush-messages|--flush-ms|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
+        --separator|--null|--timestamp|--offset|--time|--key|--key-regex|--header|--partition-leader-epoch|--limit|--tail|--partitions|--linger|--seed|--compression-level|--batch-size|--leader-epoch|--producer-id|--producer-epoch|--sequence|--coordinator-epoch|--topic-id|--flush-messages|--flush-ms|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --partitioner)
+            _kafkalog_words 'default sticky round-robin' "$cur"
             return
             ;;
         --compression)
@@ -85,7 +93,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --offset --time --key --key-regex --header --partition-leader-epoch --transactional-only --limit --tail --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --offset --time --key --key-regex --header --partition-leader-epoch --transactional-only --limit --tail --topic --partitions --partitioner --linger --seed --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     completion)

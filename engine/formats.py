@@ -24,6 +24,14 @@ def to_int(value: int) -> int:
     return value if INT_MIN <= value <= INT_MAX else (value - INT_MIN) % 2**32 + INT_MIN
 
 
+_FLOAT = struct.Struct("<f")
+
+
+def to_float(number: float) -> float:
+    """Return a number rounded as Java's float."""
+    return float(_FLOAT.unpack(_FLOAT.pack(number))[0])
+
+
 def to_long(value: int) -> int:
     """Wrap `value` to 64 bits, as Java's arithmetic does."""
     return value if LONG_MIN <= value <= LONG_MAX else (value - LONG_MIN) % 2**64 + LONG_MIN

@@ -33,6 +33,7 @@ KERNELS = (
     "gather",
     "rows",
     "remote",
+    "accumulate",
 )
 SHARED = "_shared"  # Cython's utility code for all kernels, compiled once
 STAMP = "_stamp"  # has SOURCES, the `sources_digest` of the compiled sources

@@ -203,8 +203,9 @@ def finish_batch(
         spec.producer_id, spec.producer_epoch, spec.base_sequence, count,
     )  # fmt: skip
     try:
-        crc = crc32c(body, crc32c(BATCH_HEADER.pack(header)[_CHECKED_FROM:]))
-        return BATCH_HEADER.pack(header._replace(crc=crc)) + body
+        head = bytearray(BATCH_HEADER.pack(header))
+        BATCH_HEADER.put("crc", head, 0, crc32c(body, crc32c(head[_CHECKED_FROM:])))
+        return b"".join((head, body))
     except struct.error as error:
         raise UnbuildableBatch(f"a field of the batch header is out of range: {error}") from error
 

@@ -16,6 +16,7 @@ from engine.formats import (
     Codec,
     ControlType,
     RecordField,
+    to_float,
 )
 from engine.kernels.encode import put_varint, varint_size
 from engine.record.assembly import (
@@ -141,7 +142,7 @@ class BatchBuilder:
     ratio         expected compressed size by uncompressed size, for codecs (see CompressionRatioEstimator)
     """
 
-    _SAFETY = 1.05  # MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR
+    _SAFETY = to_float(1.05)  # MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR
 
     def __init__(self, spec: BatchSpec, write_limit: int = INT_MAX, ratio: float = 1.0) -> None:
         check_spec(spec)
@@ -156,7 +157,8 @@ class BatchBuilder:
         """The size of the batch so far in bytes: exact without a codec."""
         if self.spec.codec == Codec.NONE:
             return self.spec.header_size + self._written
-        return self.spec.header_size + int(self._written * self.ratio * self._SAFETY)
+        scaled = to_float(to_float(self._written) * to_float(self.ratio))
+        return self.spec.header_size + int(to_float(scaled * self._SAFETY))
 
     @property
     def is_full(self) -> bool:

@@ -7,14 +7,14 @@ import select
 import stat
 import sys
 import time
-from contextlib import contextmanager
-from dataclasses import fields
+from contextlib import contextmanager, nullcontext
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from engine.amounts import count_of
-from engine.discovery.names import file_name, parse_partition_dir
+from engine.discovery.names import file_name, is_topic_name, parse_partition_dir
 from engine.dump.json_stream import text_field
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.files import Files, now_ms, unreadable
@@ -43,7 +43,8 @@ from kafkalog_cli.partitions import check_metrics, run
 from kafkalog_cli.selecting import SELECTION, OffsetRange, raw_selection_options, selection_from
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
+    from contextlib import AbstractContextManager
 
     from engine.dump.json_stream import JsonStream
     from engine.log.append.frames import Appended
@@ -54,10 +55,13 @@ if TYPE_CHECKING:
     from engine.record.selection import Selection
     from kafkalog_cli.progress import Progress
 
+    InputOf = Callable[[str], AbstractContextManager[int]]  # directory of a partition → descriptor of its input
+
 
 _SECTIONS = (
     Section("Input", ("--input", "--input-format", "--ignore-unknown", "--separator", "--null", "--timestamp")),
     Section("Selection of raw batches", tuple(option for option in SELECTION if option != "--producer-id")),
+    Section("Topic", ("--topic", "--partitions", "--partitioner", "--linger", "--seed")),
     Section("Batches", ("--compression", "--compression-level", "--batch-size", "--leader-epoch", "--follower", "--magic")),
     Section("Producer", ("--producer-id", "--producer-epoch", "--sequence", "--transaction", "--coordinator-epoch")),
     Section("Action", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted", "--quarantine")),
@@ -70,9 +74,18 @@ _EXAMPLES = (
             "kafkalog append --input-format text --flush-messages 1 data/orders-7"),
     Example("The batches of a segment with their offsets, into a new partition:",
             "kafkalog append --create --follower --input-format raw --input old/00000000000000000000.log data/orders-7"),
+    Example("Records by key into the partitions of a topic, as a producer does:",
+            "kafkalog append --create --topic orders --partitions 6 --input records.jsonl data"),
     Example("A transaction that is aborted:",
             "kafkalog append --producer-id 7 --transaction abort --input records.jsonl data/orders-7"),
 )  # fmt: skip
+
+
+_PARTITIONERS = ("default", "sticky", "round-robin")
+_WITHOUT_TOPIC = {
+    "follower": "--follower", "magic": "--magic", "sequence": "--sequence", "transaction": "--transaction",
+    "producer_epoch": "--producer-epoch",
+}  # fmt: skip
 
 
 @click.command("append", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
@@ -91,6 +104,14 @@ _EXAMPLES = (
 @click.option("--null", default="", metavar="TEXT", help="In text input, TEXT means a null key or value.")
 @click.option("--timestamp", type=Time(-1), metavar="TIME",
               help="Timestamp of records without one: ISO-8601, ms, or `2h ago`; -1: none. Default: now.")
+@click.option("--topic", metavar="NAME", help="Partition records as Kafka's producer does. PATH is then a log directory.")
+@click.option("--partitions", type=Whole(1, 2**31 - 1), metavar="N",
+              help="Number of partitions of the topic. Default: those in the log directory.")
+@click.option("--partitioner", type=click.Choice(_PARTITIONERS),
+              help="By key, and a sticky partition for null keys; always a sticky one; or all in turn. Default: default.")
+@click.option("--linger", type=Whole(0, INT_MAX), metavar="MS",
+              help="Send a batch this long after its first record, by the records' timestamps. Default: when it is full.")
+@click.option("--seed", type=Whole(0), metavar="N", help="Choose the same sticky partitions again. Default: at random.")
 @click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True,
               help="Compression by the producer. The topic's compression.type may compress again.")
 @click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Level of the codec. Default: Kafka's.")
@@ -120,7 +141,8 @@ _EXAMPLES = (
 def command(**values: Any) -> int:
     """Append records to a partition, as its leader does: validated, with offsets, timestamps and index entries.
 
-    PATH is the directory of a partition. Offsets are printed after their records are flushed to disk. A log of Kafka 0.7 takes
+    PATH is the directory of a partition; with --topic it is a log directory, and the whole input is read before the first
+    partition is changed. Offsets are printed after their records are flushed to disk. A log of Kafka 0.7 takes
     values only, or its own entries as raw input.
 
     append refuses a log that would lose records when it is opened, or whose last batch is damaged: run `kafkalog recover`
@@ -140,48 +162,65 @@ def append(values: dict[str, Any]) -> int:
     stream = json_stream(values["form"], Lines())
     try:
         _check(values)
-        values["paths"] = (values["path"],)
         check_metrics(values)
         with _open(values["source"]) as descriptor:
-            was_there = Files().exists(values["path"])
-            is_new = make_partition(values["path"], create=values["create"], dry_run=values["dry_run"])
+            if values["topic"] is None:
+                return _append_to(values, [values["path"]], lambda _directory: nullcontext(descriptor), stream)
+            from kafkalog_cli.topic_input import AS_BATCHES, partition_count, partition_paths, spooled  # imports the producer
 
-            def work(logs: Session, _progress: Progress) -> Iterator[Report]:
-                [place] = logs.log_dirs[0].directories
-                kept = logs.manager.files_of(place.log_dir)
-                if not was_there and isinstance(kept, QuarantiningFiles):
-                    kept.note_made(place.path)
-                return operate(logs.manager, logs.options, _AppendInput(logs, values, descriptor, stream, is_new=is_new))
-
-            status = run("append", values, work, stream=stream)
+            count = partition_count(values)
+            with spooled(values, descriptor, count) as spool:
+                return _append_to(values | AS_BATCHES, partition_paths(values, count, spool), spool.opened, stream)
     except KafkalogError as error:
         outcome = Outcome(stream=stream)
         outcome.error(error)
         return outcome.finish()
-    return status
+
+
+def _append_to(values: dict[str, Any], paths: list[str], input_of: InputOf, stream: JsonStream | None) -> int:
+    """Append to the partitions at `paths` what `input_of` opens for each, and return the exit status."""
+    values["paths"] = tuple(paths)
+    missing = [path for path in paths if not Files().exists(path)]
+    new = [path for path in paths if make_partition(path, create=values["create"], dry_run=values["dry_run"])]
+
+    def work(logs: Session, _progress: Progress) -> Iterator[Report]:
+        kept = logs.manager.files_of(logs.log_dirs[0].path)
+        places = logs.log_dirs[0].directories
+        if isinstance(kept, QuarantiningFiles):
+            made = {Files().resolve(path) for path in missing}
+            for place in places:
+                if Files().resolve(place.path) in made:
+                    kept.note_made(place.path)
+        created = {Files().resolve(path) for path in new}
+        here = {place.path for place in places if Files().resolve(place.path) in created}
+        return operate(logs.manager, replace(logs.options, jobs=1), _AppendInput(logs, values, input_of, stream, new=here))
+
+    return run("append", values, work, stream=stream)
 
 
 class _AppendInput(Append):
     """Appends the input."""
 
     def __init__(
-        self, logs: Session, values: dict[str, Any], descriptor: int, stream: JsonStream | None, *, is_new: bool
+        self, logs: Session, values: dict[str, Any], input_of: InputOf, stream: JsonStream | None, *, new: Collection[str]
     ) -> None:
         given: dict[str, Any] = {one.name: values.get(one.name) for one in fields(AppendOptions)}
         is_raw = values["form_in"] == "raw"
         given |= {"selection": _selection(values), "producer_id": -1} if is_raw else {"selection": EVERYTHING}
         given |= {"form": values["form_in"], **{name: os.fsencode(values[name]) for name in ("separator", "null")}}
         options = AppendOptions(**given)
-        super().__init__(logs.manager, options, is_new=is_new, accepts_losses=values["quarantine"] is not None)
-        self._values, self._descriptor, self._stream = values, descriptor, stream
+        super().__init__(logs.manager, options, new=new, accepts_losses=values["quarantine"] is not None)
+        self._values, self._input_of, self._stream = values, input_of, stream
 
     def read_input(self, log: PartitionLog, appender: Appender) -> None:
         """Append the input, and print what is on the disk."""
-        InputReader(log, appender, self._values, self._descriptor, self._stream).run()
+        with self._input_of(log.directory) as descriptor:
+            InputReader(log, appender, self._values, descriptor, self._stream).run()
 
 
 def _check(values: dict[str, Any]) -> None:
     """Raise UsageError for options that exclude each other."""
+    _check_topic(values)
     if values["topic_id"] is not None:
         check_topic_id(values["topic_id"])
     if values["follower"] and values["form_in"] != "raw":
@@ -204,6 +243,22 @@ def _selection(values: dict[str, Any]) -> Selection:
     first, end = values["offsets"] or (None, None)
     producer_id = None if values["producer_id"] < 0 else values["producer_id"]
     return selection_from({**values, "producer_id": producer_id}, first_offset=first, end_offset=end)
+
+
+def _check_topic(values: dict[str, Any]) -> None:
+    """Raise UsageError for options that --topic excludes, or that need it."""
+    if values["topic"] is None:
+        for name in ("partitions", "partitioner", "linger", "seed"):
+            if values[name] is not None:
+                raise UsageError(f"--{name} needs --topic", "add --topic NAME, and name a log directory, not a partition")
+        return
+    if not is_topic_name(values["topic"]):
+        raise UsageError(f"{values['topic']}: not a valid topic name: Kafka allows letters, digits, '.', '_' and '-'")
+    if values["form_in"] == "raw":
+        raise UsageError("--topic partitions records; raw batches belong to a partition already", "remove --topic")
+    given = [option for name, option in _WITHOUT_TOPIC.items() if values[name]]
+    if given or values["producer_id"] >= 0:
+        raise UsageError(f"--topic excludes {', '.join(given) or '--producer-id'}", "append to each partition by itself")
 
 
 @contextmanager

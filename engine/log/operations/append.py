@@ -26,6 +26,8 @@ from engine.record.packing import Packer
 from engine.record.selection import EVERYTHING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from engine.files import Files
     from engine.log.append.frames import Appended
     from engine.log.append.intake import Intake
@@ -204,9 +206,9 @@ def _line_reader(options: AppendOptions, json: JsonLines) -> LineReader:
 
 
 class Append(AnyLogOperation):
-    """Appends the input to one log. Subclasses read the input.
+    """Appends input to logs. Subclasses read the input.
 
-    is_new          the partition directory was created for this append
+    new             paths of the partition directories that were created for this append
     accepts_losses  append even if opening the log loses records, which are kept in a quarantine
     """
 
@@ -214,10 +216,10 @@ class Append(AnyLogOperation):
     for_snapshots = False
     of_partitions = True
 
-    def __init__(self, manager: LogManager, options: AppendOptions, *, is_new: bool, accepts_losses: bool) -> None:
+    def __init__(self, manager: LogManager, options: AppendOptions, *, new: Collection[str], accepts_losses: bool) -> None:
         self.accepts_losses = accepts_losses
-        self._manager, self._options, self._is_new = manager, options, is_new
-        self._has_begun = False
+        self._manager, self._options, self._new = manager, options, new
+        self._begun: set[str] = set()
 
     @abstractmethod
     def read_input(self, log: PartitionLog, appender: Appender) -> None:
@@ -228,25 +230,25 @@ class Append(AnyLogOperation):
         if isinstance(log, ReportedLog07):
             self.read_input(log, appender_for(log, self._options))
             return
-        if self._has_begun:  # the log was recovered in between, and the input cannot be read a second time
+        if log.directory in self._begun:  # the log was recovered in between, and the input cannot be read a second time
             what = f"{log.directory}: was recovered while records were appended; it contains the records acknowledged above"
             raise InputUsed(what, "append the records after them again")
-        self._has_begun = True
+        self._begun.add(log.directory)
         refuse_damaged_end(log)
         appender = appender_for(log, self._options)
-        self._set_topic_id(self._manager.files_of(parent_of(log.directory)), log.report)
+        self._set_topic_id(self._manager.files_of(parent_of(log.directory)), log.directory, log.report)
         self.read_input(log, appender)
 
     def refuse(self, log: UnifiedLog | ReportedLog07) -> None:
         """Raise LogDamaged where nobody would find what is appended, UsageError for options that the log does not support."""
         appender_for(log, self._options)
-        if not isinstance(log, ReportedLog07) and not self._has_begun:
+        if not isinstance(log, ReportedLog07) and log.directory not in self._begun:
             refuse_damaged_end(log)
             files = OverlayFiles(self._manager.files_of(parent_of(log.directory)), self._manager.now)
-            self._set_topic_id(files, Report(log.directory, self.name))
+            self._set_topic_id(files, log.directory, Report(log.directory, self.name))
 
-    def _set_topic_id(self, files: Files, report: Report) -> None:
+    def _set_topic_id(self, files: Files, directory: str, report: Report) -> None:
         """Raises UsageError."""
         cluster = self._manager.cluster
-        [place] = cluster.log_dirs[0].directories
-        set_topic_id(files, cluster, place, report, self._options.topic_id, is_new=self._is_new)
+        [place] = [place for place in cluster.log_dirs[0].directories if place.path == directory]
+        set_topic_id(files, cluster, place, report, self._options.topic_id, is_new=directory in self._new)
