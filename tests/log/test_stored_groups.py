@@ -69,6 +69,19 @@ def test_members_are_those_that_kafka_described():
     assert (group.epoch, group.target_epoch) == (7, 7)
 
 
+def test_a_group_whose_members_have_not_reached_their_target(tmp_path):
+    """The log up to the batch in which a second member came: the first one is still in the epoch before."""
+    source = groups_directory() / "1-stopped/d1/__consumer_offsets-0/00000000000000000000.log"
+    data, at = source.read_bytes(), 0
+    while struct.unpack_from(">q", data, at)[0] < 18:
+        at += 12 + struct.unpack_from(">i", data, at + 8)[0]
+    (tmp_path / "__consumer_offsets-0").mkdir()
+    (tmp_path / "__consumer_offsets-0" / source.name).write_bytes(data[:at])
+    group = groups_in(tmp_path)["g-new"]
+    assert (group.epoch, group.target_epoch, group.state) == (3, 3, "Reconciling")
+    assert sorted(one.current["memberEpoch"] for one in group.members.values()) == [2, 3]
+
+
 def test_an_offset_in_an_open_transaction_is_pending():
     group = groups_in(groups_directory() / "1-stopped" / "d1")["g-tx"]
     assert ("orders", 1) not in group.offsets
