@@ -322,6 +322,28 @@ def test_a_static_member_that_is_away_keeps_its_place_in_a_rebalance(bench, stat
     assert [one["memberId"] for one in first.joined["members"]] == [first.id, second.id, third.id]
 
 
+def test_a_rebalance_that_no_member_joins_is_tried_again(bench, static_pair):
+    first, second = static_pair
+    third = Member(bench, "c").starts_joining()
+    bench.until_waiting(1)
+    bench.ask("LeaveGroup", 5, {"groupId": "g", "members": [{"memberId": third.id, "groupInstanceId": None}]})
+    assert third._join()["errorCode"] == GroupError.UNKNOWN_MEMBER_ID
+    for attempt in range(2):
+        for _ in range(REBALANCE // SESSION):
+            first.beats()
+            second.beats()
+            bench.pass_time(SESSION - 1)
+        first.beats()
+        second.beats()
+        bench.pass_time(REBALANCE // SESSION)
+        if not attempt:
+            assert describe(bench)["groupState"] == "PreparingRebalance"
+            first.starts_joining()
+            bench.until_waiting(1)
+    assert first.has_joined().generation == 3
+    assert len(first.joined["members"]) == 2
+
+
 def test_a_waiting_static_member_is_fenced_by_its_successor(bench, static_pair):
     first, second = static_pair
     third = Member(bench, "c").starts_joining()
@@ -431,6 +453,7 @@ def test_a_new_group_waits_for_more_members():
     bench = Bench(initial_rebalance_delay_ms=3_000)
     first = Member(bench, "a").starts_joining()
     bench.until_waiting(1)
+    assert bench.seconds == 3.0
     bench.pass_time(2_000)
     second = Member(bench, "b").starts_joining()
     bench.until_waiting(2)

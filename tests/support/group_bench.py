@@ -37,12 +37,14 @@ class Bench:
     def __init__(self, topics=None, stored=(), **limits):
         self.now = 1_000_000
         self._changed, self._waiting = Condition(), 0
+        self.seconds = None  # for which the last request wants to wait
         topics = FakeTopics(a=4, b=2) if topics is None else topics
         self.coordinator = GroupCoordinator(topics, lambda: self.now, stored, limits=Limits(**limits), wait=self._wait)
 
-    def _wait(self, condition, _seconds):
+    def _wait(self, condition, seconds):
         with self._changed:
             self._waiting += 1
+            self.seconds = seconds
             self._changed.notify_all()
         assert condition.wait(PATIENCE)
         with self._changed:
