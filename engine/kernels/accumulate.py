@@ -6,14 +6,19 @@ Mirrors Utils.murmur2, AbstractRecords.estimateSizeInBytesUpperBound and MemoryR
 
 import cython
 from cython.cimports.engine.kernels import fields
-from cython.cimports.engine.kernels.encode import put_record
-from cython.cimports.engine.kernels.numbers import raw_varint_size, u32_le, varint, wrapped_difference
+from cython.cimports.engine.kernels.numbers import (
+    copy_bytes,
+    put_raw_varint,
+    raw_varint_size,
+    u32_le,
+    varint,
+    wrapped_difference,
+)
 
 _SEED = cython.declare(cython.uint, 0x9747B28C)
 _M = cython.declare(cython.uint, 0x5BD1E995)
 _RECORD_OVERHEAD = cython.declare(cython.longlong, 21)  # DefaultRecord.MAX_RECORD_OVERHEAD
 _SAFETY = cython.declare(cython.float, 1.05)  # MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR
-_NO_ROOM = cython.declare(cython.Py_ssize_t, -2)
 
 
 @cython.cfunc
@@ -159,7 +164,8 @@ def _content_size(data: cython.const[cython.uchar][::1], records: cython.longlon
     for field in range(2 * count):
         part, at = varint(data, at, data.shape[0])
         if at < 0 or part > data.shape[0] - at: return -1
-        if part > 0: at += part
+        if part >= 0: at += part
+        elif part != -1 or field % 2 == 0: return -1  # −1: a null value
     return size + raw_varint_size(2 * count) + at - records[fields.R_HEADERS_POSITION, row]
 
 
@@ -197,6 +203,41 @@ def upper_bound(data: cython.const[cython.uchar][::1], records: cython.longlong[
     if row < 0 or row >= records.shape[1] or records.shape[0] < fields.R_FIELDS: return -1
     size = _content_size(data, records, row)
     return size + fields.V2_SIZE + _RECORD_OVERHEAD if size >= 0 else -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_field(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong,
+               out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    if size < 0: return put_raw_varint(out, at, 1)
+    return copy_bytes(out, put_raw_varint(out, at, 2 * size), data, position, size)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_record(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+                size: cython.longlong, stamp: cython.ulonglong, out: cython.uchar[::1],
+                at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Write a record whose columns and room were checked → position after it.
+
+    encode.put_record checks everything again, which takes as long as the writing.
+    size   bytes after the length field        stamp  the timestamp relative to the first one, as zigzag
+    """
+    end: cython.Py_ssize_t
+    at = put_raw_varint(out, at, 2 * size)
+    end = at + size
+    out[at] = 0  # records have no attributes yet
+    at = put_raw_varint(out, at + 1, stamp)
+    at = put_raw_varint(out, at, 2 * records[fields.R_OFFSET, row])
+    at = _put_field(data, records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row], out, at)
+    at = _put_field(data, records[fields.R_VALUE_POSITION, row], records[fields.R_VALUE_SIZE, row], out, at)
+    at = put_raw_varint(out, at, 2 * records[fields.R_HEADER_COUNT, row])
+    if end > at: at = copy_bytes(out, at, data, records[fields.R_HEADERS_POSITION, row], end - at)
+    return at
 
 
 @cython.final
@@ -337,25 +378,24 @@ class OpenRecords:
     def _put(self, data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
              row: cython.Py_ssize_t) -> cython.int:
         """Append one record, or close the batch if it does not fit → status."""
-        after: cython.Py_ssize_t
-        content: cython.longlong
-        size: cython.longlong
+        content: cython.longlong = _content_size(data, records, row)
         stamp: cython.longlong = records[fields.R_TIMESTAMP, row]
         delta: cython.longlong
-        content = _content_size(data, records, row)
+        zigzag: cython.ulonglong
+        size: cython.longlong
         if content < 0 or self._count > fields.INT_MAX: return fields.BAD_RECORD
         if self._count == 0: self._base_timestamp = stamp
-        else:
-            delta = wrapped_difference(stamp, self._base_timestamp)
-            delta = -2 * delta - 1 if delta < 0 else 2 * delta
-            size = 1 + raw_varint_size(delta) + raw_varint_size(2 * self._count) + content
-            if self._limit < self._estimated() + size + raw_varint_size(2 * size):
-                self._closed = True
-                return fields.END
+        delta = wrapped_difference(stamp, self._base_timestamp)
+        zigzag = -(delta + 1) if delta < 0 else delta
+        zigzag = 2 * zigzag + (1 if delta < 0 else 0)
+        size = 1 + raw_varint_size(zigzag) + raw_varint_size(2 * self._count) + content
+        if size > fields.INT_MAX: return fields.BAD_RECORD
+        if self._count > 0 and self._limit < self._estimated() + size + raw_varint_size(2 * size):
+            self._closed = True
+            return fields.END
+        if size + raw_varint_size(2 * size) > self._out.shape[0] - self._written: return fields.FULL
         records[fields.R_OFFSET, row] = self._count
-        after = put_record(data, records, row, 0, self._base_timestamp, self._out, self._written)
-        if after < 0: return fields.FULL if after == _NO_ROOM else fields.BAD_RECORD
-        self._written = after
+        self._written = _put_record(data, records, row, size, zigzag, self._out, self._written)
         self._count += 1
         if stamp > self._max_timestamp: self._max_timestamp = stamp
         content += fields.V2_SIZE + _RECORD_OVERHEAD

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     Queue = deque[ProducerBatch]
 
+_ROWS = 4096  # rows that are grouped at once: more of them do not fit into the processor's cache
 _JITTER = 0.2  # CommonClientConfigs.RETRY_BACKOFF_JITTER
 
 
@@ -156,7 +157,7 @@ class RecordAccumulator:
         state, at = self._topic(topic), first
         done: list[Appended] = []
         while at < end:
-            stop = same_kind(partitions, at, end)
+            stop = same_kind(partitions, at, min(end, at + _ROWS))
             if partitions[at] == UNKNOWN_PARTITION:
                 at, stopped = self._append_sticky(topic, state, records, at, stop, cluster, done)
             elif self._has_memory_for(records, at, stop, len(cluster.topics[topic].leaders)):

@@ -50,6 +50,7 @@ def written_checksums() -> memoryview:
     return memoryview(bytes(header_checksum(bytes((_WRITTEN_DESCRIPTOR[0], size << 4))) for size in range(4, 8)))
 
 
+@cache
 def written_header(*, broken_checksum: bool = False) -> bytes:
     """Return the header of a frame, see `write`."""
     hashed = MAGIC + _WRITTEN_DESCRIPTOR if broken_checksum else _WRITTEN_DESCRIPTOR
