@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
-from engine.serve.group_common import UNKNOWN_OPERATIONS, GroupError, Limits, RefusedError, Timers
+from engine.serve.errors import Error
+from engine.serve.group_common import UNKNOWN_OPERATIONS, Limits, RefusedError, Timers
 
 if TYPE_CHECKING:
     from engine.serve.group_common import Answer, Body, Client
@@ -77,7 +78,7 @@ def member_of(member_id: str, body: Body, client: Client) -> ClassicMember:
     )  # fmt: skip
 
 
-def refused_join(error: GroupError, member_id: str) -> Body:
+def refused_join(error: Error, member_id: str) -> Body:
     """Return the answer to a JoinGroup request that is refused."""
     return {
         "throttleTimeMs": 0, "errorCode": int(error), "generationId": -1, "protocolType": None, "protocolName": None,
@@ -85,7 +86,7 @@ def refused_join(error: GroupError, member_id: str) -> Body:
     }  # fmt: skip
 
 
-def refused_sync(error: GroupError) -> Body:
+def refused_sync(error: Error) -> Body:
     """Return the answer to a SyncGroup request that is refused."""
     return {"throttleTimeMs": 0, "errorCode": int(error), "protocolType": None, "protocolName": None, "assignment": b""}
 
@@ -141,9 +142,9 @@ class ClassicGroup:
         if instance_id is not None:
             known = self._static(instance_id)
             if known is not None and known.member_id != member_id:
-                raise RefusedError(GroupError.FENCED_INSTANCE_ID)
+                raise RefusedError(Error.FENCED_INSTANCE_ID)
         if member_id not in self.members or (instance_id is not None and known is None):
-            raise RefusedError(GroupError.UNKNOWN_MEMBER_ID)
+            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         return self.members[member_id]
 
     def _remove(self, member_id: str) -> None:
@@ -175,8 +176,8 @@ class ClassicGroup:
             self._after_removal(waits_for_more=False)
 
     def _drop(self, member: ClassicMember) -> None:
-        member.answer_join(refused_join(GroupError.UNKNOWN_MEMBER_ID, ""))
-        member.answer_sync(refused_sync(GroupError.UNKNOWN_MEMBER_ID))
+        member.answer_join(refused_join(Error.UNKNOWN_MEMBER_ID, ""))
+        member.answer_sync(refused_sync(Error.UNKNOWN_MEMBER_ID))
         self._remove(member.member_id)
 
     def _after_removal(self, *, waits_for_more: bool) -> None:
@@ -192,10 +193,10 @@ class ClassicGroup:
         member_id, instance_id = body["memberId"], body.get("groupInstanceId")
         if not self._accepts(member_id):
             self._remove(member_id)
-            raise RefusedError(GroupError.GROUP_MAX_SIZE_REACHED)
+            raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
         member = member_of(member_id, body, client)
         if not self._supports(member):
-            raise RefusedError(GroupError.INCONSISTENT_GROUP_PROTOCOL)
+            raise RefusedError(Error.INCONSISTENT_GROUP_PROTOCOL)
         if not member_id:
             self._join_new(member, client.version, answer)
         elif member_id not in self.pending:
@@ -203,7 +204,7 @@ class ClassicGroup:
         elif instance_id is None:
             self._add(member, answer)
         else:
-            raise RefusedError(GroupError.UNKNOWN_SERVER_ERROR)
+            raise RefusedError(Error.UNKNOWN_SERVER_ERROR)
 
     def _accepts(self, member_id: str) -> bool:
         """Return whether there is room for a member. Ids that were given to new members need room too, unlike in Kafka."""
@@ -234,7 +235,7 @@ class ClassicGroup:
         elif member.instance_id is None and version >= _FIRST_WITH_MEMBER_ID:
             self.pending.add(member.member_id)
             self._expect_heartbeat(member.member_id, member.session_timeout_ms)
-            answer.body = refused_join(GroupError.MEMBER_ID_REQUIRED, member.member_id)
+            answer.body = refused_join(Error.MEMBER_ID_REQUIRED, member.member_id)
         else:
             self._add(member, answer)
 
@@ -254,7 +255,7 @@ class ClassicGroup:
         """Handle the JoinGroup of a member: it starts a rebalance if the member is the leader, or has other metadata."""
         is_leader, is_same = member.member_id == self.leader, member.protocols == wanted.protocols
         if self.state is GroupState.EMPTY:
-            raise RefusedError(GroupError.UNKNOWN_MEMBER_ID)
+            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         is_lost = self.state is GroupState.COMPLETING_REBALANCE or (self.state is GroupState.STABLE and not is_leader)
         if is_same and is_lost:  # the member did not receive the answer of this generation
             answer.body = self._joined(member)
@@ -266,8 +267,8 @@ class ClassicGroup:
 
     def _replace_static(self, old: ClassicMember, new: ClassicMember, version: int, answer: Answer) -> None:
         """Let a restarted static member take the place of its predecessor, if possible without a rebalance."""
-        old.answer_join(refused_join(GroupError.FENCED_INSTANCE_ID, old.member_id))
-        old.answer_sync(refused_sync(GroupError.FENCED_INSTANCE_ID))
+        old.answer_join(refused_join(Error.FENCED_INSTANCE_ID, old.member_id))
+        old.answer_sync(refused_sync(Error.FENCED_INSTANCE_ID))
         leader = self.leader
         new.assignment, new.join, new.is_new = old.assignment, answer, False
         self._forget_heartbeat(old.member_id)
@@ -313,7 +314,7 @@ class ClassicGroup:
             for member in self.members.values():
                 member.assignment = b""
                 if member.sync is not None:
-                    member.answer_sync(refused_sync(GroupError.REBALANCE_IN_PROGRESS))
+                    member.answer_sync(refused_sync(Error.REBALANCE_IN_PROGRESS))
                     self.keep_alive(member)
         self.pending_sync.clear()
         self.timers.cancel(("sync", self.group_id))
@@ -387,12 +388,12 @@ class ClassicGroup:
         """Handle SyncGroup: `answer` gets its body now, or with the assignment of the leader. Raises RefusedError."""
         member = self._validated(body["memberId"], body.get("groupInstanceId"))
         if body["generationId"] != self.generation:
-            raise RefusedError(GroupError.ILLEGAL_GENERATION)
+            raise RefusedError(Error.ILLEGAL_GENERATION)
         for name, own in (("protocolType", self.protocol_type), ("protocolName", self.protocol)):
             if body.get(name) is not None and own is not None and body[name] != own:
-                raise RefusedError(GroupError.INCONSISTENT_GROUP_PROTOCOL)
+                raise RefusedError(Error.INCONSISTENT_GROUP_PROTOCOL)
         if self.state is GroupState.PREPARING_REBALANCE:
-            raise RefusedError(GroupError.REBALANCE_IN_PROGRESS)
+            raise RefusedError(Error.REBALANCE_IN_PROGRESS)
         self.pending_sync.discard(member.member_id)
         if not self.pending_sync:
             self.timers.cancel(("sync", self.group_id))
@@ -422,31 +423,31 @@ class ClassicGroup:
                 self._remove(member_id)
             self._prepare_rebalance()
 
-    def heartbeat(self, body: Body) -> GroupError:
+    def heartbeat(self, body: Body) -> Error:
         """Handle Heartbeat. Raises RefusedError."""
         member = self._validated(body["memberId"], body.get("groupInstanceId"))
         if body["generationId"] != self.generation:
-            raise RefusedError(GroupError.ILLEGAL_GENERATION)
+            raise RefusedError(Error.ILLEGAL_GENERATION)
         self.keep_alive(member)
-        return GroupError.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING_REBALANCE else GroupError.NONE
+        return Error.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING_REBALANCE else Error.NONE
 
-    def leave(self, members: list[Body]) -> list[GroupError]:
+    def leave(self, members: list[Body]) -> list[Error]:
         """Handle LeaveGroup: remove members, rebalance, and return the error of each."""
         errors = [self._leave(one["memberId"], one.get("groupInstanceId")) for one in members]
-        if GroupError.NONE in errors:
+        if Error.NONE in errors:
             self._after_removal(waits_for_more=True)
         return errors
 
-    def _leave(self, member_id: str, instance_id: str | None) -> GroupError:
+    def _leave(self, member_id: str, instance_id: str | None) -> Error:
         if member_id in self.pending:
             self._remove(member_id)
-            return GroupError.NONE
+            return Error.NONE
         static = self._static(instance_id)
         try:
             self._drop(static if not member_id and static is not None else self._validated(member_id, instance_id))
         except RefusedError as refused:
-            return refused.error if member_id else GroupError.UNKNOWN_MEMBER_ID
-        return GroupError.NONE
+            return refused.error if member_id else Error.UNKNOWN_MEMBER_ID
+        return Error.NONE
 
     # ---- offsets
 
@@ -457,12 +458,12 @@ class ClassicGroup:
         if generation < 0 and self.state is GroupState.EMPTY:
             return
         if generation < 0 and not member_id and instance_id is None:
-            raise RefusedError(GroupError.UNKNOWN_MEMBER_ID)
+            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         member = self._validated(member_id, instance_id)
         if generation != self.generation:
-            raise RefusedError(GroupError.ILLEGAL_GENERATION)
+            raise RefusedError(Error.ILLEGAL_GENERATION)
         if self.state is GroupState.COMPLETING_REBALANCE:
-            raise RefusedError(GroupError.REBALANCE_IN_PROGRESS)
+            raise RefusedError(Error.REBALANCE_IN_PROGRESS)
         self.keep_alive(member)
 
     # ---- descriptions
@@ -484,7 +485,7 @@ class ClassicGroup:
                 "memberAssignment": one.assignment,
             } for one in self.members.values()
         ]  # fmt: skip
-        return described(self.group_id, self.state, GroupError.NONE) | {
+        return described(self.group_id, self.state, Error.NONE) | {
             "protocolType": self.protocol_type or "", "protocolData": self.protocol or "" if is_stable else "",
             "members": members,
         }  # fmt: skip
@@ -498,7 +499,7 @@ def _bucket(text: str) -> int:
     return (value ^ value >> 16) & 15
 
 
-def described(group_id: str, state: GroupState | str, error: GroupError, message: str | None = None) -> Body:
+def described(group_id: str, state: GroupState | str, error: Error, message: str | None = None) -> Body:
     """Return an entry in the answer to DescribeGroups for a group that is not found."""
     return {
         "errorCode": int(error), "errorMessage": message, "groupId": group_id, "groupState": str(state), "protocolType": "",

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
 from engine.serve.assignors import ASSIGNORS, Subscriber
-from engine.serve.group_common import UNKNOWN_OPERATIONS, GroupError, Limits, RefusedError, Timers, Topics
+from engine.serve.errors import Error
+from engine.serve.group_common import UNKNOWN_OPERATIONS, Limits, RefusedError, Timers, Topics
 from engine.serve.topic_patterns import PatternError, TopicPattern
 
 if TYPE_CHECKING:
@@ -92,12 +93,12 @@ def check_heartbeat(body: Body, version: int) -> None:
     assignor = body["serverAssignor"]
     if assignor is not None and assignor not in ASSIGNORS:
         text = f"ServerAssignor {assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}."
-        raise RefusedError(GroupError.UNSUPPORTED_ASSIGNOR, text)
+        raise RefusedError(Error.UNSUPPORTED_ASSIGNOR, text)
 
 
 def _refuse_if(condition: object, message: str) -> None:
     if condition:
-        raise RefusedError(GroupError.INVALID_REQUEST, message)
+        raise RefusedError(Error.INVALID_REQUEST, message)
 
 
 def refused_heartbeat(refused: RefusedError) -> Body:
@@ -165,7 +166,7 @@ class ConsumerGroup:
         body = body | {"memberId": member_id}
         if len(self.members) >= self.limits.members and member_id not in self.members:
             text = f"The consumer group has reached its maximum capacity of {self.limits.members} members."
-            raise RefusedError(GroupError.GROUP_MAX_SIZE_REACHED, text)
+            raise RefusedError(Error.GROUP_MAX_SIZE_REACHED, text)
         known, replaced = self._known(body)
         updated = self._updated(known, body, client)
         is_changed = known.names != updated.names or known.pattern != updated.pattern
@@ -207,7 +208,7 @@ class ConsumerGroup:
         if static.epoch != _LEAVES_FOR_A_WHILE:
             text = (f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
                     f"is owned by {static.member_id} member.")  # fmt: skip
-            raise RefusedError(GroupError.UNRELEASED_INSTANCE_ID, text)
+            raise RefusedError(Error.UNRELEASED_INSTANCE_ID, text)
         return replace(static, member_id=member_id, epoch=0, previous_epoch=0), static
 
     def _static(self, instance_id: str) -> ConsumerMember | None:
@@ -216,15 +217,15 @@ class ConsumerGroup:
     @staticmethod
     def _named_static(static: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
         if static is None:
-            raise RefusedError(GroupError.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+            raise RefusedError(Error.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
         if static.member_id != member_id:
             text = f"Static member {member_id} with instance id {instance_id} was fenced by member {static.member_id}."
-            raise RefusedError(GroupError.FENCED_INSTANCE_ID, text)
+            raise RefusedError(Error.FENCED_INSTANCE_ID, text)
         return static
 
     def not_a_member(self, member_id: str) -> RefusedError:
         """Return the refusal of a request of an unknown member."""
-        return RefusedError(GroupError.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
+        return RefusedError(Error.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
 
     def _updated(self, known: ConsumerMember, body: Body, client: Client) -> ConsumerMember:
         """Return the member with what the request changes. Raises RefusedError for a pattern that is not valid."""
@@ -242,7 +243,7 @@ class ConsumerGroup:
             assignor=known.assignor if body["serverAssignor"] is None else body["serverAssignor"],
         )  # fmt: skip
         if updated.size > self.limits.member_bytes:
-            raise RefusedError(GroupError.GROUP_MAX_SIZE_REACHED, "The member subscribes to too many topics.")
+            raise RefusedError(Error.GROUP_MAX_SIZE_REACHED, "The member subscribes to too many topics.")
         return updated
 
     def _resolve(self, pattern: str) -> None:
@@ -251,7 +252,7 @@ class ConsumerGroup:
             compiled = TopicPattern(pattern)
         except PatternError as problem:
             text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {problem}."
-            raise RefusedError(GroupError.INVALID_REGULAR_EXPRESSION, text) from None
+            raise RefusedError(Error.INVALID_REGULAR_EXPRESSION, text) from None
         used = {one.pattern for one in self.members.values()}
         self.matches = {known: names for known, names in self.matches.items() if known in used}
         self.matches[pattern] = frozenset(name for name in self.topics.topics if compiled.matches(name))
@@ -359,7 +360,7 @@ class ConsumerGroup:
         self.fence([member_id])
         return _answer(member_id, epoch)
 
-    def remove_by_admin(self, members: list[Body]) -> list[GroupError]:
+    def remove_by_admin(self, members: list[Body]) -> list[Error]:
         """Handle LeaveGroup, by which an admin client removes members; return the error of each."""
         errors, fenced = [], []
         for one in members:
@@ -372,7 +373,7 @@ class ConsumerGroup:
                 elif member_id not in self.members:
                     raise self.not_a_member(member_id)
                 fenced.append(member_id)
-                errors.append(GroupError.NONE)
+                errors.append(Error.NONE)
             except RefusedError as refused:
                 errors.append(refused.error)
         self.fence(fenced)
@@ -414,9 +415,9 @@ class ConsumerGroup:
         if member is None:
             raise self.not_a_member(member_id)
         if version < _FIRST_TO_COMMIT:
-            raise RefusedError(GroupError.UNSUPPORTED_VERSION)
+            raise RefusedError(Error.UNSUPPORTED_VERSION)
         if epoch > member.epoch:
-            raise RefusedError(GroupError.STALE_MEMBER_EPOCH)
+            raise RefusedError(Error.STALE_MEMBER_EPOCH)
         if epoch == member.epoch:
             return None
         both = (member.revoking, member.assigned)
@@ -431,7 +432,7 @@ class ConsumerGroup:
         if member is None:
             raise self.not_a_member(member_id or "")
         if epoch != member.epoch:
-            raise RefusedError(GroupError.STALE_MEMBER_EPOCH)
+            raise RefusedError(Error.STALE_MEMBER_EPOCH)
 
     # ---- descriptions
 
@@ -494,7 +495,7 @@ def _check_epoch(member: ConsumerMember, body: Body) -> None:
     relation = "greater" if epoch > member.epoch else "smaller"
     text = (f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by the group coordinator "
             f"({member.epoch}). The member must abandon all its partitions and rejoin.")  # fmt: skip
-    raise RefusedError(GroupError.FENCED_MEMBER_EPOCH, text)
+    raise RefusedError(Error.FENCED_MEMBER_EPOCH, text)
 
 
 def _described(group_id: str) -> Body:
@@ -504,6 +505,6 @@ def _described(group_id: str) -> Body:
     }  # fmt: skip
 
 
-def describe_missing(group_id: str, error: GroupError, message: str | None) -> Body:
+def describe_missing(group_id: str, error: Error, message: str | None) -> Body:
     """Return an entry in the answer to ConsumerGroupDescribe for a group that is not found."""
     return _described(group_id) | {"errorCode": int(error), "errorMessage": message}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from engine.log.fetch.stored_groups import GroupType
 from engine.serve.classic_groups import described
 from engine.serve.consumer_groups import CLASSIC_MEMBER, CONSUMER_MEMBER, DEFAULT_ASSIGNOR, describe_missing
-from engine.serve.group_common import GroupError
+from engine.serve.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +48,7 @@ class DiskGroup:
                 "memberAssignment": b64decode(one["assignment"]),
             } for one in known.get("members", ())
         ]  # fmt: skip
-        return described(group.group_id, group.state, GroupError.NONE) | {
+        return described(group.group_id, group.state, Error.NONE) | {
             "protocolType": group.protocol_type, "protocolData": known.get("protocol") or "" if members else "",
             "members": members,
         }  # fmt: skip
@@ -56,7 +56,7 @@ class DiskGroup:
     def _described_consumer(self) -> Body:
         group = self.group
         wanted = [one.metadata["serverAssignor"] for one in group.members.values() if one.metadata.get("serverAssignor")]
-        return describe_missing(group.group_id, GroupError.NONE, None) | {
+        return describe_missing(group.group_id, Error.NONE, None) | {
             "groupState": group.state, "groupEpoch": group.epoch, "assignmentEpoch": group.target_epoch,
             "assignorName": max(wanted, key=wanted.count, default=DEFAULT_ASSIGNOR),
             "members": [self._described_member(member_id, one) for member_id, one in group.members.items()],

@@ -1,52 +1,25 @@
-"""What groups of both protocols share: error codes, requests that wait, timers, limits."""
+"""What groups of both protocols share: refusals, requests that wait, timers, limits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Mapping
 
+    from engine.serve.errors import Error
+
 Body = dict[str, Any]  # a request or response with the names of Kafka's JSON
 UNKNOWN_OPERATIONS = -(1 << 31)  # of ACLs: not asked for
 NO_ID = "A" * 22  # Uuid.ZERO_UUID
 
 
-class GroupError(IntEnum):
-    """Error codes of the APIs of groups. Mirrors Errors."""
-
-    UNKNOWN_SERVER_ERROR = -1
-    NONE = 0
-    UNKNOWN_TOPIC_OR_PARTITION = 3
-    OFFSET_METADATA_TOO_LARGE = 12
-    COORDINATOR_NOT_AVAILABLE = 15
-    ILLEGAL_GENERATION = 22
-    INCONSISTENT_GROUP_PROTOCOL = 23
-    INVALID_GROUP_ID = 24
-    UNKNOWN_MEMBER_ID = 25
-    INVALID_SESSION_TIMEOUT = 26
-    REBALANCE_IN_PROGRESS = 27
-    UNSUPPORTED_VERSION = 35
-    INVALID_REQUEST = 42
-    GROUP_ID_NOT_FOUND = 69
-    MEMBER_ID_REQUIRED = 79
-    GROUP_MAX_SIZE_REACHED = 81
-    FENCED_INSTANCE_ID = 82
-    UNKNOWN_TOPIC_ID = 100
-    FENCED_MEMBER_EPOCH = 110
-    UNRELEASED_INSTANCE_ID = 111
-    UNSUPPORTED_ASSIGNOR = 112
-    STALE_MEMBER_EPOCH = 113
-    INVALID_REGULAR_EXPRESSION = 128
-
-
 class RefusedError(Exception):
     """A request that the coordinator refuses. `message`: Kafka's, where the response has a place for it."""
 
-    def __init__(self, error: GroupError, message: str | None = None) -> None:
+    def __init__(self, error: Error, message: str | None = None) -> None:
         super().__init__(message or error.name)
         self.error, self.message = error, message
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from engine.serve.classic_groups import ClassicGroup, GroupState, described, member_of, refused_join, refused_sync
 from engine.serve.consumer_groups import ConsumerGroup, check_heartbeat, describe_missing, refused_heartbeat
 from engine.serve.disk_groups import DiskGroup
-from engine.serve.group_common import Answer, GroupError, Limits, RefusedError, Timers
+from engine.serve.errors import Error
+from engine.serve.group_common import Answer, Limits, RefusedError, Timers
 from engine.serve.offsets import Offsets
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class GroupCoordinator:
     def _begin(self) -> None:
         """Run what is due before a request is handled. Raises RefusedError if the coordinator is closed."""
         if self._is_closed:
-            raise RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE)
+            raise RefusedError(Error.COORDINATOR_NOT_AVAILABLE)
         if self._timers.expire(self._clock_ms()):
             self._condition.notify_all()
 
@@ -90,7 +91,7 @@ class GroupCoordinator:
         """Wait until a request has its answer. Raises RefusedError if the coordinator is closed."""
         while answer.body is None:
             if self._is_closed:
-                raise RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE)
+                raise RefusedError(Error.COORDINATOR_NOT_AVAILABLE)
             deadline = self._timers.next_ms()
             self._wait(self._condition, None if deadline is None else max(0, deadline - self._clock_ms()) / 1000)
             if self._timers.expire(self._clock_ms()):
@@ -109,7 +110,7 @@ class GroupCoordinator:
                 self._end()
                 result = self._wait_for(answer)
             except RefusedError as refused:
-                is_full = refused.error is GroupError.GROUP_MAX_SIZE_REACHED
+                is_full = refused.error is Error.GROUP_MAX_SIZE_REACHED
                 result = refused_join(refused.error, "" if is_full else body["memberId"])
         if client.version < _FIRST_WITH_NULL_NAME and result["protocolName"] is None:
             result["protocolName"] = ""
@@ -118,15 +119,15 @@ class GroupCoordinator:
     def _join(self, body: Body, client: Client, answer: Answer) -> None:
         group_id = body["groupId"]
         if not group_id:
-            raise RefusedError(GroupError.INVALID_GROUP_ID)
+            raise RefusedError(Error.INVALID_GROUP_ID)
         if not self._limits.min_session_timeout_ms <= body["sessionTimeoutMs"] <= self._limits.max_session_timeout_ms:
-            raise RefusedError(GroupError.INVALID_SESSION_TIMEOUT)
+            raise RefusedError(Error.INVALID_SESSION_TIMEOUT)
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup) and not group.is_empty:
-            raise RefusedError(GroupError.INCONSISTENT_GROUP_PROTOCOL)
+            raise RefusedError(Error.INCONSISTENT_GROUP_PROTOCOL)
         if not isinstance(group, ClassicGroup):
             if body["memberId"]:
-                raise RefusedError(GroupError.UNKNOWN_MEMBER_ID)
+                raise RefusedError(Error.UNKNOWN_MEMBER_ID)
             group = ClassicGroup(group_id, self._timers, self._limits, self._epoch_on_disk(group_id, ClassicGroup.type))
         self._check_room(group, member_of(body["memberId"], body, client).size)
         group.join(body, client, answer)
@@ -141,7 +142,7 @@ class GroupCoordinator:
         used = [one for one in self._groups.values() if one is not group and one.size]
         total = sum(one.size for one in used) + group.size + size
         if len(used) >= self._limits.groups or size > self._limits.member_bytes or total > self._limits.bytes:
-            raise RefusedError(GroupError.GROUP_MAX_SIZE_REACHED, "The coordinator has no room for more members.")
+            raise RefusedError(Error.GROUP_MAX_SIZE_REACHED, "The coordinator has no room for more members.")
 
     def _put(self, group: Group) -> None:
         """Keep a group; forget the oldest ones without members and offsets if there are too many."""
@@ -168,16 +169,16 @@ class GroupCoordinator:
 
     def _sync(self, body: Body, client: Client, answer: Answer) -> None:
         if client.version >= _FIRST_WITH_PROTOCOL and (body["protocolType"] is None or body["protocolName"] is None):
-            raise RefusedError(GroupError.INCONSISTENT_GROUP_PROTOCOL)
+            raise RefusedError(Error.INCONSISTENT_GROUP_PROTOCOL)
         self._classic(body["groupId"]).sync(body, answer)
 
     def _classic(self, group_id: str) -> ClassicGroup:
         """Return a group for a request of one of its members. Raises RefusedError."""
         if not group_id:
-            raise RefusedError(GroupError.INVALID_GROUP_ID)
+            raise RefusedError(Error.INVALID_GROUP_ID)
         group = self._groups.get(group_id)
         if not isinstance(group, ClassicGroup):
-            raise RefusedError(GroupError.UNKNOWN_MEMBER_ID)
+            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         return group
 
     def heartbeat(self, body: Body, _client: Client) -> Body:
@@ -208,13 +209,13 @@ class GroupCoordinator:
         ]
         return {"throttleTimeMs": 0, "errorCode": 0, "members": named}
 
-    def _leave(self, group_id: str, members: list[Body]) -> list[GroupError]:
+    def _leave(self, group_id: str, members: list[Body]) -> list[Error]:
         if not group_id:
-            raise RefusedError(GroupError.INVALID_GROUP_ID)
+            raise RefusedError(Error.INVALID_GROUP_ID)
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group.remove_by_admin(members)
-        return [GroupError.UNKNOWN_MEMBER_ID] * len(members) if group is None else group.leave(members)
+        return [Error.UNKNOWN_MEMBER_ID] * len(members) if group is None else group.leave(members)
 
     # ---- groups of the consumer protocol
 
@@ -235,12 +236,12 @@ class GroupCoordinator:
             text = f"Group {group_id} is not a consumer group."
             if epoch == _JOINS:
                 text = f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled."
-            raise RefusedError(GroupError.GROUP_ID_NOT_FOUND, text)
+            raise RefusedError(Error.GROUP_ID_NOT_FOUND, text)
         if not isinstance(group, ConsumerGroup):
             known = self._epoch_on_disk(group_id, ConsumerGroup.type)
             if epoch != _JOINS and not known:
                 text = f"{'Group' if epoch < _JOINS else 'Consumer group'} {group_id} not found."
-                raise RefusedError(GroupError.GROUP_ID_NOT_FOUND, text)
+                raise RefusedError(Error.GROUP_ID_NOT_FOUND, text)
             group = ConsumerGroup(group_id, self._timers, self._limits, self._topics, max(1, known))
         if epoch < _JOINS:
             return group.leave(body)
@@ -269,13 +270,13 @@ class GroupCoordinator:
             group.check_commit(body)
         elif body["groupId"] in self._stored:
             if is_member:
-                raise RefusedError(GroupError.UNKNOWN_MEMBER_ID)
+                raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         elif not is_member:
             self._put(ClassicGroup(body["groupId"], self._timers, self._limits))
         elif client.version >= _FIRST_WITH_GROUP_ID_NOT_FOUND:
-            raise RefusedError(GroupError.GROUP_ID_NOT_FOUND)
+            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
         else:
-            raise RefusedError(GroupError.ILLEGAL_GENERATION)
+            raise RefusedError(Error.ILLEGAL_GENERATION)
         return None
 
     def offset_fetch(self, body: Body, client: Client) -> Body:
@@ -320,8 +321,8 @@ class GroupCoordinator:
                 return group.described()
             text = f"Group {group_id} {'not found' if group is None else 'is not a classic group'}."
             if client.version < _FIRST_WITH_ERROR:
-                return described(group_id, GroupState.DEAD, GroupError.NONE)
-            return described(group_id, GroupState.DEAD, GroupError.GROUP_ID_NOT_FOUND, text)
+                return described(group_id, GroupState.DEAD, Error.NONE)
+            return described(group_id, GroupState.DEAD, Error.GROUP_ID_NOT_FOUND, text)
 
         return self._describe(body["groups"], body, describe, lambda group_id, error: described(group_id, "", error))
 
@@ -330,17 +331,17 @@ class GroupCoordinator:
 
         def describe(group_id: str) -> Body:
             if not group_id:
-                return describe_missing("", GroupError.INVALID_GROUP_ID, None)
+                return describe_missing("", Error.INVALID_GROUP_ID, None)
             group = self._known().get(group_id)
             if isinstance(group, ConsumerGroup) or (isinstance(group, DiskGroup) and group.type == ConsumerGroup.type):
                 return group.described()
             text = f"Group {group_id} {'not found' if group is None else 'is not a consumer group'}."
-            return describe_missing(group_id, GroupError.GROUP_ID_NOT_FOUND, text)
+            return describe_missing(group_id, Error.GROUP_ID_NOT_FOUND, text)
 
         return self._describe(body["groupIds"], body, describe, lambda group_id, error: describe_missing(group_id, error, None))
 
     def _describe(
-        self, group_ids: Iterable[str], body: Body, describe: Callable[[str], Body], refuse: Callable[[str, GroupError], Body]
+        self, group_ids: Iterable[str], body: Body, describe: Callable[[str], Body], refuse: Callable[[str, Error], Body]
     ) -> Body:
         """Describe each group once, though a request may repeat it: the answer is bounded by what groups have."""
         names = list(dict.fromkeys(group_ids))
@@ -361,7 +362,7 @@ def _check_of(owned: Mapping[tuple[str, int], int], epoch: int) -> Callable[[str
 
     def check(topic_id: str, partition: int) -> None:
         if epoch < owned.get((topic_id, partition), epoch + 1):
-            raise RefusedError(GroupError.STALE_MEMBER_EPOCH)
+            raise RefusedError(Error.STALE_MEMBER_EPOCH)
 
     return check
 

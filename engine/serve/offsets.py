@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine.log.fetch.stored_groups import CommittedOffset
-from engine.serve.group_common import NO_ID, GroupError, RefusedError
+from engine.serve.errors import Error
+from engine.serve.group_common import NO_ID, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,12 +71,12 @@ class Offsets:
         """Return what can be stored. None: the answer has an error."""
         metadata = wanted["committedMetadata"] or ""
         if len(metadata) > self._limits.offset_metadata_characters:
-            answer["errorCode"] = int(GroupError.OFFSET_METADATA_TOO_LARGE)
+            answer["errorCode"] = int(Error.OFFSET_METADATA_TOO_LARGE)
             return None
         if check is not None:
             check(topic.id, wanted["partitionIndex"])
         if self._size > self._limits.bytes:
-            answer["errorCode"] = int(GroupError.GROUP_MAX_SIZE_REACHED)
+            answer["errorCode"] = int(Error.GROUP_MAX_SIZE_REACHED)
             return None
         return topic, wanted
 
@@ -135,7 +136,7 @@ class Offsets:
             topic = self._topics.by_id(wanted["topicId"])
             name = None if topic is None else topic.name
         offsets = {} if name is None else known.get(name, {})
-        error = GroupError.UNKNOWN_TOPIC_ID if has_ids and topic is None else GroupError.NONE
+        error = Error.UNKNOWN_TOPIC_ID if has_ids and topic is None else Error.NONE
         partitions = []
         for index in wanted["partitionIndexes"]:
             committed = offsets.get(index)
@@ -154,9 +155,9 @@ def _named(topic: Body, client: Client) -> dict[str, Any]:
     return {key: topic[key]}
 
 
-def _unknown(topic: TopicLike | None, client: Client) -> GroupError:
+def _unknown(topic: TopicLike | None, client: Client) -> Error:
     has_ids = client.version >= _FIRST_WITH_TOPIC_IDS
-    return GroupError.UNKNOWN_TOPIC_ID if topic is None and has_ids else GroupError.UNKNOWN_TOPIC_OR_PARTITION
+    return Error.UNKNOWN_TOPIC_ID if topic is None and has_ids else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _fetched(index: int, committed: CommittedOffset | None) -> Body:

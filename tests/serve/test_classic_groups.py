@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.serve.group_common import GroupError
+from engine.serve.errors import Error
 from tests.support.group_bench import Bench
 
 SESSION, REBALANCE = 10_000, 60_000
@@ -26,7 +26,7 @@ class Member:
     def starts_joining(self):
         if not self.id and self.version >= 4 and "instance_id" not in self.options:
             answer = self.bench.ask("JoinGroup", self.version, join_body(**self.options), self.client)
-            assert answer["errorCode"] == GroupError.MEMBER_ID_REQUIRED
+            assert answer["errorCode"] == Error.MEMBER_ID_REQUIRED
             self.id = answer["memberId"]
             assert self.id.startswith(f"{self.client}-")
         self._join = self.bench.start("JoinGroup", self.version, join_body(self.id, **self.options), self.client)
@@ -62,12 +62,12 @@ class Member:
 
     def has_synced(self):
         answer = self._sync()
-        return answer["assignment"] if not answer["errorCode"] else GroupError(answer["errorCode"])
+        return answer["assignment"] if not answer["errorCode"] else Error(answer["errorCode"])
 
     def beats(self):
         body = {"groupId": "g", "generationId": self.generation, "memberId": self.id,
                 "groupInstanceId": self.options.get("instance_id")}  # fmt: skip
-        return GroupError(self.bench.ask("Heartbeat", 4, body)["errorCode"])
+        return Error(self.bench.ask("Heartbeat", 4, body)["errorCode"])
 
     def leaves(self):
         body = {"groupId": "g", "members": [{"memberId": self.id, "groupInstanceId": None, "reason": None}]}
@@ -86,7 +86,7 @@ def stable(bench):
     assert first.syncs({first: b"all"}) == b"all"
     second.starts_joining()
     bench.until_waiting(1)
-    assert first.beats() is GroupError.REBALANCE_IN_PROGRESS
+    assert first.beats() is Error.REBALANCE_IN_PROGRESS
     first.joins()
     second.has_joined()
     second.starts_syncing()
@@ -103,7 +103,7 @@ def test_two_members_join(bench, stable):
     assert not second.leads
     assert [one["memberId"] for one in first.joined["members"]] == [first.id, second.id]
     assert second.joined["members"] == []
-    assert (first.beats(), second.beats()) == (GroupError.NONE, GroupError.NONE)
+    assert (first.beats(), second.beats()) == (Error.NONE, Error.NONE)
     group = describe(bench)
     assert (group["groupState"], group["protocolType"], group["protocolData"]) == ("Stable", "consumer", "range")
     assert [(one["clientId"], one["clientHost"], one["memberMetadata"], one["memberAssignment"]) for one in group["members"]] == [
@@ -115,12 +115,12 @@ def test_one_leaves(bench, stable):
     first, second = stable
     answer = second.leaves()
     assert answer["members"] == [{"memberId": second.id, "groupInstanceId": None, "errorCode": 0}]
-    assert second.beats() is GroupError.UNKNOWN_MEMBER_ID
-    assert first.beats() is GroupError.REBALANCE_IN_PROGRESS
+    assert second.beats() is Error.UNKNOWN_MEMBER_ID
+    assert first.beats() is Error.REBALANCE_IN_PROGRESS
     first.joins()
     assert first.generation == 3
     assert [one["memberId"] for one in first.joined["members"]] == [first.id]
-    assert second.leaves()["members"][0]["errorCode"] == GroupError.UNKNOWN_MEMBER_ID
+    assert second.leaves()["members"][0]["errorCode"] == Error.UNKNOWN_MEMBER_ID
 
 
 def test_the_last_one_leaves_and_the_group_is_empty(bench):
@@ -144,11 +144,11 @@ def test_the_others_are_answered_when_the_last_missing_member_leaves(bench, stab
 def test_one_dies(bench, stable):
     first, second = stable
     bench.pass_time(SESSION - 1)
-    assert first.beats() is GroupError.NONE
+    assert first.beats() is Error.NONE
     bench.pass_time(1)
     assert describe(bench)["groupState"] == "PreparingRebalance"
-    assert first.beats() is GroupError.REBALANCE_IN_PROGRESS
-    assert second.beats() is GroupError.UNKNOWN_MEMBER_ID
+    assert first.beats() is Error.REBALANCE_IN_PROGRESS
+    assert second.beats() is Error.UNKNOWN_MEMBER_ID
     first.joins()
     assert (first.generation, len(first.joined["members"])) == (3, 1)
 
@@ -159,15 +159,15 @@ def test_a_leader_that_does_not_join_in_time_is_replaced(bench, stable):
     second.starts_joining()
     bench.until_waiting(1)
     for _ in range(REBALANCE // SESSION):
-        assert first.beats() is GroupError.REBALANCE_IN_PROGRESS
+        assert first.beats() is Error.REBALANCE_IN_PROGRESS
         bench.pass_time(SESSION - 1)
-    assert first.beats() is GroupError.REBALANCE_IN_PROGRESS
+    assert first.beats() is Error.REBALANCE_IN_PROGRESS
     bench.pass_time(REBALANCE // SESSION)
     second.has_joined()
     assert second.leads
     assert second.generation == 3
     assert [(one["memberId"], one["metadata"]) for one in second.joined["members"]] == [(second.id, b"other topics")]
-    assert first.beats() is GroupError.UNKNOWN_MEMBER_ID
+    assert first.beats() is Error.UNKNOWN_MEMBER_ID
 
 
 def test_the_death_of_the_leader_makes_another_member_the_leader(bench, stable):
@@ -177,7 +177,7 @@ def test_the_death_of_the_leader_makes_another_member_the_leader(bench, stable):
     bench.pass_time(1)
     second.joins()
     assert second.leads
-    assert first.beats() is GroupError.UNKNOWN_MEMBER_ID
+    assert first.beats() is Error.UNKNOWN_MEMBER_ID
 
 
 def test_a_follower_that_joins_again_unchanged_gets_the_same_generation(stable):
@@ -185,7 +185,7 @@ def test_a_follower_that_joins_again_unchanged_gets_the_same_generation(stable):
     second.joins()
     assert (second.generation, second.joined["members"]) == (2, [])
     assert second.syncs() == b"2"
-    assert first.beats() is GroupError.NONE
+    assert first.beats() is Error.NONE
 
 
 def test_the_leader_starts_a_rebalance_by_joining_again(bench, stable):
@@ -194,7 +194,7 @@ def test_the_leader_starts_a_rebalance_by_joining_again(bench, stable):
     for generation in (3, 4):
         first.starts_joining()
         bench.until_waiting(1)
-        assert second.beats() is GroupError.REBALANCE_IN_PROGRESS
+        assert second.beats() is Error.REBALANCE_IN_PROGRESS
         second.joins()
         first.has_joined()
         assert (first.generation, second.generation, first.leads) == (generation, generation, True)
@@ -214,8 +214,8 @@ def test_a_rebalance_cancels_the_sync_of_the_one_before(bench):
     second.has_joined().starts_syncing()
     bench.until_waiting(1)
     third.starts_joining()
-    assert second.has_synced() is GroupError.REBALANCE_IN_PROGRESS
-    assert first.syncs({}) is GroupError.REBALANCE_IN_PROGRESS
+    assert second.has_synced() is Error.REBALANCE_IN_PROGRESS
+    assert first.syncs({}) is Error.REBALANCE_IN_PROGRESS
     first.starts_joining()
     second.joins()
     assert [one.has_joined().generation for one in (first, third)] == [3, 3]
@@ -229,11 +229,11 @@ def test_members_that_do_not_sync_are_removed(bench, stable):
     first.joins()
     third.has_joined()
     for _ in range(REBALANCE // SESSION + 1):
-        assert third.beats() in (GroupError.NONE, GroupError.REBALANCE_IN_PROGRESS, GroupError.UNKNOWN_MEMBER_ID)
-        assert first.beats() in (GroupError.NONE, GroupError.UNKNOWN_MEMBER_ID)
+        assert third.beats() in (Error.NONE, Error.REBALANCE_IN_PROGRESS, Error.UNKNOWN_MEMBER_ID)
+        assert first.beats() in (Error.NONE, Error.UNKNOWN_MEMBER_ID)
         bench.pass_time(SESSION - 1)
-    assert first.beats() is GroupError.UNKNOWN_MEMBER_ID
-    assert third.beats() is GroupError.UNKNOWN_MEMBER_ID
+    assert first.beats() is Error.UNKNOWN_MEMBER_ID
+    assert third.beats() is Error.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_that_does_not_sync_is_removed_though_it_is_alive(bench, stable):
@@ -244,11 +244,11 @@ def test_a_member_that_does_not_sync_is_removed_though_it_is_alive(bench, stable
     first.has_joined()
     first.syncs({})
     for _ in range(REBALANCE // SESSION):
-        assert (first.beats(), second.beats()) == (GroupError.NONE, GroupError.NONE)
+        assert (first.beats(), second.beats()) == (Error.NONE, Error.NONE)
         bench.pass_time(SESSION - 1)
-    assert (first.beats(), second.beats()) == (GroupError.NONE, GroupError.NONE)
+    assert (first.beats(), second.beats()) == (Error.NONE, Error.NONE)
     bench.pass_time(REBALANCE // SESSION)
-    assert (first.beats(), second.beats()) == (GroupError.REBALANCE_IN_PROGRESS, GroupError.UNKNOWN_MEMBER_ID)
+    assert (first.beats(), second.beats()) == (Error.REBALANCE_IN_PROGRESS, Error.UNKNOWN_MEMBER_ID)
 
 
 # ---- static members
@@ -280,8 +280,8 @@ def test_a_static_follower_restarts_without_a_rebalance(bench, static_pair, vers
     assert again.id.startswith("static-b-")
     assert (again.generation, again.joined["leader"], again.joined["skipAssignment"]) == (2, first.id, False)
     assert again.syncs() == b"2"
-    assert second.beats() is GroupError.FENCED_INSTANCE_ID
-    assert first.beats() is GroupError.NONE
+    assert second.beats() is Error.FENCED_INSTANCE_ID
+    assert first.beats() is Error.NONE
 
 
 def test_a_static_leader_that_restarts_skips_the_assignment(bench, static_pair):
@@ -291,8 +291,8 @@ def test_a_static_leader_that_restarts_skips_the_assignment(bench, static_pair):
     assert again.joined["skipAssignment"] is True
     assert [one["groupInstanceId"] for one in again.joined["members"]] == ["static-b", "static-a"]
     assert again.syncs({}) == b"1"
-    assert second.beats() is GroupError.NONE
-    assert first.beats() is GroupError.FENCED_INSTANCE_ID
+    assert second.beats() is Error.NONE
+    assert first.beats() is Error.FENCED_INSTANCE_ID
     again.starts_joining()
     bench.until_waiting(1)
     second.joins()
@@ -327,7 +327,7 @@ def test_a_rebalance_that_no_member_joins_is_tried_again(bench, static_pair):
     third = Member(bench, "c").starts_joining()
     bench.until_waiting(1)
     bench.ask("LeaveGroup", 5, {"groupId": "g", "members": [{"memberId": third.id, "groupInstanceId": None}]})
-    assert third._join()["errorCode"] == GroupError.UNKNOWN_MEMBER_ID
+    assert third._join()["errorCode"] == Error.UNKNOWN_MEMBER_ID
     for attempt in range(2):
         for _ in range(REBALANCE // SESSION):
             first.beats()
@@ -351,7 +351,7 @@ def test_a_waiting_static_member_is_fenced_by_its_successor(bench, static_pair):
     second.starts_joining()
     bench.until_waiting(2)
     again = static(bench, "b").starts_joining()
-    assert second._join()["errorCode"] == GroupError.FENCED_INSTANCE_ID
+    assert second._join()["errorCode"] == Error.FENCED_INSTANCE_ID
     for _ in range(3):  # members that wait need no heartbeats
         first.beats()
         bench.pass_time(SESSION - 1)
@@ -365,7 +365,7 @@ def test_an_admin_removes_a_static_member(bench, static_pair):
                {"memberId": "other", "groupInstanceId": "static-a"}]  # fmt: skip
     answer = bench.ask("LeaveGroup", 5, {"groupId": "g", "members": members})
     assert [one["errorCode"] for one in answer["members"]] == [0, 25, 82]
-    assert first.beats() is GroupError.REBALANCE_IN_PROGRESS
+    assert first.beats() is Error.REBALANCE_IN_PROGRESS
 
 
 # ---- protocols
@@ -382,9 +382,9 @@ def test_the_protocol_with_most_votes_is_chosen(bench):
     assert second.has_joined().joined["protocolName"] == third.has_joined().joined["protocolName"] == "sticky"
     assert {one["metadata"] for one in first.joined["members"]} == {b"s"}
     stranger = join_body(protocols=(("new", b""),))
-    assert bench.ask("JoinGroup", 9, stranger)["errorCode"] == GroupError.INCONSISTENT_GROUP_PROTOCOL
+    assert bench.ask("JoinGroup", 9, stranger)["errorCode"] == Error.INCONSISTENT_GROUP_PROTOCOL
     connect = join_body(protocolType="connect")
-    assert bench.ask("JoinGroup", 9, connect)["errorCode"] == GroupError.INCONSISTENT_GROUP_PROTOCOL
+    assert bench.ask("JoinGroup", 9, connect)["errorCode"] == Error.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize(("wishes", "protocol"), [
@@ -405,28 +405,28 @@ def test_between_protocols_with_equally_many_votes_kafka_takes_the_same(bench, w
 def test_refused_requests(bench, stable):
     first, second = stable
     for body, error in [
-        (join_body(groupId=""), GroupError.INVALID_GROUP_ID),
-        (join_body(sessionTimeoutMs=5_999), GroupError.INVALID_SESSION_TIMEOUT),
-        (join_body(sessionTimeoutMs=1_800_001), GroupError.INVALID_SESSION_TIMEOUT),
-        (join_body("nobody"), GroupError.UNKNOWN_MEMBER_ID),
-        (join_body("nobody", groupId="other"), GroupError.UNKNOWN_MEMBER_ID),
-        (join_body(protocols=(), groupId="other"), GroupError.INCONSISTENT_GROUP_PROTOCOL),
+        (join_body(groupId=""), Error.INVALID_GROUP_ID),
+        (join_body(sessionTimeoutMs=5_999), Error.INVALID_SESSION_TIMEOUT),
+        (join_body(sessionTimeoutMs=1_800_001), Error.INVALID_SESSION_TIMEOUT),
+        (join_body("nobody"), Error.UNKNOWN_MEMBER_ID),
+        (join_body("nobody", groupId="other"), Error.UNKNOWN_MEMBER_ID),
+        (join_body(protocols=(), groupId="other"), Error.INCONSISTENT_GROUP_PROTOCOL),
     ]:  # fmt: skip
         answer = bench.ask("JoinGroup", 9, body)
         assert (answer["errorCode"], answer["memberId"], answer["generationId"]) == (error, body["memberId"], -1)
     sync = first._sync_body({})
     for change, error in [
-        ({"generationId": 1}, GroupError.ILLEGAL_GENERATION), ({"memberId": "nobody"}, GroupError.UNKNOWN_MEMBER_ID),
-        ({"groupId": "none"}, GroupError.UNKNOWN_MEMBER_ID), ({"groupId": ""}, GroupError.INVALID_GROUP_ID),
-        ({"protocolName": "sticky"}, GroupError.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocolType": None}, GroupError.INCONSISTENT_GROUP_PROTOCOL),
-        ({"groupInstanceId": "static"}, GroupError.UNKNOWN_MEMBER_ID),
+        ({"generationId": 1}, Error.ILLEGAL_GENERATION), ({"memberId": "nobody"}, Error.UNKNOWN_MEMBER_ID),
+        ({"groupId": "none"}, Error.UNKNOWN_MEMBER_ID), ({"groupId": ""}, Error.INVALID_GROUP_ID),
+        ({"protocolName": "sticky"}, Error.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocolType": None}, Error.INCONSISTENT_GROUP_PROTOCOL),
+        ({"groupInstanceId": "static"}, Error.UNKNOWN_MEMBER_ID),
     ]:  # fmt: skip
         assert bench.ask("SyncGroup", 5, sync | change)["errorCode"] == error, change
     second.generation = 1
-    assert second.beats() is GroupError.ILLEGAL_GENERATION
-    assert bench.ask("Heartbeat", 4, {"groupId": "", "generationId": 1, "memberId": ""})["errorCode"] == GroupError.INVALID_GROUP_ID
-    assert bench.ask("LeaveGroup", 5, {"groupId": "", "members": []})["errorCode"] == GroupError.INVALID_GROUP_ID
+    assert second.beats() is Error.ILLEGAL_GENERATION
+    assert bench.ask("Heartbeat", 4, {"groupId": "", "generationId": 1, "memberId": ""})["errorCode"] == Error.INVALID_GROUP_ID
+    assert bench.ask("LeaveGroup", 5, {"groupId": "", "members": []})["errorCode"] == Error.INVALID_GROUP_ID
     assert bench.ask("LeaveGroup", 1, {"groupId": "none", "memberId": "x"}) == {"throttleTimeMs": 0, "errorCode": 25}
 
 
@@ -442,7 +442,7 @@ def test_an_id_that_is_not_used_expires(bench):
     """A member whose id was never used holds a rebalance up until its session timeout."""
     first = Member(bench, "a").joins()
     first.syncs({})
-    assert bench.ask("JoinGroup", 9, join_body())["errorCode"] == GroupError.MEMBER_ID_REQUIRED
+    assert bench.ask("JoinGroup", 9, join_body())["errorCode"] == Error.MEMBER_ID_REQUIRED
     first.starts_joining()
     bench.until_waiting(1)
     bench.pass_time(SESSION)
@@ -471,12 +471,12 @@ def test_a_new_member_does_not_wait_for_ever(bench):
     second = Member(bench, "b").starts_joining()
     bench.until_waiting(1)
     for _ in range(300_000 // SESSION):
-        assert first.beats() is GroupError.REBALANCE_IN_PROGRESS
+        assert first.beats() is Error.REBALANCE_IN_PROGRESS
         bench.pass_time(SESSION - 1)
     first.beats()
     bench.pass_time(300_000 // SESSION)
     answer = second._join()
-    assert (answer["errorCode"], answer["memberId"]) == (GroupError.UNKNOWN_MEMBER_ID, "")
+    assert (answer["errorCode"], answer["memberId"]) == (Error.UNKNOWN_MEMBER_ID, "")
 
 
 def test_closing_answers_all_that_wait(bench, stable):
@@ -484,11 +484,11 @@ def test_closing_answers_all_that_wait(bench, stable):
     first.starts_joining()
     bench.until_waiting(1)
     bench.coordinator.close()
-    assert first._join()["errorCode"] == GroupError.COORDINATOR_NOT_AVAILABLE
-    assert second.beats() is GroupError.COORDINATOR_NOT_AVAILABLE
-    assert bench.ask("JoinGroup", 9, join_body())["errorCode"] == GroupError.COORDINATOR_NOT_AVAILABLE
-    assert bench.ask("ListGroups", 5, {})["errorCode"] == GroupError.COORDINATOR_NOT_AVAILABLE
-    assert describe(bench)["errorCode"] == GroupError.COORDINATOR_NOT_AVAILABLE
+    assert first._join()["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
+    assert second.beats() is Error.COORDINATOR_NOT_AVAILABLE
+    assert bench.ask("JoinGroup", 9, join_body())["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
+    assert bench.ask("ListGroups", 5, {})["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
+    assert describe(bench)["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
 
 
 # ---- bounds
@@ -503,7 +503,7 @@ def test_a_group_has_at_most_so_many_members():
     first.joins()
     second.has_joined()
     answer = bench.ask("JoinGroup", 3, join_body())
-    assert (answer["errorCode"], answer["memberId"]) == (GroupError.GROUP_MAX_SIZE_REACHED, "")
+    assert (answer["errorCode"], answer["memberId"]) == (Error.GROUP_MAX_SIZE_REACHED, "")
 
 
 def test_in_a_rebalance_the_first_members_that_join_are_taken():
@@ -522,8 +522,8 @@ def test_in_a_rebalance_the_first_members_that_join_are_taken():
     bench.until_waiting(1)
     third.starts_joining()
     bench.until_waiting(2)
-    assert bench.ask("JoinGroup", 3, join_body())["errorCode"] == GroupError.GROUP_MAX_SIZE_REACHED
-    assert bench.ask("JoinGroup", 3, join_body(second.id))["errorCode"] == GroupError.GROUP_MAX_SIZE_REACHED
+    assert bench.ask("JoinGroup", 3, join_body())["errorCode"] == Error.GROUP_MAX_SIZE_REACHED
+    assert bench.ask("JoinGroup", 3, join_body(second.id))["errorCode"] == Error.GROUP_MAX_SIZE_REACHED
     bench.pass_time(REBALANCE)
     assert first.has_joined().generation == third.has_joined().generation == 3
 

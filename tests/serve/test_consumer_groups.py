@@ -5,7 +5,7 @@ import random
 import pytest
 
 from engine.serve.assignors import Subscriber, assign_ranges, assign_uniformly
-from engine.serve.group_common import GroupError
+from engine.serve.errors import Error
 from tests.support.group_bench import Bench, FakeTopics
 
 A, B = "id-of-a", "id-of-b"
@@ -64,7 +64,7 @@ def settle(*members, rounds=6):
 
 
 def error_of(answer):
-    return GroupError(answer["errorCode"])
+    return Error(answer["errorCode"])
 
 
 ALL = {(A, number) for number in range(4)} | {(B, number) for number in range(2)}
@@ -119,7 +119,7 @@ def test_a_member_without_heartbeat_is_fenced(bench):
     first.beats()
     bench.now += 1
     assert first.beats().owned == ALL
-    assert error_of(second.request()) is GroupError.UNKNOWN_MEMBER_ID
+    assert error_of(second.request()) is Error.UNKNOWN_MEMBER_ID
     assert second.answer["errorMessage"] == "Member two is not a member of group g."
     second.epoch, second.owned = 0, set()
     second.beats()
@@ -139,7 +139,7 @@ def test_a_member_that_does_not_revoke_in_time_is_fenced(bench):
             first.beats()
             assert first.epoch == 2
     assert second.beats().owned == ALL
-    assert error_of(first.request()) is GroupError.UNKNOWN_MEMBER_ID
+    assert error_of(first.request()) is Error.UNKNOWN_MEMBER_ID
 
 
 def test_a_lost_answer_may_be_asked_for_again(bench):
@@ -149,13 +149,13 @@ def test_a_lost_answer_may_be_asked_for_again(bench):
     first.epoch = 2
     assert first.beats().epoch == 3
     first.epoch, first.owned = 2, first.owned | {(A, 99)}
-    assert error_of(first.request(topicPartitions=[{"topicId": A, "partitions": [99]}])) is GroupError.FENCED_MEMBER_EPOCH
+    assert error_of(first.request(topicPartitions=[{"topicId": A, "partitions": [99]}])) is Error.FENCED_MEMBER_EPOCH
     assert first.answer["errorMessage"] == (
         "The consumer group member has a smaller member epoch (2) than the one known by the group coordinator (3). "
         "The member must abandon all its partitions and rejoin."
     )
     first.epoch = 4
-    assert error_of(first.request()) is GroupError.FENCED_MEMBER_EPOCH
+    assert error_of(first.request()) is Error.FENCED_MEMBER_EPOCH
     assert second.beats().epoch == 3
 
 
@@ -205,7 +205,7 @@ def test_a_static_member_is_away_for_a_while(bench):
     again = Member(bench, "three", instance_id="s").beats()
     assert again.owned == owned
     assert group_of(bench)["groupEpoch"] == 3
-    assert error_of(first.request()) is GroupError.FENCED_INSTANCE_ID
+    assert error_of(first.request()) is Error.FENCED_INSTANCE_ID
     assert first.answer["errorMessage"] == "Static member one with instance id s was fenced by member three."
 
 
@@ -223,33 +223,33 @@ def test_an_instance_id_in_use_is_not_given_to_another_member(bench):
     Member(bench, "one", instance_id="s").beats()
     other = Member(bench, "two", instance_id="s")
     answer = other.request(rebalanceTimeoutMs=1, subscribedTopicNames=["a"], topicPartitions=[])
-    assert error_of(answer) is GroupError.UNRELEASED_INSTANCE_ID
+    assert error_of(answer) is Error.UNRELEASED_INSTANCE_ID
     other.epoch = 5
-    assert error_of(other.request()) is GroupError.FENCED_INSTANCE_ID
-    assert error_of(other.request(instanceId="unknown")) is GroupError.UNKNOWN_MEMBER_ID
+    assert error_of(other.request()) is Error.FENCED_INSTANCE_ID
+    assert error_of(other.request(instanceId="unknown")) is Error.UNKNOWN_MEMBER_ID
 
 
 # ---- refused requests
 
 
 @pytest.mark.parametrize(("changes", "error", "message"), [
-    ({"memberId": ""}, GroupError.INVALID_REQUEST, "MemberId can't be empty."),
-    ({"groupId": " "}, GroupError.INVALID_REQUEST, "GroupId can't be empty."),
-    ({"instanceId": ""}, GroupError.INVALID_REQUEST, "InstanceId can't be empty."),
-    ({"rackId": ""}, GroupError.INVALID_REQUEST, "RackId can't be empty."),
-    ({"rebalanceTimeoutMs": -1}, GroupError.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request."),
-    ({"topicPartitions": None}, GroupError.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining."),
-    ({"topicPartitions": [{"topicId": A, "partitions": [0]}]}, GroupError.INVALID_REQUEST,
+    ({"memberId": ""}, Error.INVALID_REQUEST, "MemberId can't be empty."),
+    ({"groupId": " "}, Error.INVALID_REQUEST, "GroupId can't be empty."),
+    ({"instanceId": ""}, Error.INVALID_REQUEST, "InstanceId can't be empty."),
+    ({"rackId": ""}, Error.INVALID_REQUEST, "RackId can't be empty."),
+    ({"rebalanceTimeoutMs": -1}, Error.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request."),
+    ({"topicPartitions": None}, Error.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining."),
+    ({"topicPartitions": [{"topicId": A, "partitions": [0]}]}, Error.INVALID_REQUEST,
      "TopicPartitions must be empty when (re-)joining."),
-    ({"subscribedTopicNames": None}, GroupError.INVALID_REQUEST,
+    ({"subscribedTopicNames": None}, Error.INVALID_REQUEST,
      "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."),
-    ({"memberEpoch": -2}, GroupError.INVALID_REQUEST, "InstanceId can't be null."),
-    ({"memberEpoch": -3}, GroupError.INVALID_REQUEST, "MemberEpoch is invalid."),
-    ({"memberEpoch": 1}, GroupError.GROUP_ID_NOT_FOUND, "Consumer group g not found."),
-    ({"memberEpoch": -1}, GroupError.GROUP_ID_NOT_FOUND, "Group g not found."),
-    ({"serverAssignor": "sticky"}, GroupError.UNSUPPORTED_ASSIGNOR,
+    ({"memberEpoch": -2}, Error.INVALID_REQUEST, "InstanceId can't be null."),
+    ({"memberEpoch": -3}, Error.INVALID_REQUEST, "MemberEpoch is invalid."),
+    ({"memberEpoch": 1}, Error.GROUP_ID_NOT_FOUND, "Consumer group g not found."),
+    ({"memberEpoch": -1}, Error.GROUP_ID_NOT_FOUND, "Group g not found."),
+    ({"serverAssignor": "sticky"}, Error.UNSUPPORTED_ASSIGNOR,
      "ServerAssignor sticky is not supported. Supported assignors: uniform, range."),
-    ({"subscribedTopicRegex": "(a"}, GroupError.INVALID_REGULAR_EXPRESSION,
+    ({"subscribedTopicRegex": "(a"}, Error.INVALID_REGULAR_EXPRESSION,
      "SubscribedTopicRegex `(a` is not a valid regular expression: missing closing )."),
 ])  # fmt: skip
 def test_refused_first_requests(bench, changes, error, message):
@@ -263,13 +263,13 @@ def test_groups_of_one_protocol_take_no_members_of_the_other(bench):
     member = Member(bench, "one").beats()
     classic = {"groupId": "g", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 1, "memberId": "", "protocolType": "consumer",
                "protocols": [{"name": "range", "metadata": b""}]}  # fmt: skip
-    assert error_of(bench.ask("JoinGroup", 3, classic)) is GroupError.INCONSISTENT_GROUP_PROTOCOL
+    assert error_of(bench.ask("JoinGroup", 3, classic)) is Error.INCONSISTENT_GROUP_PROTOCOL
     member.leaves()
     joined = bench.ask("JoinGroup", 3, classic)
     assert joined["errorCode"] == 0
     answer = Member(bench, "two").request(rebalanceTimeoutMs=1, subscribedTopicNames=["a"], topicPartitions=[])
-    assert error_of(answer) is GroupError.GROUP_ID_NOT_FOUND
-    assert error_of(member.request()) is GroupError.GROUP_ID_NOT_FOUND
+    assert error_of(answer) is Error.GROUP_ID_NOT_FOUND
+    assert error_of(member.request()) is Error.GROUP_ID_NOT_FOUND
     described = bench.ask("ConsumerGroupDescribe", 1, {"groupIds": ["g", "", "none"], "includeAuthorizedOperations": True})
     assert [(one["errorCode"], one["errorMessage"]) for one in described["groups"]] == [
         (69, "Group g is not a consumer group."), (24, None), (69, "Group none not found.")
@@ -284,7 +284,7 @@ def test_an_admin_removes_members(bench):
     answer = bench.ask("LeaveGroup", 5, {"groupId": "g", "members": members})
     assert [one["errorCode"] for one in answer["members"]] == [0, 25]
     assert second.beats().owned == ALL
-    assert error_of(first.request()) is GroupError.UNKNOWN_MEMBER_ID
+    assert error_of(first.request()) is Error.UNKNOWN_MEMBER_ID
 
 
 def test_groups_are_bounded():
@@ -292,18 +292,18 @@ def test_groups_are_bounded():
     Member(bench, "one").beats()
     first = {"rebalanceTimeoutMs": 1, "topicPartitions": []}
     answer = Member(bench, "two").request(**first, subscribedTopicNames=["a"])
-    assert error_of(answer) is GroupError.GROUP_MAX_SIZE_REACHED
+    assert error_of(answer) is Error.GROUP_MAX_SIZE_REACHED
     assert answer["errorMessage"] == "The consumer group has reached its maximum capacity of 1 members."
     many = [f"topic-{number}" for number in range(100)]
     answer = Member(bench, "one").request(**first, subscribedTopicNames=many)
-    assert error_of(answer) is GroupError.GROUP_MAX_SIZE_REACHED
+    assert error_of(answer) is Error.GROUP_MAX_SIZE_REACHED
     assert Member(bench, "one").beats().owned == ALL
 
 
 def test_a_closed_coordinator_answers_no_heartbeat(bench):
     member = Member(bench, "one").beats()
     bench.coordinator.close()
-    assert error_of(member.request()) is GroupError.COORDINATOR_NOT_AVAILABLE
+    assert error_of(member.request()) is Error.COORDINATOR_NOT_AVAILABLE
 
 
 # ---- patterns and assignors

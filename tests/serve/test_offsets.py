@@ -6,7 +6,7 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.log.fetch.stored_groups import read_groups
-from engine.serve.group_common import GroupError
+from engine.serve.errors import Error
 from tests.serve.test_classic_groups import Member, join_body
 from tests.serve.test_consumer_groups import A, error_of
 from tests.serve.test_consumer_groups import Member as Consumer
@@ -39,7 +39,7 @@ def fetch(bench, wanted, version=9, **other):
     (group,) = answer["groups"] if version >= 8 else [answer]
     if group["errorCode"]:
         assert group["topics"] == []
-        return GroupError(group["errorCode"])
+        return Error(group["errorCode"])
     return {
         (topic[key], one["partitionIndex"]): (one["committedOffset"], one["committedLeaderEpoch"], one["metadata"], one["errorCode"])
         for topic in group["topics"] for one in topic["partitions"]
@@ -82,7 +82,7 @@ def test_commits_that_are_refused_in_part(bench):
     body["topics"][0]["partitions"][0]["committedMetadata"] = "x" * 4_097
     body["topics"][0]["partitions"][1]["committedMetadata"] = "ö" * 4_096
     answer = bench.ask("OffsetCommit", 9, body)
-    assert [one["errorCode"] for one in answer["topics"][0]["partitions"]] == [GroupError.OFFSET_METADATA_TOO_LARGE, 0]
+    assert [one["errorCode"] for one in answer["topics"][0]["partitions"]] == [Error.OFFSET_METADATA_TOO_LARGE, 0]
     assert fetch(bench, None) == {("a", 0): (1, 3, "at 1", 0), ("a", 2): (2, 3, "ö" * 4_096, 0)}
 
 
@@ -99,19 +99,19 @@ def test_commits_of_members_of_classic_groups(bench):
     member = Member(bench, "m").joins()
     own = {"memberId": member.id, "generationIdOrMemberEpoch": 1}
     place = {("a", 0): 5}
-    assert commit(bench, place, **own) == {("a", 0): GroupError.REBALANCE_IN_PROGRESS}
+    assert commit(bench, place, **own) == {("a", 0): Error.REBALANCE_IN_PROGRESS}
     member.syncs({})
     assert commit(bench, place, **own) == {("a", 0): 0}
-    assert commit(bench, place) == {("a", 0): GroupError.UNKNOWN_MEMBER_ID}
-    assert commit(bench, place, **own | {"generationIdOrMemberEpoch": 2}) == {("a", 0): GroupError.ILLEGAL_GENERATION}
-    assert commit(bench, place, **own | {"memberId": "other"}) == {("a", 0): GroupError.UNKNOWN_MEMBER_ID}
-    assert commit(bench, place, groupId="other", **own) == {("a", 0): GroupError.GROUP_ID_NOT_FOUND}
-    assert commit(bench, place, 8, groupId="other", **own) == {("a", 0): GroupError.ILLEGAL_GENERATION}
-    assert commit(bench, {("x", 0): 5}, groupId="other", **own) == {("x", 0): GroupError.UNKNOWN_TOPIC_OR_PARTITION}
+    assert commit(bench, place) == {("a", 0): Error.UNKNOWN_MEMBER_ID}
+    assert commit(bench, place, **own | {"generationIdOrMemberEpoch": 2}) == {("a", 0): Error.ILLEGAL_GENERATION}
+    assert commit(bench, place, **own | {"memberId": "other"}) == {("a", 0): Error.UNKNOWN_MEMBER_ID}
+    assert commit(bench, place, groupId="other", **own) == {("a", 0): Error.GROUP_ID_NOT_FOUND}
+    assert commit(bench, place, 8, groupId="other", **own) == {("a", 0): Error.ILLEGAL_GENERATION}
+    assert commit(bench, {("x", 0): 5}, groupId="other", **own) == {("x", 0): Error.UNKNOWN_TOPIC_OR_PARTITION}
     bench.pass_time(9_000)
     commit(bench, place, **own)  # a commit counts as a heartbeat
     bench.pass_time(9_000)
-    assert member.beats() is GroupError.NONE
+    assert member.beats() is Error.NONE
     member.leaves()
     assert commit(bench, {("a", 0): 9}) == {("a", 0): 0}
 
@@ -124,15 +124,15 @@ def test_commits_and_fetches_of_members_of_consumer_groups(bench):
     kept, given_up = next(iter(member.owned)), next(iter({(A, n) for n in range(4)} - member.owned))
     member.beats()
     assert member.epoch == 3
-    for (topic, number), error in ((kept, 0), (given_up, GroupError.STALE_MEMBER_EPOCH)):
+    for (topic, number), error in ((kept, 0), (given_up, Error.STALE_MEMBER_EPOCH)):
         name = topic.removeprefix("id-of-")
         assert commit(bench, {(name, number): 6}, **own) == {(name, number): error}
-    assert commit(bench, {("a", 0): 5}, **own | {"generationIdOrMemberEpoch": 4}) == {("a", 0): GroupError.STALE_MEMBER_EPOCH}
-    assert commit(bench, {("a", 0): 5}, 8, **own) == {("a", 0): GroupError.UNSUPPORTED_VERSION}
-    assert commit(bench, {("a", 0): 5}) == {("a", 0): GroupError.UNKNOWN_MEMBER_ID}
+    assert commit(bench, {("a", 0): 5}, **own | {"generationIdOrMemberEpoch": 4}) == {("a", 0): Error.STALE_MEMBER_EPOCH}
+    assert commit(bench, {("a", 0): 5}, 8, **own) == {("a", 0): Error.UNSUPPORTED_VERSION}
+    assert commit(bench, {("a", 0): 5}) == {("a", 0): Error.UNKNOWN_MEMBER_ID}
     assert fetch(bench, {"a": [3]}, memberId="one", memberEpoch=3)
-    assert fetch(bench, {"a": [3]}, memberId="one", memberEpoch=2) is GroupError.STALE_MEMBER_EPOCH
-    assert fetch(bench, {"a": [3]}, memberId="x", memberEpoch=2) is GroupError.UNKNOWN_MEMBER_ID
+    assert fetch(bench, {"a": [3]}, memberId="one", memberEpoch=2) is Error.STALE_MEMBER_EPOCH
+    assert fetch(bench, {"a": [3]}, memberId="x", memberEpoch=2) is Error.UNKNOWN_MEMBER_ID
     assert fetch(bench, {"a": [3]}, memberId=None, memberEpoch=-1)
     other.leaves()
 
@@ -141,8 +141,8 @@ def test_committed_offsets_are_bounded():
     bench = Bench(bytes=10_000)
     errors = [commit(bench, {("a", number % 4): number}, groupId=f"g{number // 4}")[("a", number % 4)] for number in range(100)]
     assert errors == sorted(errors)
-    assert set(errors) == {0, GroupError.GROUP_MAX_SIZE_REACHED}
-    assert commit(bench, {("a", 0): 1}, groupId="g0") == {("a", 0): GroupError.GROUP_MAX_SIZE_REACHED}
+    assert set(errors) == {0, Error.GROUP_MAX_SIZE_REACHED}
+    assert commit(bench, {("a", 0): 1}, groupId="g0") == {("a", 0): Error.GROUP_MAX_SIZE_REACHED}
 
 
 def test_a_group_that_a_request_repeats_is_answered_once(bench):
@@ -215,9 +215,9 @@ def test_a_classic_group_on_the_disk_continues_with_the_next_generation(on_disk)
     ((place, known),) = stored.items()
     assert fetch(on_disk, {"orders": [2]}, groupId="g-classic")["orders", 2][0] == known["offset"]
     assert place == "orders-2"
-    assert error_of(on_disk.ask("JoinGroup", 9, join_body("classic-a", groupId="g-classic"))) is GroupError.UNKNOWN_MEMBER_ID
+    assert error_of(on_disk.ask("JoinGroup", 9, join_body("classic-a", groupId="g-classic"))) is Error.UNKNOWN_MEMBER_ID
     old = {"memberId": "classic-a", "generationIdOrMemberEpoch": 3}
-    assert commit(on_disk, {("orders", 2): 44}, groupId="g-classic", **old) == {("orders", 2): GroupError.UNKNOWN_MEMBER_ID}
+    assert commit(on_disk, {("orders", 2): 44}, groupId="g-classic", **old) == {("orders", 2): Error.UNKNOWN_MEMBER_ID}
     joined = on_disk.ask("JoinGroup", 3, join_body(groupId="g-classic"))
     assert joined["errorCode"] == 0
     assert joined["generationId"] > 3
@@ -227,7 +227,7 @@ def test_a_classic_group_on_the_disk_continues_with_the_next_generation(on_disk)
 def test_a_consumer_group_on_the_disk_continues_with_the_next_epoch(on_disk):
     member = Consumer(on_disk, "new", ["orders"])
     member.epoch = 7
-    assert error_of(member.request(groupId="g-new")) is GroupError.UNKNOWN_MEMBER_ID
+    assert error_of(member.request(groupId="g-new")) is Error.UNKNOWN_MEMBER_ID
     answer = member.request(groupId="g-new", memberEpoch=0, rebalanceTimeoutMs=1, subscribedTopicNames=["orders"], topicPartitions=[])
     assert (answer["errorCode"], answer["memberEpoch"]) == (0, 8)
     commit(on_disk, {("orders", 0): 99}, groupId="g-new", memberId="new", generationIdOrMemberEpoch=8)

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from engine.serve.classic_groups import ClassicGroup, GroupState
-from engine.serve.group_common import Answer, Client, GroupError, Limits, RefusedError, Timers
+from engine.serve.errors import Error
+from engine.serve.group_common import Answer, Client, Limits, RefusedError, Timers
 
 SESSION = 10_000
 
@@ -32,10 +33,10 @@ class Life:
 
     def _refused(self, error):
         self.is_synced = False
-        if error in (GroupError.UNKNOWN_MEMBER_ID, GroupError.FENCED_INSTANCE_ID):
+        if error in (Error.UNKNOWN_MEMBER_ID, Error.FENCED_INSTANCE_ID):
             self.id = ""
-        assert error in (GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION, GroupError.REBALANCE_IN_PROGRESS,
-                         GroupError.FENCED_INSTANCE_ID), error  # fmt: skip
+        assert error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS,
+                         Error.FENCED_INSTANCE_ID), error  # fmt: skip
         self.generation = -1
 
     def receive(self):
@@ -43,10 +44,10 @@ class Life:
         if self.waits_for is None or self.answer.body is None:
             return
         kind, body, self.waits_for = self.waits_for, self.answer.body, None
-        if body["errorCode"] == GroupError.MEMBER_ID_REQUIRED:
+        if body["errorCode"] == Error.MEMBER_ID_REQUIRED:
             self.id = body["memberId"]
         elif body["errorCode"]:
-            self._refused(GroupError(body["errorCode"]))
+            self._refused(Error(body["errorCode"]))
         elif kind == "join":
             self.id, self.generation, self.leader = body["memberId"], body["generationId"], body["leader"]
             self.members, self.is_synced = body["members"], False
