@@ -1,4 +1,4 @@
-"""The recovery kernel: the same law as tests/log/test_recovery_walk.py, and its own edges."""
+"""The recovery kernel: the same law as tests/log/test_segment_scan.py, and its own edges."""
 
 from __future__ import annotations
 
