@@ -58,6 +58,13 @@ class CannotListen(KafkalogError):
     exit_status = 8
 
 
+class ConnectionFailed(KafkalogError):
+    """A request that the server cannot answer because of a fault of its own."""
+
+    code = "connection-failed"
+    exit_status = 8
+
+
 def open_to_all(address: Address) -> Finding | None:
     """Return the warning about an address that other machines reach."""
     if address.host.startswith(_LOOPBACK):
@@ -158,7 +165,7 @@ class Server:
     def __init__(
         self, catalogue: Catalogue, listen: Address, *, advertised: Address | None = None, groups: Iterable[StoredGroup] = (),
     ) -> None:  # fmt: skip
-        self.advertised = advertised
+        self.advertised, self._catalogue = advertised, catalogue
         self.connections: set[Connection] = set()
         self._ended = Condition()
         self._is_closed = False
@@ -209,6 +216,9 @@ class Server:
     def _run(self, connection: Connection) -> None:
         try:
             connection.run()
+        except Exception as error:  # noqa: BLE001  # a fault of ours must not print a traceback, nor end other connections
+            host, port = connection.peer
+            self._catalogue.note(ConnectionFailed(f"{host}:{port}, after {connection.counts.last or 'the start'}: {error!r}"))
         finally:
             self.connections.discard(connection)
 
@@ -219,5 +229,5 @@ class Server:
             self._ended.notify_all()
         self.apis.close()
         self._socket.close()
-        for connection in list(self.connections):
+        for connection in self.connections.copy():
             connection.close()

@@ -217,7 +217,7 @@ class _Live:
         table = Table(box=None, pad_edge=False)
         for title in ("client", "from", "requests", "sent", "last"):
             table.add_column(title, justify="right" if title in ("requests", "sent") else "left", no_wrap=True)
-        for one in sorted(self._server.connections, key=lambda one: one.peer):
+        for one in sorted(self._server.connections.copy(), key=lambda one: one.peer):
             counts = one.counts
             sent = shown_size(counts.sent)
             peer = f"{one.peer[0]}:{one.peer[1]}"
