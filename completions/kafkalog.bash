@@ -60,7 +60,7 @@ _kafkalog() {
             return
             ;;
         --input-format)
-            _kafkalog_words 'json text raw' "$cur"
+            _kafkalog_words 'json text raw produce-request' "$cur"
             return
             ;;
         --separator|--null|--timestamp|--offset|--time|--key|--key-regex|--header|--partition-leader-epoch|--limit|--tail|--partitions|--linger|--seed|--compression-level|--batch-size|--leader-epoch|--producer-id|--producer-epoch|--sequence|--coordinator-epoch|--topic-id|--flush-messages|--flush-ms|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)

@@ -14,7 +14,7 @@ complete -c kafkalog -n '__fish_use_subcommand' -s V -l version -d 'Show the ver
 complete -c kafkalog -n '__fish_use_subcommand' -s h -l help -d 'Show the help; -h shows the main options only'
 complete -c kafkalog -n __fish_use_subcommand -f -a append -d 'Append records to a partition'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l input -r -F -d 'Read records from this file'
-complete -c kafkalog -n '__fish_seen_subcommand_from append' -l input-format -x -a 'json text raw' -d 'A JSON object a line; or key, separator and value; or raw batches as in a .log'
+complete -c kafkalog -n '__fish_seen_subcommand_from append' -l input-format -x -a 'json text raw produce-request' -d 'A JSON object a line; key, separator and value; raw batches as in a .log; or requests of producers, each after the four bytes of its size'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l ignore-unknown -d 'Skip unknown members of JSON objects'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l separator -x -d 'Separator of key and value'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l null -x -d 'In text input, TEXT means a null key or value'

@@ -179,7 +179,7 @@ class Catalogue:
         for name, partitions in sorted(copies.items()):
             first = next(iter(partitions.values()))[0]
             served = {index: Partition(self, name, index, paths) for index, paths in sorted(partitions.items())}
-            yield Topic(name, _topic_id(self.files, name, first), served)
+            yield Topic(name, read_topic_id(self.files, first) or _id_from_name(name), served)
 
     def by_id(self, topic_id: str) -> Topic | None:
         """Return the topic with this id, if it is served."""
@@ -223,13 +223,16 @@ class Catalogue:
             self._open.clear()
 
 
-def _topic_id(files: ReadOnlyFiles, topic: str, directory: str) -> str:
-    """Return the id in partition.metadata; without one (before Kafka 2.8), an id made from the name."""
+def read_topic_id(files: ReadOnlyFiles, directory: str) -> str | None:
+    """Return the id in the partition.metadata of a partition; None: there is none, or it is unreadable."""
     path = f"{directory}/{FileKind.PARTITION_METADATA.value}"
     try:
         known = read_identity(files, path, decode_partition_metadata).value if files.exists(path) else None
     except KafkalogError:
         known = None
-    if known is not None:
-        return known.topic_id
+    return None if known is None else known.topic_id
+
+
+def _id_from_name(topic: str) -> str:
+    """Return an id for a topic that has none, as before Kafka 2.8."""
     return base64.urlsafe_b64encode(hashlib.sha256(topic.encode()).digest()[:16]).decode().rstrip("=")

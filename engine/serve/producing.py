@@ -43,6 +43,10 @@ class _Unreadable(Exception):
     """The bytes of a batch that a broker cannot even look at: it answers all partitions of the request with this error."""
 
 
+class Unanswered(Exception):
+    """A request to which a broker never answers."""
+
+
 class _Invalid(Exception):
     """Records that a request of this version may not have."""
 
@@ -116,11 +120,10 @@ class Producing:
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
 
-    def answer(self, version: int, body: dict[str, Any]) -> dict[str, Any] | None:
-        """Append, and return the answer; None: the producer wants none, or a broker would end the connection (see `failed`).
-
-        Raises _Unanswered for records that are null, to which a broker never answers.
-        """
+    def answer(self, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        """Append, and return the answer, also if the producer wants none. Raises Unanswered for records that are null."""
+        if any(one["records"] is None for topic in body["topicData"] for one in topic["partitionData"]):
+            raise Unanswered("its records are null: a broker never answers")
         name = "topicId" if version >= _FIRST_TOPIC_IDS else "name"
         try:
             answers = self._answers(version, body, name)
@@ -134,7 +137,7 @@ class Producing:
         return {"responses": responses, "throttleTimeMs": 0}
 
     def _answers(self, version: int, body: dict[str, Any], name: str) -> dict[tuple[str, int], dict[str, Any]]:
-        asked = {(topic[name], one["index"]): (topic, memoryview(one["records"] or b""))
+        asked = {(topic[name], one["index"]): (topic, memoryview(one["records"]))
                  for topic in body["topicData"] for one in topic["partitionData"]}  # fmt: skip
         firsts = {key: next(_batches(records), None) for key, (_, records) in asked.items()}
         transactional = [one for one in firsts.values() if one is not None and one.attributes & TRANSACTIONAL_FLAG]

@@ -92,8 +92,10 @@ _WITHOUT_TOPIC = {
 @one_log_options
 @quarantine_option
 @click.option("--input", "source", type=PATH, default="-", metavar="FILE", help="Read records from this file. Default: stdin.")
-@click.option("--input-format", "form_in", type=click.Choice(["json", "text", "raw"]), default="json", show_default=True,
-              help="A JSON object a line; or key, separator and value; or raw batches as in a .log.")
+@click.option("--input-format", "form_in", type=click.Choice(["json", "text", "raw", "produce-request"]), default="json",
+              show_default=True,
+              help="A JSON object a line; key, separator and value; raw batches as in a .log; or requests of producers, each "
+                   "after the four bytes of its size.")
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B",
               help="Only offsets from A up to, not including, B. A alone has no end.")
 @raw_selection_options
@@ -214,8 +216,29 @@ class _AppendInput(Append):
 
     def read_input(self, log: PartitionLog, appender: Appender) -> None:
         """Append the input, and print what is on the disk."""
+        if self._values["form_in"] == "produce-request":
+            appender = self._request_appender(log)
         with self._input_of(log.directory) as descriptor:
             InputReader(log, appender, self._values, descriptor, self._stream).run()
+
+
+    def _request_appender(self, log: PartitionLog) -> Appender:
+        from engine.log.partition.unified_log import UnifiedLog
+        from kafkalog_cli.request_input import RequestAppender, answer_text  # imports the protocol
+
+        if not isinstance(log, UnifiedLog):
+            raise UsageError(f"{log.directory}: a log of Kafka 0.7 takes no requests of this format", path=log.directory)
+
+        def answered(answer: dict[str, Any]) -> None:
+            log.flush()
+            if answer["error_code"]:
+                log.report.add(Action.REFUSED, "", f"request {answer['request']}: {answer['error']}")
+            if self._stream is not None:
+                self._stream.put("answer", {**text_field("partition", log.directory), **answer})
+            else:
+                click.echo(printable(f"{log.directory}: {answer_text(answer)}"))
+
+        return RequestAppender(log, answered)
 
 
 def _check(values: dict[str, Any]) -> None:
@@ -329,7 +352,8 @@ class InputReader:
             self._end_transaction(kind)
         self._flush()
         if self._appender.skipped:
-            click.echo(f"skipped {count_of(self._appender.skipped, 'line')} of the input: not data records", err=True)
+            parts = count_of(self._appender.skipped, self._appender.parts)
+            click.echo(f"skipped {parts} of the input: not data records", err=True)
 
     def _note_unfinished(self) -> None:
         """Report how much was appended. Does not sync again: after a failed sync, a later success would prove nothing."""

@@ -89,15 +89,17 @@ class InputUsed(KafkalogError):
 class Appender(Protocol):
     """Appends input to one log.
 
-    unit  what the log's offsets count, in the singular: "record" or "byte"
+    unit   what the log's offsets count, in the singular: "record" or "byte"
+    parts  what `skipped` counts, in the singular: "line" or "request"
     """
 
     unit: str
+    parts: str
     intake: Intake
 
     @property
     def skipped(self) -> int:
-        """Number of input lines that contained no data record."""
+        """Number of parts of the input that contained no data record."""
 
     def end_transaction(self, kind: str) -> Appended:
         """Write the marker that ends the transaction: "commit" or "abort". Raises AppendRefused."""
@@ -113,7 +115,7 @@ def appender_for(log: UnifiedLog | ReportedLog07, options: AppendOptions) -> App
 class _Appender:
     """Appends to a log of record batches or message sets."""
 
-    unit = "record"
+    unit, parts = "record", "line"
     intake: Intake
 
     def __init__(self, log: UnifiedLog, options: AppendOptions) -> None:
@@ -168,7 +170,7 @@ class _Appender:
 class _Appender07:
     """Appends to a log of 0.7. Its offsets count bytes."""
 
-    unit = "byte"
+    unit, parts = "byte", "line"
     intake: Intake
 
     def __init__(self, log: ReportedLog07, options: AppendOptions) -> None:
