@@ -156,7 +156,7 @@ class RecordAccumulator:
         while at < end and not stopped:
             call = _Call(topic, state, cluster, records, done)
             stop = min(end, at + _ROWS)
-            if stop == at + 1 or not self._has_memory_for(records, at, stop, len(cluster.topics[topic].leaders)):
+            if stop == at + 1 or not self._has_memory_for(call, at, stop):
                 at, stopped = self._append_in_order(call, at, stop)
             elif same_kind(records.partitions, at, stop) == stop and records.partitions[at] != UNKNOWN_PARTITION:
                 self._append_grouped(call, at, stop, UNKNOWN_PARTITION)
@@ -171,7 +171,9 @@ class RecordAccumulator:
             sticky = call.state.partitioner.current(call.cluster)
             rows = memoryview(bytearray(8 * (end - first))).cast("q")
             count = rows_of(call.records.partitions, first, end, sticky.partition, rows)
-            at, _ = self._fill(call, sticky, rows, 0, count)
+            at, is_lacking = self._fill(call, sticky, rows, 0, count)
+            if is_lacking:
+                raise AssertionError(f"{call.topic}: there was memory for rows {first} to {end - 1}")
             stop = rows[at] if at < count else end
             self._append_grouped(call, first, stop, sticky.partition)
             first = stop
@@ -186,7 +188,9 @@ class RecordAccumulator:
             raise AssertionError("partitions and rows do not match")
         for partition in range(len(starts) - 1):
             if starts[partition] < starts[partition + 1]:
-                self._fill(call, partition, rows, starts[partition], starts[partition + 1])
+                _, is_lacking = self._fill(call, partition, rows, starts[partition], starts[partition + 1])
+                if is_lacking:
+                    raise AssertionError(f"{call.topic}: there was memory for rows {first} to {end - 1}")
 
     def _append_in_order(self, call: _Call, first: int, end: int) -> tuple[int, bool]:
         """Append record by record → (number of the next one, is memory lacking?)."""
@@ -206,15 +210,17 @@ class RecordAccumulator:
             self._rows = memoryview(array("q", range(2 * end)))
         return self._rows
 
-    def _has_memory_for(self, records: Records, first: int, end: int, partitions: int) -> bool:
+    def _has_memory_for(self, call: _Call, first: int, end: int) -> bool:
         """Return whether the records fit into memory however they are distributed.
 
-        Two consecutive batches of a partition have together more bytes than a batch may have, so batches take at most twice
-        their records' bytes, and the first and the last one of each partition a buffer each.
+        Two consecutive batches of a partition are together larger than a buffer, by their estimated sizes. So a partition needs
+        one buffer, and further ones of at most twice the estimated size of its records.
         """
+        records, partitions = call.records, len(call.cluster.topics[call.topic].leaders)
         stop, largest, total = upper_bounds(records.data, records.columns.table, first, end, INT_MAX)
+        estimated = total * max(1.0, 1.05 * self.estimates.estimation(call.topic))
         size = max(self._config.batch_size, largest)
-        return bool(stop == end) and 2 * total + 2 * size * min(partitions, end - first) <= self.memory.available
+        return bool(stop == end) and 2 * estimated + size * min(partitions, end - first) <= self.memory.available
 
     def _fill(self, call: _Call, target: int | Sticky, rows: memoryview, first: int, end: int) -> tuple[int, bool]:
         """Append the records rows[first:end] to a partition → (index of the next one, is memory lacking?).
