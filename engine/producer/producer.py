@@ -116,11 +116,23 @@ class KafkaProducer:
             raise ProducerError("ConfigException", f"Class {config.partitioner_class} could not be found.")
         self._partitioner = RoundRobinPartitioner() if config.partitioner_class == ROUND_ROBIN else None
 
+    def transactional(self) -> TransactionManager:
+        """Return the manager of transactions. Raises ProducerError if the producer has none."""
+        if self.transactions is None:
+            what = (
+                "Cannot use transactional methods without enabling transactions by setting the transactional.id "
+                "configuration property"
+            )
+            raise ProducerError("IllegalStateException", what)
+        return self.transactions
+
     def send(self, topic: str, records: Records, first: int, end: int, cluster: Cluster) -> Sent:
         """Partition the records first … end − 1, and put them into batches. Their offsets are overwritten.
 
         Raises ProducerError for a call that makes no sense, such as one outside of a transaction.
         """
+        if self.accumulator.closed:
+            raise ProducerError("IllegalStateException", "Cannot perform operation after producer has been closed")
         refused: ProducerError | None = None
         stop = self._end_of_sound(records, first, end)
         try:
