@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 AS_BATCHES = {"form_in": "raw", "ignore_unknown": False}  # values of the options for the batches of a Spool
 _CHUNK = 1 << 20  # bytes of input that are read at once
 _COPY = 1 << 20
+_MOST_PARTITIONS = 100_000
 
 
 class Refused(KafkalogError):
@@ -85,6 +86,9 @@ def partition_count(values: dict[str, Any]) -> int:
     known, wanted = max(there, default=-1) + 1, values["partitions"]
     if wanted is None and not known:
         raise UsageError(f"{directory}: has no partition of topic {topic}", "add --partitions N --create")
+    if known > _MOST_PARTITIONS:
+        what = f"{directory}: topic {topic} has partition {known - 1}; --topic supports {_MOST_PARTITIONS} partitions"
+        raise UsageError(what)
     if wanted is not None and wanted < known:
         raise UsageError(f"{directory}: topic {topic} has partition {known - 1}, so --partitions {wanted} is too few")
     return known if wanted is None else int(wanted)

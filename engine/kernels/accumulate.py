@@ -112,12 +112,29 @@ def same_kind(partitions: cython.const[cython.longlong][::1], first: cython.Py_s
 
 @cython.ccall
 @cython.exceptval(check=False)
+def rows_of(partitions: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
+            partition: cython.longlong, rows: cython.longlong[::1]) -> cython.Py_ssize_t:
+    """Write the numbers of the rows first … end − 1 with this partition, or with none (−1), into `rows` → how many."""
+    row: cython.Py_ssize_t
+    count: cython.Py_ssize_t = 0
+    if first < 0 or end > partitions.shape[0] or end - first > rows.shape[0]: return 0
+    with cython.nogil:
+        for row in range(first, end):
+            if partitions[row] < 0 or partitions[row] == partition:
+                rows[count] = row
+                count += 1
+        return count
+
+
+@cython.ccall
+@cython.exceptval(check=False)
 def group_rows(partitions: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
-               starts: cython.longlong[::1], rows: cython.longlong[::1]) -> cython.bint:
-    """Group the rows first … end − 1 by partition, in order. False: bad arguments, or a partition that `starts` lacks.
+               skipped: cython.longlong, starts: cython.longlong[::1], rows: cython.longlong[::1]) -> cython.bint:
+    """Group the rows first … end − 1 by partition, in order, without those of `rows_of(skipped)`.
 
     starts  out: where the rows of each partition begin in `rows`, and the end of the last; one more than partitions, zeros
     rows    out, at least end − first
+    False: bad arguments, or a partition that `starts` lacks.
     """
     row: cython.Py_ssize_t
     partition: cython.longlong
@@ -126,11 +143,13 @@ def group_rows(partitions: cython.const[cython.longlong][::1], first: cython.Py_
     with cython.nogil:
         for row in range(first, end):
             partition = partitions[row]
-            if partition < 0 or partition >= count: return False
+            if partition < 0 or partition == skipped: continue
+            if partition >= count: return False
             starts[partition + 1] += 1
         for row in range(count): starts[row + 1] += starts[row]
         for row in range(first, end):
             partition = partitions[row]
+            if partition < 0 or partition == skipped: continue
             rows[starts[partition]] = row
             starts[partition] += 1
         for row in range(count, 0, -1): starts[row] = starts[row - 1]
@@ -259,10 +278,11 @@ class OpenRecords:
     _max_timestamp: cython.longlong
     _largest: cython.longlong
     _closed: cython.bint
+    _spent: cython.longlong
 
     def __init__(self, out: cython.uchar[::1], limit: cython.longlong, ratio: cython.float):
         self._out, self._limit, self._ratio = out, limit, ratio
-        self._written = self._count = self._base_timestamp = self._largest = 0
+        self._written = self._count = self._base_timestamp = self._largest = self._spent = 0
         self._max_timestamp = fields.NO_TIMESTAMP
         self._closed = False
 
@@ -300,6 +320,11 @@ class OpenRecords:
     def is_full(self):
         """Whether no record can be added, whatever its size."""
         return self._is_full()
+
+    @property
+    def spent(self):
+        """The bytes that records without a partition added to the estimated size in the last call of `append`."""
+        return self._spent
 
     @property
     def is_filled(self):
@@ -348,27 +373,33 @@ class OpenRecords:
     @cython.exceptval(check=False)
     @cython.returns((cython.Py_ssize_t, cython.int))
     def append(self, data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
-               rows: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
-               until: cython.longlong):
+               partitions: cython.const[cython.longlong][::1], rows: cython.const[cython.longlong][::1],
+               first: cython.Py_ssize_t, end: cython.Py_ssize_t, budget: cython.longlong):
         """Append the records with the row numbers rows[first:end] while they fit → (index of the next one in `rows`, status).
 
-        records  their offsets are overwritten
-        until    stop when the estimated size has reached this many bytes
-        status   END (no rows are left, `until`, or the batch is full: a record that does not fit closes it)
-                 · FULL (see `grow`) · BAD_RECORD (see encode.measure_records) · BAD_START (rows that do not exist)
+        records     their offsets are overwritten
+        partitions  of each row; only records without one (−1) spend the budget
+        budget      stop when they have added this many bytes to the estimated size, see `spent`
+        status      END (no rows are left, the budget is spent, or the batch is full: a record that does not fit closes it)
+                    · FULL (see `grow`) · BAD_RECORD (see encode.measure_records) · BAD_START (rows that do not exist)
         """
         index: cython.Py_ssize_t = first
         row: cython.longlong
+        before: cython.longlong
         status: cython.int = fields.END
+        self._spent = 0
         if first < 0 or end > rows.shape[0] or records.shape[0] < fields.R_FIELDS: return first, fields.BAD_START
         with cython.nogil:
             while index < end and not self._is_full():
                 row = rows[index]
-                if row < 0 or row >= records.shape[1]: return index, fields.BAD_START
+                if row < 0 or row >= records.shape[1] or row >= partitions.shape[0]: return index, fields.BAD_START
+                before = self._estimated() if self._count > 0 else 0
                 status = self._put(data, records, row)
                 if status != fields.END or self._closed: return index, status
                 index += 1
-                if self._estimated() >= until: return index, status
+                if partitions[row] < 0:
+                    self._spent += self._estimated() - before
+                    if self._spent >= budget: return index, status
         return index, status
 
     @cython.cfunc

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import INT_MAX, LONG_MAX
-from engine.kernels.accumulate import group_rows, same_kind, upper_bound, upper_bounds
+from engine.kernels.accumulate import group_rows, rows_of, same_kind, upper_bound, upper_bounds
 from engine.producer.batch import CompressionRatioEstimator, FinalState, ProducerBatch
 from engine.producer.cluster import GrowingOrder, TopicPartition, hash_of_text
 from engine.producer.errors import ProducerError
@@ -146,59 +146,63 @@ class RecordAccumulator:
 
     # ---- records in
 
-    def append(
-        self, topic: str, records: Records, partitions: memoryview, first: int, end: int, cluster: Cluster
-    ) -> tuple[int, list[Appended]]:
+    def append(self, topic: str, records: Records, first: int, end: int, cluster: Cluster) -> tuple[int, list[Appended]]:
         """Append the records first … end − 1 → (number of the next one, what was appended).
 
-        partitions  of each record by its number; UNKNOWN_PARTITION: the sticky one
         Stops early if there is no memory for a batch: send some, and call again.
         """
-        state, at = self._topic(topic), first
+        state, at, stopped = self._topic(topic), first, False
         done: list[Appended] = []
-        while at < end:
-            stop = same_kind(partitions, at, min(end, at + _ROWS))
-            if partitions[at] == UNKNOWN_PARTITION:
-                at, stopped = self._append_sticky(topic, state, records, at, stop, cluster, done)
-            elif self._has_memory_for(records, at, stop, len(cluster.topics[topic].leaders)):
-                at, stopped = self._append_grouped(topic, state, records, partitions, at, stop, done)
+        while at < end and not stopped:
+            call = _Call(topic, state, cluster, records, done)
+            stop = min(end, at + _ROWS)
+            if stop == at + 1 or not self._has_memory_for(call, at, stop):
+                at, stopped = self._append_in_order(call, at, stop)
+            elif same_kind(records.partitions, at, stop) == stop and records.partitions[at] != UNKNOWN_PARTITION:
+                self._append_grouped(call, at, stop, UNKNOWN_PARTITION)
+                at = stop
             else:
-                at, stopped = self._append_in_order(topic, state, records, partitions, at, stop, done)
-            if stopped:
-                break
+                at = self._append_mixed(call, at, stop)
         return at, done
 
-    def _append_sticky(self, topic: str, state: _Topic, records: Records, first: int, end: int, cluster: Cluster,
-                       done: list[Appended]) -> tuple[int, bool]:  # fmt: skip
-        rows = self._identity(end)
-        at, stopped = first, False
-        while at < end and not stopped:
-            filling = _Filling(topic, state, state.partitioner.current(cluster), cluster)
-            at, stopped = self._fill(filling, records, rows, at, end, done)
-        return at, stopped
+    def _append_mixed(self, call: _Call, first: int, end: int) -> int:
+        """Append records with and without a partition: those of the sticky one in order, until it changes; then the others."""
+        while first < end:
+            sticky = call.state.partitioner.current(call.cluster)
+            rows = memoryview(bytearray(8 * (end - first))).cast("q")
+            count = rows_of(call.records.partitions, first, end, sticky.partition, rows)
+            at, is_lacking = self._fill(call, sticky, rows, 0, count)
+            if is_lacking:
+                raise AssertionError(f"{call.topic}: there was memory for rows {first} to {end - 1}")
+            stop = rows[at] if at < count else end
+            self._append_grouped(call, first, stop, sticky.partition)
+            first = stop
+        return first
 
-    def _append_grouped(self, topic: str, state: _Topic, records: Records, partitions: memoryview, first: int, end: int,
-                        done: list[Appended]) -> tuple[int, bool]:  # fmt: skip
-        """Append by partition: the result is that of `_append_in_order` while there is memory."""
-        if end - first == 1:
-            return self._append_in_order(topic, state, records, partitions, first, end, done)
-        starts = memoryview(array("q", bytes(8 * (max(partitions[first:end]) + 2))))
-        rows = memoryview(array("q", bytes(8 * (end - first))))
-        if not group_rows(partitions, first, end, starts, rows):
+    def _append_grouped(self, call: _Call, first: int, end: int, skipped: int) -> None:
+        """Append records by partition, without those that have none or `skipped`. There is memory for them."""
+        partitions = call.records.partitions
+        starts = memoryview(bytearray(8 * (len(call.cluster.topics[call.topic].leaders) + 1))).cast("q")
+        rows = memoryview(bytearray(8 * (end - first))).cast("q")
+        if not group_rows(partitions, first, end, skipped, starts, rows):
             raise AssertionError("partitions and rows do not match")
         for partition in range(len(starts) - 1):
             if starts[partition] < starts[partition + 1]:
-                filling = _Filling(topic, state, partition, None)
-                self._fill(filling, records, rows, starts[partition], starts[partition + 1], done)
-        return end, False
+                _, is_lacking = self._fill(call, partition, rows, starts[partition], starts[partition + 1])
+                if is_lacking:
+                    raise AssertionError(f"{call.topic}: there was memory for rows {first} to {end - 1}")
 
-    def _append_in_order(self, topic: str, state: _Topic, records: Records, partitions: memoryview, first: int, end: int,
-                         done: list[Appended]) -> tuple[int, bool]:  # fmt: skip
-        rows = self._identity(end)
-        for at in range(first, end):
-            if self._fill(_Filling(topic, state, partitions[at], None), records, rows, at, at + 1, done)[1]:
-                return at, True
-        return end, False
+    def _append_in_order(self, call: _Call, first: int, end: int) -> tuple[int, bool]:
+        """Append record by record → (number of the next one, is memory lacking?)."""
+        rows, partitions = self._identity(end), call.records.partitions
+        while first < end:
+            is_sticky = partitions[first] == UNKNOWN_PARTITION
+            target = call.state.partitioner.current(call.cluster) if is_sticky else partitions[first]
+            stop = same_kind(partitions, first, end) if is_sticky else first + 1
+            first, is_lacking = self._fill(call, target, rows, first, stop)
+            if is_lacking:
+                return first, True
+        return first, False
 
     def _identity(self, end: int) -> memoryview:
         """Return the numbers from 0 to at least `end` − 1: rows in their own order."""
@@ -206,74 +210,70 @@ class RecordAccumulator:
             self._rows = memoryview(array("q", range(2 * end)))
         return self._rows
 
-    def _has_memory_for(self, records: Records, first: int, end: int, partitions: int) -> bool:
+    def _has_memory_for(self, call: _Call, first: int, end: int) -> bool:
         """Return whether the records fit into memory however they are distributed.
 
-        Two consecutive batches of a partition have together more bytes than a batch may have, so batches take at most twice
-        their records' bytes, and the first and the last one of each partition a buffer each.
+        Two consecutive batches of a partition are together larger than a buffer, by their estimated sizes. So a partition needs
+        one buffer, and further ones of at most twice the estimated size of its records.
         """
+        records, partitions = call.records, len(call.cluster.topics[call.topic].leaders)
         stop, largest, total = upper_bounds(records.data, records.columns.table, first, end, INT_MAX)
+        estimated = total * max(1.0, 1.05 * self.estimates.estimation(call.topic))
         size = max(self._config.batch_size, largest)
-        return bool(stop == end) and 2 * total + 2 * size * min(partitions, end - first) <= self.memory.available
+        return bool(stop == end) and 2 * estimated + size * min(partitions, end - first) <= self.memory.available
 
-    def _fill(
-        self, filling: _Filling, records: Records, rows: memoryview, first: int, end: int, done: list[Appended]
-    ) -> tuple[int, bool]:
-        """Append the records rows[first:end] to one partition → (index of the next one, is memory lacking?).
+    def _fill(self, call: _Call, target: int | Sticky, rows: memoryview, first: int, end: int) -> tuple[int, bool]:
+        """Append the records rows[first:end] to a partition → (index of the next one, is memory lacking?).
 
-        Returns early after a switch of the sticky partition.
+        target  the partition, or the sticky one: then the method returns early after a switch to another one
         """
-        queue = filling.state.queue(filling.partition)
+        records, filling = call.records, _Filling(call, target)
+        queue = call.state.queue(filling.partition)
         while first < end:
             last = queue[-1] if queue else None
-            if self._has_switched(filling, last):
+            if self._has_switched(filling, last, rows[first]):
                 break
-            at, before = first, 0
+            at, before, spent = first, 0, 0
             if last is not None and not last.is_full:
                 before = last.estimated_size
-                at = last.append(records, rows, first, end, self._now(), filling.until(before))
+                at, spent = last.append(records, rows, first, end, self._now(), filling.budget)
             is_new = at == first  # it does not fit
             if is_new:
                 if last is not None:
                     last.records.close()
-                at, is_lacking = self._open(filling, queue, records, rows, first, end)
-                if is_lacking:
+                size = max(self._config.batch_size, upper_bound(records.data, records.columns.table, rows[first]))
+                if not self._has_room(size):
                     return first, True
-                if at == first:
-                    break  # another partition is the current one now
-                last, before = queue[-1], 0
+                if self._has_switched(filling, queue[-1] if queue else None, rows[first]):
+                    break
+                last, before = self._open(call.topic, filling.partition, queue, size), 0
+                at, spent = last.append(records, rows, first, end, self._now(), filling.budget)
             assert last is not None
             size, is_full = last.estimated_size - before, bool(last.records.is_filled)
-            done.append(Appended(last, last.count - (at - first), rows[first:at], is_new, len(queue) > 1 or is_full, size))
+            call.done.append(Appended(last, last.count - (at - first), rows[first:at], is_new, len(queue) > 1 or is_full, size))
             first = at
-            if filling.sticky is not None and filling.update(size, switch=is_full):
+            if filling.update(spent, switch=is_full and filling.chooses(rows[at - 1])):
                 break
         return first, False
 
-    def _has_switched(self, filling: _Filling, last: ProducerBatch | None) -> bool:
-        """Return whether a switch that waited for a full batch is due."""
-        return filling.sticky is not None and (last is None or last.is_full) and filling.update(0, switch=True)
+    def _has_switched(self, filling: _Filling, last: ProducerBatch | None, row: int) -> bool:
+        """Return whether a switch that waited for a full batch is due before a record."""
+        return filling.chooses(row) and (last is None or last.is_full) and filling.update(0, switch=True)
 
-    def _open(
-        self, filling: _Filling, queue: Queue, records: Records, rows: memoryview, first: int, end: int
-    ) -> tuple[int, bool]:
-        """Make a batch for the next records → (index of the first that is not in it, is memory lacking?)."""
-        bound = upper_bound(records.data, records.columns.table, rows[first])
-        size = max(self._config.batch_size, bound)
+    def _has_room(self, size: int) -> bool:
+        """Return whether there is memory for a batch now. Raises ProducerError if there never is."""
         if size > self.memory.total:
             limit = f"there is a hard limit of {self.memory.total} on memory allocations."
             raise ProducerError("IllegalArgumentException", f"Attempt to allocate {size} bytes, but {limit}")
-        if size > self.memory.available:
-            return first, True
-        if self._has_switched(filling, queue[-1] if queue else None):
-            return first, False
-        ratio = self.estimates.estimation(filling.topic)
-        partition = TopicPartition(filling.topic, filling.partition)
-        batch = ProducerBatch(partition, self._config.spec, self.memory.take(size), ratio, self._now())
-        at = batch.append(records, rows, first, end, self._now(), filling.until(0))
+        return size <= self.memory.available
+
+    def _open(self, topic: str, partition: int, queue: Queue, size: int) -> ProducerBatch:
+        """Make a batch for the next records, at the end of its queue."""
+        ratio = self.estimates.estimation(topic)
+        batch = ProducerBatch(TopicPartition(topic, partition), self._config.spec, self.memory.take(size), ratio, self._now())
         queue.append(batch)
         self.incomplete[batch] = None
-        return at, False
+        return batch
 
     def last_batch(self, partition: TopicPartition) -> ProducerBatch | None:
         """Return the last batch that waits for a partition, which takes records."""
@@ -476,23 +476,35 @@ class RecordAccumulator:
                 self.release(batch)
 
 
+class _Call(NamedTuple):
+    """What the steps of `append` have in common."""
+
+    topic: str
+    state: _Topic
+    cluster: Cluster
+    records: Records
+    done: list[Appended]
+
+
 class _Filling:
     """What `_fill` fills: a partition of a topic, or its sticky partition."""
 
-    def __init__(self, topic: str, state: _Topic, target: int | Sticky, cluster: Cluster | None) -> None:
-        self.topic, self.state, self._cluster = topic, state, cluster
-        self.sticky = None if isinstance(target, int) else target
+    def __init__(self, call: _Call, target: int | Sticky) -> None:
+        self._call = call
+        self._sticky = None if isinstance(target, int) else target
         self.partition = target if isinstance(target, int) else target.partition
 
-    def until(self, before: int) -> int:
-        """Return the estimated size at which the sticky partition has to change, for a batch that has `before` bytes."""
-        if self.sticky is None:
-            return INT_MAX
-        return before + 2 * self.state.partitioner.sticky_size - self.sticky.produced
+    @property
+    def budget(self) -> int:
+        """The bytes after which the sticky partition has to change."""
+        return INT_MAX if self._sticky is None else 2 * self._call.state.partitioner.sticky_size - self._sticky.produced
 
-    def update(self, size: int, *, switch: bool) -> bool:
+    def chooses(self, row: int) -> bool:
+        """Return whether a record goes to the sticky partition because it has no partition of its own."""
+        return self._sticky is not None and bool(self._call.records.partitions[row] < 0)
+
+    def update(self, spent: int, *, switch: bool) -> bool:
         """See BuiltInPartitioner.update."""
-        assert self.sticky is not None
-        assert self._cluster is not None
-        return self.state.partitioner.update(self.sticky, size, self._cluster, switch=switch)
-
+        if self._sticky is None:
+            return False
+        return self._call.state.partitioner.update(self._sticky, spent, self._call.cluster, switch=switch)

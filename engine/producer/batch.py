@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from engine.producer.errors import ProducerError
 
 _GROWTH = 1.1  # ByteBufferOutputStream.REALLOCATION_FACTOR
-_UNTIL_FULL = INT_MAX
 
 _IMPROVING, _DETERIORATING = to_float(0.005), to_float(0.05)
 
@@ -48,14 +47,18 @@ class CompressionRatioEstimator:
             self._ratios[topic] = max(to_float(current - _IMPROVING), observed)
 
 
+_NONE = memoryview(array("q"))
+
+
 class Records(NamedTuple):
     """Columns over one buffer, as kernels take them. Appending overwrites the offsets of the columns.
 
-    data  bytes, bytearray or memoryview
+    partitions  of each record by its number; −1: the producer chooses. Empty: it chooses all
     """
 
     data: memoryview
     columns: RecordColumns
+    partitions: memoryview = _NONE
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -139,23 +142,29 @@ class ProducerBatch:
 
     # ---- records
 
-    def append(self, records: Records, rows: memoryview, first: int, end: int, now: int, until: int = _UNTIL_FULL) -> int:
-        """Append the records rows[first:end] while they fit; returns the index of the next one in `rows`.
+    def append(
+        self, records: Records, rows: memoryview, first: int, end: int, now: int, budget: int = INT_MAX
+    ) -> tuple[int, int]:
+        """Append the records rows[first:end] while they fit.
 
-        until  stop when the estimated size has reached this many bytes. Raises UnbuildableBatch.
+        budget  stop when the records without a partition have added this many bytes to the estimated size
+        Returns the index of the next record in `rows`, and what was spent of the budget. Raises UnbuildableBatch.
         """
-        at, status = self.records.append(records.data, records.columns.table, rows, first, end, until)
+        data, table, partitions = records.data, records.columns.table, records.partitions
+        at, status = self.records.append(data, table, partitions, rows, first, end, budget)
+        spent = self.records.spent
         while status == Status.FULL:
             written = self.records.written
-            needed = upper_bound(records.data, records.columns.table, rows[at])
+            needed = upper_bound(data, table, rows[at])
             self._buffer = bytearray(max(int((written + needed) * _GROWTH), 2 * written))
             self.records.grow(self._buffer)
-            at, status = self.records.append(records.data, records.columns.table, rows, at, end, until)
+            at, status = self.records.append(data, table, partitions, rows, at, end, budget - spent)
+            spent += self.records.spent
         if status != Status.END:
             raise UnbuildableBatch(f"record {rows[at]} of the input cannot be written: a key, value or header is too large")
         if at > first:
             self.last_append_ms = now
-        return int(at)
+        return int(at), int(spent)
 
     @property
     def count(self) -> int:
@@ -304,7 +313,7 @@ class ProducerBatch:
             capacity = max(upper_bound(records.data, records.columns.table, at), batch_size)
             ratio = estimates.estimation(self.partition.topic)
             part = ProducerBatch(self.partition, plain, bytearray(capacity), ratio, self.created_ms, is_split=True)
-            at = part.append(records, rows, at, self.count, self.created_ms)
+            at, _ = part.append(records, rows, at, self.count, self.created_ms)
             part.records.close()
             if self.has_sequence:
                 part.set_producer(self.producer, sequence, transactional=self.spec.transactional)
@@ -324,7 +333,7 @@ class ProducerBatch:
         filled, _, _, _, status = decode_records(body, batches.table, 0, 1, 0, 0, columns.table, 0)
         if status != Status.END or filled != self.count:
             raise AssertionError(f"{self.partition}: a batch of {self.count} records has {filled}")
-        return Records(body, columns)
+        return Records(body, columns, memoryview(bytearray(8 * self.count)).cast("q"))
 
     def locate(self, index: int) -> tuple[ProducerBatch, int]:
         """Return the batch that has the record `index` now, after splits, and its index there."""

@@ -11,10 +11,11 @@ from engine.record.assembly import BatchSpec
 from engine.record.codecs.codecs import LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
 _PLAIN = BatchSpec()
+_ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _MAX_IN_FLIGHT = 5  # of an idempotent producer
 _NAMES = {
     "adaptive_partitioning": "partitioner.adaptive.partitioning.enable",
@@ -102,9 +103,16 @@ class ProducerConfig:
         return not any(is_against for is_against, _ in refusals)
 
 
+def _not_among(text: str, name: str, valid: Iterable[str]) -> ProducerError:
+    what = f"Invalid value {text} for configuration {name}: String must be one of: {', '.join(valid)}"
+    return ProducerError("ConfigException", what)
+
+
 def _parsed(name: str, kind: str, text: str) -> Any:
-    if name == "acks" and text.strip().lower() == "all":
-        return -1
+    if name == "acks":
+        if text not in _ACKS:
+            raise _not_among(text, name, _ACKS)
+        return _ACKS[text]
     if kind.startswith("bool"):
         if text.lower() not in ("true", "false"):
             raise ValueError(text)
@@ -115,12 +123,17 @@ def _parsed(name: str, kind: str, text: str) -> Any:
 def _spec(settings: Mapping[str, str]) -> BatchSpec:
     name = settings["compression.type"]
     if name not in CODEC_NAMES:
-        raise ProducerError("ConfigException", f"Invalid value {name} for configuration compression.type")
+        raise _not_among(name, "compression.type", CODEC_NAMES)
     codec = Codec(CODEC_NAMES.index(name))
     level = settings.get(f"compression.{name}.level")
     if level is None:
         return BatchSpec(codec=codec)
-    least, most, default = LEVELS[codec]
-    if int(level) != default and not least <= int(level) <= most:
-        raise ProducerError("ConfigException", f"Invalid value {level} for configuration compression.{name}.level")
-    return BatchSpec(codec=codec, level=int(level))
+    least, most, default = LEVELS.get(codec, (0, 0, 0))
+    try:
+        chosen = int(level)
+    except ValueError:
+        chosen = least - 1
+    if chosen != default and not least <= chosen <= most:
+        bound = f"Value must be at least {least}" if chosen < least else f"Value must be no more than {most}"
+        raise ProducerError("ConfigException", f"Invalid value {level} for configuration compression.{name}.level: {bound}")
+    return BatchSpec(codec=codec, level=chosen)

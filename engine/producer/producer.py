@@ -116,23 +116,32 @@ class KafkaProducer:
             raise ProducerError("ConfigException", f"Class {config.partitioner_class} could not be found.")
         self._partitioner = RoundRobinPartitioner() if config.partitioner_class == ROUND_ROBIN else None
 
-    def send(
-        self, topic: str, records: Records, first: int, end: int, cluster: Cluster, partitions: memoryview | None = None
-    ) -> Sent:
+    def transactional(self) -> TransactionManager:
+        """Return the manager of transactions. Raises ProducerError if the producer has none."""
+        if self.transactions is None:
+            what = (
+                "Cannot use transactional methods without enabling transactions by setting the transactional.id "
+                "configuration property"
+            )
+            raise ProducerError("IllegalStateException", what)
+        return self.transactions
+
+    def send(self, topic: str, records: Records, first: int, end: int, cluster: Cluster) -> Sent:
         """Partition the records first … end − 1, and put them into batches. Their offsets are overwritten.
 
-        partitions  of each record by its number, UNKNOWN_PARTITION where the producer chooses; None: it chooses all
         Raises ProducerError for a call that makes no sense, such as one outside of a transaction.
         """
+        if self.accumulator.closed:
+            raise ProducerError("IllegalStateException", "Cannot perform operation after producer has been closed")
         refused: ProducerError | None = None
         stop = self._end_of_sound(records, first, end)
         try:
-            chosen = self._choose(topic, records, first, min(stop + 1, end), cluster, partitions)
+            chosen = self._choose(topic, records, first, min(stop + 1, end), cluster)
         except ProducerError as problem:
             return Sent(first, [], problem)
         if stop < end:
             refused = self._refusal(records, stop)
-        at, appended = self.accumulator.append(topic, records, chosen, first, stop, cluster)
+        at, appended = self.accumulator.append(topic, records._replace(partitions=chosen), first, stop, cluster)
         error = self._add_partitions(appended) or (refused if at == stop else None)
         return Sent(at, appended, error)
 
@@ -157,9 +166,10 @@ class KafkaProducer:
                 raise ProducerError("IllegalArgumentException", message)
         timestamp = self._clock.now() if record.timestamp is None else record.timestamp
         data, columns = stage([NewRecord(0, timestamp, record.key, record.value, record.headers)])
-        given = None if record.partition is None else memoryview(array("q", [record.partition]))
         records = Records(memoryview(data), columns)
-        sent = self.send(record.topic, records, 0, 1, cluster, given)
+        if record.partition is not None:
+            records = records._replace(partitions=memoryview(array("q", [record.partition])))
+        sent = self.send(record.topic, records, 0, 1, cluster)
         error = sent.error
         if not sent.appended and error is None:
             error = self._exhausted(records)
@@ -197,16 +207,15 @@ class KafkaProducer:
         what = f"The message is {size} bytes when serialized which is larger than {which}"
         return ProducerError("RecordTooLargeException", what)
 
-    def _choose(
-        self, topic: str, records: Records, first: int, end: int, cluster: Cluster, given: memoryview | None
-    ) -> memoryview:
+    def _choose(self, topic: str, records: Records, first: int, end: int, cluster: Cluster) -> memoryview:
         """Return the partition of each record by its number, UNKNOWN_PARTITION: the sticky one."""
         count, wait = cluster.partition_count(topic), self.config.max_block_ms
         if count is None:
             what = f"Topic {topic} not present in metadata after {wait} ms."
             raise ProducerError("TimeoutException", what, is_retriable=True)
         chosen = memoryview(array("q", [UNKNOWN_PARTITION]) * end)
-        if given is not None:
+        given = records.partitions
+        if len(given):
             row = given_partitions(given, first, end, count, chosen)
             if row < end:
                 known = f"Partition {given[row]} of topic {topic} with partition count {count}"

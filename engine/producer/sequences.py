@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from engine.producer.requests import Request
 
 _NO_SEQUENCE_ACKED = -1
+_FIND_COORDINATOR, _INIT, _ADD_PARTITIONS, _END, _RAISE_EPOCH = range(5)  # priorities of requests
 _LAST_EPOCH = 2**15 - 1
 _CONCURRENT_BACKOFF_MS = 20  # TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS
 _V2 = 2  # transaction.version
 
 
 class State(Enum):
-    """Where the producer stands, with the states from which it may come."""
+    """The states of Kafka's TransactionManager, without that of a prepared transaction."""
 
     UNINITIALIZED = "UNINITIALIZED"
     INITIALIZING = "INITIALIZING"
@@ -155,17 +156,20 @@ class TransactionManager:
 
     def initialize(self) -> Result:
         """Ask for a producer id (initTransactions). Raises ProducerError."""
+        self._expect_id()
         self._fail_with_error()
         self._go_to(State.INITIALIZING)
-        return self._enqueue_init(ProducerIdAndEpoch(), priority=1)
+        return self._enqueue_init(ProducerIdAndEpoch(), _INIT)
 
     def begin(self) -> None:
         """Begin a transaction. Raises ProducerError."""
+        self._expect_id()
         self._fail_with_error()
         self._go_to(State.IN_TRANSACTION)
 
     def end(self, *, commit: bool) -> Result:
         """Commit or abort, once all batches are sent. Raises ProducerError."""
+        self._expect_id()
         if commit or self.state != State.ABORTABLE_ERROR:
             self._fail_with_error()
         self._go_to(State.COMMITTING_TRANSACTION if commit else State.ABORTING_TRANSACTION)
@@ -175,9 +179,9 @@ class TransactionManager:
             self._enqueue_new_partitions()
         request = requests.end_txn(self._id, self.producer, commit=commit, with_v2=self.is_v2)
         self._update_version(initial=False)
-        pending = Pending(3, request, Result())
+        pending = Pending(_END, request, Result())
         self._enqueue(pending)
-        return self._enqueue_init(self.producer, priority=4) if self._needs_new_epoch else pending.result
+        return self._enqueue_init(self.producer, _RAISE_EPOCH) if self._needs_new_epoch else pending.result
 
     def add_partition(self, partition: TopicPartition) -> None:
         """Make a partition part of the transaction, for a record that was just appended. Raises ProducerError."""
@@ -214,6 +218,10 @@ class TransactionManager:
     def _id(self) -> str:
         assert self.transactional_id is not None
         return self.transactional_id
+
+    def _expect_id(self) -> None:
+        if not self.is_transactional:
+            raise ProducerError("IllegalStateException", "Transactional method invoked on a non-transactional producer.")
 
     def _go_to(self, state: State, error: ProducerError | None = None) -> None:
         if self.state not in _BEFORE[state]:
@@ -277,12 +285,12 @@ class TransactionManager:
     def _enqueue_new_partitions(self) -> None:
         self._adding |= self._new
         self._new.clear()
-        self._enqueue(Pending(2, requests.add_partitions_to_txn(self._id, self.producer, self._adding), Result()))
+        self._enqueue(Pending(_ADD_PARTITIONS, requests.add_partitions_to_txn(self._id, self.producer, self._adding), Result()))
 
     def look_up_coordinator(self) -> None:
         """Ask for the coordinator before everything else."""
         self.coordinator = None
-        self._enqueue(Pending(0, requests.find_coordinator(self._id), Result(), of_coordinator=False))
+        self._enqueue(Pending(_FIND_COORDINATOR, requests.find_coordinator(self._id), Result(), of_coordinator=False))
 
     def retry(self, pending: Pending) -> None:
         """Send a request again, after a pause."""
@@ -320,7 +328,7 @@ class TransactionManager:
             self._raise_epoch()
         if self.state != State.INITIALIZING and not self.producer.is_valid:
             self._go_to(State.INITIALIZING)
-            self._enqueue_init(ProducerIdAndEpoch(), priority=1)
+            self._enqueue_init(ProducerIdAndEpoch(), _INIT)
 
     def _raise_epoch(self) -> None:
         if self.producer.epoch == _LAST_EPOCH:
@@ -360,7 +368,7 @@ class TransactionManager:
             return
         self.producer = ProducerIdAndEpoch(body["producerId"], body["producerEpoch"])
         self._go_to(State.READY)
-        if pending.priority == 4:  # a new epoch for a producer that has one
+        if pending.priority == _RAISE_EPOCH:
             self._entries.clear()
             self._unresolved.clear()
         elif self.is_transactional:
@@ -413,7 +421,7 @@ class TransactionManager:
         elif error.is_retriable:
             self.retry(pending)
         else:
-            problem = error_named_fenced() if error.name in _FENCED else ProducerError.of(error)
+            problem = ProducerError.named("PRODUCER_FENCED") if error.name in _FENCED else ProducerError.of(error)
             pending.result.finish(problem)
             if error.name in abortable:
                 if error.name == "UNKNOWN_PRODUCER_ID" and not self.is_v2:
@@ -539,11 +547,6 @@ class TransactionManager:
                     self._ask_for_epoch(partition)
                 return True
         return error.is_retriable
-
-
-def error_named_fenced() -> ProducerError:
-    """Return the error of a producer that another one with the same transactional id replaced."""
-    return ProducerError.named("PRODUCER_FENCED")
 
 
 def _text_of(producer: ProducerIdAndEpoch) -> str:

@@ -107,7 +107,7 @@ _WITHOUT_TOPIC = {
 @click.option("--timestamp", type=Time(-1), metavar="TIME",
               help="Timestamp of records without one: ISO-8601, ms, or `2h ago`; -1: none. Default: now.")
 @click.option("--topic", metavar="NAME", help="Partition records as Kafka's producer does. PATH is then a log directory.")
-@click.option("--partitions", type=Whole(1, 2**31 - 1), metavar="N",
+@click.option("--partitions", type=Whole(1, 100_000), metavar="N",
               help="Number of partitions of the topic. Default: those in the log directory.")
 @click.option("--partitioner", type=click.Choice(_PARTITIONERS),
               help="By key, and a sticky partition for null keys; always a sticky one; or all in turn. Default: default.")

@@ -231,16 +231,16 @@ class Script:
         accumulator.flushes -= 1
 
     def _init(self, _argument: Any, _number: int) -> None:
-        self._await(self.transactions.initialize)
+        self._await(lambda: self.producer.transactional().initialize())
 
     def _begin(self, _argument: Any, _number: int) -> None:
-        self.transactions.begin()
+        self.producer.transactional().begin()
 
     def _commit(self, _argument: Any, _number: int) -> None:
-        self._await(lambda: self.transactions.end(commit=True))
+        self._await(lambda: self.producer.transactional().end(commit=True))
 
     def _abort(self, _argument: Any, _number: int) -> None:
-        self._await(lambda: self.transactions.end(commit=False))
+        self._await(lambda: self.producer.transactional().end(commit=False))
 
     def _close(self, _argument: Any, _number: int) -> None:
         self.producer.accumulator.closed = True
@@ -248,11 +248,6 @@ class Script:
 
     def _estimate(self, argument: dict[str, Any], _number: int) -> None:
         self.producer.accumulator.estimates.set(argument.get("topic", "t"), argument["ratio"])
-
-    @property
-    def transactions(self):
-        assert self.producer.transactions is not None
-        return self.producer.transactions
 
     def _await(self, call: Callable[[], Result]) -> None:
         try:
