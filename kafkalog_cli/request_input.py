@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from engine.discovery.names import partition_of
@@ -20,10 +21,12 @@ from engine.serve.producing import Producing, Unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from engine.log.append.intake import Intake
     from engine.log.partition.unified_log import UnifiedLog
     from engine.protocol.frames import Request
+    from engine.serve.producing import Batch
 
 _PRODUCE, _END_TXN = 0, 26
 _FIRST_WITH_OWN_EPOCH = 5  # version of EndTxn from which on each transaction has an epoch of its own
@@ -56,8 +59,11 @@ class _OneLog:
         self._partition = partition_of(Files().absolute(f"{log.directory}/x"))
         self._id = read_topic_id(Files(), log.directory)
 
-    def log(self, topic: dict[str, Any], index: int) -> UnifiedLog | Error:
+    def log(self, topic: dict[str, Any], index: int) -> AbstractContextManager[UnifiedLog | Error]:
         """See Leader."""
+        return nullcontext(self._find(topic, index))
+
+    def _find(self, topic: dict[str, Any], index: int) -> UnifiedLog | Error:
         is_by_id, known = not topic.get("name"), self._partition
         if is_by_id and topic["topicId"] != self._id:
             return Error.UNKNOWN_TOPIC_ID
@@ -65,7 +71,7 @@ class _OneLog:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
         return self._log
 
-    def check_transaction(self, _transactional_id: str, _producer_id: int, _epoch: int) -> Error:
+    def check_transaction(self, _transactional_id: str, _batch: Batch, _topic: dict[str, Any], _index: int) -> Error:
         """Every producer may have every transactional id: no coordinator gave it out."""
         return Error.NONE
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine.protocol.frames import RequestHeader
     from engine.serve.catalogue import Catalogue
     from engine.serve.cluster import Address
+    from engine.serve.leading import Leader
 
 _PRODUCE, _FETCH, _LIST_OFFSETS, _METADATA = 0, 1, 2, 3
 _FIND_COORDINATOR, _DESCRIBE_CONFIGS, _DESCRIBE_LOG_DIRS, _LIST_REASSIGNMENTS = 10, 32, 35, 46
@@ -29,6 +30,8 @@ _OF_GROUPS = {
     8: "OffsetCommit", 9: "OffsetFetch", 11: "JoinGroup", 12: "Heartbeat", 13: "LeaveGroup", 14: "SyncGroup",
     15: "DescribeGroups", 16: "ListGroups", 68: "ConsumerGroupHeartbeat", 69: "ConsumerGroupDescribe",
 }  # fmt: skip
+_INIT_PRODUCER_ID, _ADD_PARTITIONS, _END_TXN = 22, 24, 26
+_NEWEST_LISTED = {_INIT_PRODUCER_ID: 5, _ADD_PARTITIONS: 3}  # later ones are unstable, or for brokers
 _OLDEST_LISTED = {_PRODUCE: 0}  # librdkafka fetches only from a server that lists Produce; 0 as a broker lists it
 _UNSUPPORTED_VERSION = 35
 
@@ -43,6 +46,16 @@ class Client(NamedTuple):
     address: Address
     host: str
     id: str = ""
+
+
+def _of_producers(leader: Leader) -> dict[int, Callable[[int, dict[str, Any], Client], dict[str, Any] | None]]:
+    transactions = leader.transactions
+    return {
+        _PRODUCE: lambda version, body, _client: leader.produce(version, body),
+        _INIT_PRODUCER_ID: lambda _version, body, _client: transactions.init_producer_id(body),
+        _ADD_PARTITIONS: lambda _version, body, _client: transactions.add_partitions(body),
+        _END_TXN: lambda version, body, _client: transactions.end_txn(version, body),
+    }
 
 
 def _of_groups(
@@ -69,13 +82,13 @@ class Apis:
 
     def __init__(
         self, catalogue: Catalogue, now_ms: Callable[[], int], wait: Callable[[int], None], random: Callable[[], int], *,
-        groups: Iterable[StoredGroup] = (),
+        groups: Iterable[StoredGroup] = (), leader: Leader | None = None,
     ) -> None:  # fmt: skip
         self._groups = coordinator = GroupCoordinator(catalogue, now_ms, groups)
-        cluster = ClusterAnswers(catalogue)
+        cluster = ClusterAnswers(catalogue, coordinates_transactions=leader is not None)
         fetching = Fetching(catalogue, FetchSessions(random), now_ms, wait)
         self._answers: dict[int, Callable[[int, dict[str, Any], Client], dict[str, Any] | None]] = {
-            _PRODUCE: lambda version, body, _client: refused_produce(version, body) if body["acks"] else None,
+            _PRODUCE: lambda version, body, _client: refused_produce(version, body),
             _FETCH: lambda version, body, _client: fetching.answer(version, body),
             _LIST_OFFSETS: lambda version, body, _client: list_offsets(catalogue, version, body),
             _METADATA: lambda _version, body, client: cluster.metadata(body, client.address),
@@ -87,6 +100,8 @@ class Apis:
             _DESCRIBE_CLUSTER: lambda _version, body, client: cluster.describe_cluster(body, client.address),
             _DESCRIBE_TOPIC_PARTITIONS: lambda _version, body, _client: cluster.describe_topic_partitions(body),
         }
+        if leader is not None:
+            self._answers |= _of_producers(leader)
         for key, name in _OF_GROUPS.items():
             self._answers[key] = partial(_of_groups, coordinator, name)
 
@@ -102,12 +117,14 @@ class Apis:
             body = respond(header.api_version, decode_request(frame).body, client._replace(id=header.client_id or ""))
         except SchemaError as error:
             raise Refused(str(error)) from error
-        if body is None:  # acks=0: on an error a broker ends the connection
-            raise Refused("a read-only server")
+        if body is None:
+            return None
+        if header.api_key == _PRODUCE and not decode_request(frame).body["acks"]:
+            raise Refused("an error that the producer does not want to know")
         return _encoded(header, body)
 
     def _api_versions(self, version: int) -> dict[str, Any]:
-        keys = [{"apiKey": key, "minVersion": _OLDEST_LISTED.get(key, low), "maxVersion": high}
+        keys = [{"apiKey": key, "minVersion": _OLDEST_LISTED.get(key, low), "maxVersion": _NEWEST_LISTED.get(key, high)}
                 for key, (low, high) in ((key, api_versions(key)) for key in sorted(self._answers))]  # fmt: skip
         answer: dict[str, Any] = {"errorCode": 0, "apiKeys": keys, "throttleTimeMs": 0}
         if version >= 3:

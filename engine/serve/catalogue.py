@@ -7,7 +7,7 @@ import hashlib
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
@@ -15,17 +15,17 @@ from engine.discovery.names import INTERNAL_TOPICS, FileKind
 from engine.errors import KafkalogError
 from engine.findings import Finding, Where
 from engine.log.errors import OffsetOutOfRange
-from engine.log.fetch.reading import ReadableLog
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.startup import survey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from engine.files import ReadOnlyFiles
+    from engine.log.fetch.reading import ReadableLog
     from engine.log.logdir.log_dirs import LogDir
-    from engine.log.segment.batch_search import TimestampAndOffset
+    from engine.log.partition.unified_log import UnifiedLog
     from engine.remote.access import RemoteAccess
 
 _MOST_NOTED = 1000  # different errors that are reported
@@ -51,12 +51,10 @@ class Wanted(NamedTuple):
         return not self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
 
 
-class ServedLog(ReadableLog, Protocol):
-    """A log that is read, with or without remote segments."""
+class NotOpen(KafkalogError):
+    """A log that producers cannot write to."""
 
-    def offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """Return the first record with at least this timestamp, or the answer for a special one; None: there is none."""
-        ...
+    code = "log-not-open"
 
 
 class Partition:
@@ -70,7 +68,7 @@ class Partition:
         self.topic, self.index, self.directories = topic, index, list(directories)
         self._lock = RLock()
         self._view: PartitionView | None = None
-        self._log: ServedLog | None = None
+        self._log: ReadableLog | None = None
         self._directory: str | None = None
         self._epoch: int | None = None
 
@@ -98,9 +96,23 @@ class Partition:
             self._catalogue.note(error)
 
     @contextmanager
-    def log(self) -> Iterator[ServedLog]:
+    def open_log(self) -> Iterator[UnifiedLog]:
+        """Hold the log that is open for producers; no other thread uses it meanwhile. Raises NotOpen."""
+        with self._lock:
+            log = self._catalogue.open_logs.get(self.directory)
+            if log is None:
+                raise NotOpen(f"{self.directory}: its log is not open for producers", path=self.directory)
+            yield log
+            log.update_high_watermark(log.log_end_offset)  # there is one replica
+
+    @contextmanager
+    def log(self) -> Iterator[ReadableLog]:
         """Open the log, or refresh it if logs are followed; no other thread uses it meanwhile. Raises KafkalogError."""
         with self._lock:
+            log = self._catalogue.open_logs.get(self.directory)
+            if log is not None:
+                yield log
+                return
             if self._log is None:
                 self._open()
             elif self._catalogue.is_followed and self._view is not None and self._view.refresh():
@@ -154,6 +166,7 @@ class Catalogue:
     report       called with damage at the ends of logs
     failed       called with each error that a client gets, once; both may be called by several threads
     remote       access to remote segments; None: they are not read
+    open_logs    logs that are open for producers, by directory
     Raises UnreadableFile. May be used by several threads.
     """
 
@@ -163,6 +176,7 @@ class Catalogue:
     ) -> None:
         self.files, self.report, self.is_followed, self.remote = files, report, is_followed, remote
         self.log_dirs = list(log_dirs)
+        self.open_logs: Mapping[str, UnifiedLog] = {}
         self.cluster = survey(files, self.log_dirs)
         self._failed, self._noted = failed, set[str]()
         self._open: dict[int, Partition] = {}  # by id(), the least recently used one first

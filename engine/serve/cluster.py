@@ -33,8 +33,8 @@ class Address(NamedTuple):
 class ClusterAnswers:
     """Answers of the node `node_id` in a cluster. Raises nothing: what cannot be read is an error code in its place."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
+    def __init__(self, catalogue: Catalogue, *, coordinates_transactions: bool = False) -> None:
+        self._catalogue, self._coordinates_transactions = catalogue, coordinates_transactions
         known = catalogue.cluster.node_id
         self.node_id = 1 if known is None else known
         self._cluster_id = catalogue.cluster.cluster_id
@@ -117,8 +117,8 @@ class ClusterAnswers:
         }  # fmt: skip
 
     def find_coordinator(self, version: int, body: dict[str, Any], address: Address) -> dict[str, Any]:
-        """Answer FindCoordinator: this node coordinates every group; transactions have no coordinator here."""
-        is_group = body.get("keyType", 0) == 0
+        """Answer FindCoordinator: this node coordinates every group; transactions only if producers may write."""
+        is_group = body.get("keyType", 0) == 0 or (body["keyType"] == 1 and self._coordinates_transactions)
         found = {"nodeId": self.node_id, "host": address.host, "port": address.port, "errorCode": 0}
         none = {"nodeId": -1, "host": "", "port": -1, "errorCode": int(Error.COORDINATOR_NOT_AVAILABLE)}
         answer = {**(found if is_group else none)}

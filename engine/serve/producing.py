@@ -16,6 +16,7 @@ from engine.serve.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from engine.log.append.analysis import LogAppendInfo
     from engine.log.partition.unified_log import UnifiedLog
@@ -58,14 +59,14 @@ class _Invalid(Exception):
 class Leader(Protocol):
     """Where records go."""
 
-    def log(self, topic: dict[str, Any], index: int) -> UnifiedLog | Error:
-        """Return the open log of a partition; `topic` has its `name` or `topicId`. Raises KafkalogError."""
+    def log(self, topic: dict[str, Any], index: int) -> AbstractContextManager[UnifiedLog | Error]:
+        """Hold the open log of a partition; `topic` has its `name` or `topicId`. Raises KafkalogError."""
 
-    def check_transaction(self, transactional_id: str, producer_id: int, epoch: int) -> Error:
-        """Return NONE if the producer is that of the transactional id."""
+    def check_transaction(self, transactional_id: str, batch: Batch, topic: dict[str, Any], index: int) -> Error:
+        """Return NONE if the batch belongs to the open transaction of that id, which includes the partition."""
 
 
-class _Batch(NamedTuple):
+class Batch(NamedTuple):
     """The first batch of a partition's records."""
 
     size: int
@@ -75,7 +76,7 @@ class _Batch(NamedTuple):
     producer_epoch: int
 
 
-def _batches(records: memoryview) -> Iterator[_Batch]:
+def _batches(records: memoryview) -> Iterator[Batch]:
     """Yield the whole batches at the start of `records`. Raises _Unreadable. Mirrors ByteBufferLogInputStream."""
     at = 0
     while len(records) - at >= LOG_OVERHEAD:
@@ -91,14 +92,14 @@ def _batches(records: memoryview) -> Iterator[_Batch]:
             return
         whole = records[at : at + LOG_OVERHEAD + size]
         if magic < MAGIC_V2 or len(whole) < _HEADER.size:
-            yield _Batch(len(whole), magic, 0, -1, -1)
+            yield Batch(len(whole), magic, 0, -1, -1)
         else:
             found = _HEADER.read(whole)
-            yield _Batch(len(whole), magic, found.attributes, found.producer_id, found.producer_epoch)
+            yield Batch(len(whole), magic, found.attributes, found.producer_id, found.producer_epoch)
         at += len(whole)
 
 
-def _checked(records: memoryview, version: int) -> _Batch:
+def _checked(records: memoryview, version: int) -> Batch:
     """Return the only batch of a partition's records. Raises _Invalid, _Unreadable (ProduceRequest.validateRecords)."""
     batches = _batches(records)
     first = next(batches, None)
@@ -153,25 +154,31 @@ class Producing:
     ) -> dict[str, Any]:  # fmt: skip
         """Append the records of one partition → its part of the answer."""
         try:
-            log = self._leader.log(topic, index)
-            if isinstance(log, Error):
-                return _part(index, log)
-            batch = _checked(records, version)
-            if body["acks"] not in _ACKS:
-                return _part(index, Error.INVALID_REQUIRED_ACKS)
-            transactional_id = body["transactionalId"]
-            if transactional_id is not None and batch.attributes & TRANSACTIONAL_FLAG and batch.producer_id >= 0:
-                error = self._leader.check_transaction(transactional_id, batch.producer_id, batch.producer_epoch)
-                if error is not Error.NONE:
-                    return _part(index, error)
+            with self._leader.log(topic, index) as log:
+                if isinstance(log, Error):
+                    return _part(index, log)
+                return self._append_to(log, version, body, topic, index, records)
         except _Invalid as error:
             return _part(index, error.error)
         except KafkalogError:
             return _part(index, Error.KAFKA_STORAGE_ERROR)
+
+    def _append_to(
+        self, log: UnifiedLog, version: int, body: dict[str, Any], topic: dict[str, Any], index: int, records: memoryview
+    ) -> dict[str, Any]:  # fmt: skip
+        """As `_append`, to an open log. Raises _Invalid, KafkalogError."""
+        batch = _checked(records, version)
+        if body["acks"] not in _ACKS:
+            return _part(index, Error.INVALID_REQUIRED_ACKS)
+        transactional_id = body["transactionalId"]
+        if transactional_id is not None and batch.attributes & TRANSACTIONAL_FLAG and batch.producer_id >= 0:
+            error = self._leader.check_transaction(transactional_id, batch, topic, index)
+            if error is not Error.NONE:
+                return _part(index, error)
         try:
             info = append_as_leader(log, records[: batch.size], log.leader_epoch_cache.latest_epoch or 0)
-        except KafkalogError as error:
-            return _refused(index, error, log, version)
+        except KafkalogError as failure:
+            return _refused(index, failure, log, version)
         return _accepted(index, info, log)
 
 

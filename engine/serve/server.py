@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from engine.log.fetch.stored_groups import StoredGroup
     from engine.serve.catalogue import Catalogue
+    from engine.serve.leading import Leader
 
 _LOOPBACK = ("127.", "localhost", "::1")
 _IDLE_SECONDS = 600  # connections.max.idle.ms
@@ -159,11 +160,13 @@ class Server:
 
     advertised  the address that clients are told; None: the one to which they connected
     groups      on the disk, with the offsets that they committed
+    leader      of logs that are open for producers; None: the server is read-only
     Raises CannotListen.
     """
 
     def __init__(
         self, catalogue: Catalogue, listen: Address, *, advertised: Address | None = None, groups: Iterable[StoredGroup] = (),
+        leader: Leader | None = None,
     ) -> None:  # fmt: skip
         self.advertised, self._catalogue = advertised, catalogue
         self.connections: set[Connection] = set()
@@ -171,7 +174,7 @@ class Server:
         self._is_closed = False
         self._lock = Lock()
         self._accepted, self._requests, self._sent, self._begun = 0, Counter[str](), 0, now_ms()
-        self.apis = Apis(catalogue, now_ms, self._wait, lambda: secrets.randbelow(0x7FFFFFFE) + 1, groups=groups)
+        self.apis = Apis(catalogue, now_ms, self._wait, lambda: secrets.randbelow(0x7FFFFFFE) + 1, groups=groups, leader=leader)
         self._socket = _listening(listen)
         self.address = Address(*self._socket.getsockname()[:2])
         self._thread = Thread(target=self._accept, name="kafkalog-accept", daemon=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import click
@@ -20,15 +20,17 @@ from kafkalog_cli.options import PATH, quiet_option, shown_size, verbose_option,
 from kafkalog_cli.remote_store import STORE, choose_store, store_config_option, store_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from engine.log.fetch.stored_groups import StoredGroup
+    from engine.log.logdir.log_dirs import LogDir
     from engine.serve.catalogue import Catalogue
     from engine.serve.cluster import Address
+    from engine.serve.leading import OpenLogs
     from engine.serve.server import Server
 
 _SECTIONS = (
-    Section("What is served", ("--topic", "--internal", "--follow", "--offsets")),
+    Section("What is served", ("--topic", "--internal", "--follow", "--offsets", "--accept-produce")),
     Section("Where", ("--listen", "--advertise")),
     Section(STORE.title, (*STORE.options, "--log-dir", "--config-file")),
     Section("Output", ("--metrics-textfile", "--quiet", "--verbose")),
@@ -69,6 +71,9 @@ class HostPort(click.ParamType[tuple[str, int]]):
               help="Serve the topics that Kafka itself writes too (__consumer_offsets, __transaction_state …). They can hold "
                    "secrets.")
 @click.option("--follow", is_flag=True, help="A broker may be writing: look for new records before each read.")
+@click.option("--accept-produce", is_flag=True,
+              help="For tests: lock the log dirs and append what producers send, idempotent and transactional ones too, as the "
+                   "only broker of a cluster does.")
 @click.option("--offsets", type=click.Choice(["disk", "memory"]), default="disk", show_default=True,
               help="Committed offsets with which groups begin: those of __consumer_offsets on the disk, or none. Commits are "
                    "kept in memory only.")
@@ -114,24 +119,39 @@ def _serve(paths: tuple[str, ...], values: dict[str, Any], outcome: Outcome) -> 
         check_textfile(files, values["metrics_textfile"])
     refuse_unrelated(files, paths)
     remote = None if store is None else store.open(files, outcome.finding)
-    wanted = Wanted(values["topics"], values["internal"])
+    wanted, log_dirs = Wanted(values["topics"], values["internal"]), find_log_dirs(files, paths)
     with ExitStack() as opened:
+        logs = opened.enter_context(_open_logs(files, log_dirs, outcome)) if values["accept_produce"] else None
         catalogue = opened.enter_context(closing(Catalogue(
-            files, find_log_dirs(files, paths), wanted, outcome.finding, failed=outcome.error, is_followed=values["follow"],
+            files, log_dirs, wanted, outcome.finding, failed=outcome.error, is_followed=values["follow"] or logs is not None,
             remote=remote,
         )))  # fmt: skip
+        leader = None
+        if logs is not None:
+            from engine.serve.leading import Leader, producer_ids
+
+            catalogue.open_logs, leader = logs.by_directory, Leader(catalogue, producer_ids())
         _refuse_without_topics(catalogue, wanted)
         for finding in catalogue.choices():
             outcome.finding(finding)
         groups = _groups_on_disk(catalogue, outcome) if values["offsets"] == "disk" else ()
         advertised = None if values["advertise"] is None else Address(*values["advertise"])
         server = opened.enter_context(closing(Server(
-            catalogue, Address(*values["listen"]), advertised=advertised, groups=groups,
+            catalogue, Address(*values["listen"]), advertised=advertised, groups=groups, leader=leader,
         )))  # fmt: skip
         _announce(catalogue, server, advertised, values, outcome)
         _run(server, values, files)
     if not values["quiet"]:
         _say_total(server)
+
+
+@contextmanager
+def _open_logs(files: Files, log_dirs: Sequence[LogDir], outcome: Outcome) -> Iterator[OpenLogs]:
+    from engine.log.session import OpenOptions, session
+    from engine.serve.leading import OpenLogs
+
+    with session(files, log_dirs, OpenOptions()) as logs, closing(OpenLogs(logs, outcome.error)) as opened:
+        yield opened
 
 
 def _groups_on_disk(catalogue: Catalogue, outcome: Outcome) -> Iterable[StoredGroup]:
@@ -162,8 +182,9 @@ def _announce(
     cluster = catalogue.cluster.cluster_id
     of = "" if cluster is None else f" of cluster {printable(cluster)}"
     reached = f"{host}:{port}" if advertised is None else f"{advertised.host}:{advertised.port}"
+    what = "with producers" if values["accept_produce"] else "read-only"
     first = printable(next(iter(catalogue.topics)))
-    click.echo(f"serving {count_of(topics, 'topic')}, {count_of(partitions, 'partition')}{of} at {host}:{port}, read-only")
+    click.echo(f"serving {count_of(topics, 'topic')}, {count_of(partitions, 'partition')}{of} at {host}:{port}, {what}")
     click.echo(f"  kcat -b {reached} -C -e -t {first}")
     click.echo(f"  kafka-console-consumer.sh --bootstrap-server {reached} --from-beginning --topic {first}")
     click.echo("Ctrl-C ends it")

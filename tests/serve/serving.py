@@ -86,7 +86,7 @@ def raise_epoch(directory: Path, epoch: int) -> None:
     end = view.log_end_offset
     view.close()
     path = directory / "leader-epoch-checkpoint"
-    entries = [line for line in path.read_text().splitlines()[2:] if int(line.split()[0]) < epoch] if path.exists() else []
+    entries = [line for line in path.read_text().splitlines()[2:] if int(line.split()[0]) < epoch and int(line.split()[1]) < end] if path.exists() else []
     entries.append(f"{epoch} {end}")
     path.write_text("\n".join(["0", str(len(entries)), *entries]) + "\n")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 
 from engine.config.topic import LogConfig
 from engine.files import Files
@@ -42,6 +42,9 @@ class Leader:
             self.ids[(found / "partition.metadata").read_text().split("topic_id: ")[1].strip()] = topic
 
     def log(self, topic, index):
+        return nullcontext(self.find(topic, index))
+
+    def find(self, topic, index):
         if topic.get("topicId", "").strip("A"):
             name = self.ids.get(topic["topicId"])
             if name is None:

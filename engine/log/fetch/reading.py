@@ -404,3 +404,7 @@ class ReadableLog(Protocol):
     def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
         """The last stable offset with its position."""
         ...
+
+    def offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """The first record with at least this timestamp, or the answer for a special one; None: there is none."""
+        ...

@@ -153,6 +153,12 @@ class LogManager:
         other.files_of = files_of
         return other
 
+    def of(self, log_dir: LogDir) -> LogManager:
+        """The manager of one of the log dirs."""
+        manager = copy(self)
+        manager.cluster = replace_in(self.cluster, log_dirs=(log_dir,))
+        return manager
+
     def config(self, topic: str) -> LogConfig:
         """The settings of a topic. Later ones override: broker's, dynamic broker settings, the topic's own, the user's.
 

@@ -84,6 +84,10 @@ class Operation(ABC):
         """Raise what `work` would refuse. `log` is open, and nothing was changed yet, not even by opening it."""
         del log
 
+    def ended(self, report: Report) -> None:
+        """Note that the work on a log ended, well or not. Called by the thread that did it."""
+        del report
+
     def truncates_to(self, place: PartitionPath) -> int | None:  # noqa: ARG002  # the same for every partition
         """The offset to which `work` truncates a log; None: it does not truncate. Missing records after it are no loss."""
         return None
@@ -132,6 +136,7 @@ def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> 
             watched = WatchedFiles(manager.files_of(place.log_dir), clean.remove)
             report = worker._replace(manager=manager.over(lambda _log_dir: watched)).run(place)
             clean.is_withheld |= report.failure is not None and watched.is_changed
+            operation.ended(report)
             return report
 
         pool = _threads(options.jobs) if options.jobs > 1 and len(places) > 1 else None

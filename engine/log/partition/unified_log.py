@@ -231,7 +231,7 @@ class UnifiedLog:
         """See `engine.log.fetch.reading.read`."""
         return read(self, start_offset, max_length, isolation, min_one_message=min_one_message)
 
-    def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+    def offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
         """See `engine.log.fetch.reading.fetch_offset_by_timestamp`."""
         return fetch_offset_by_timestamp(self, timestamp)
 

@@ -1,0 +1,148 @@
+"""Producer ids and transactions of one node, in memory: idempotent and transactional producers, both versions of transactions.
+
+Mirrors TransactionCoordinator of a cluster with one broker, without its log: open transactions stay open when the server ends,
+as after the death of a broker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import KafkalogError
+from engine.files import now_ms
+from engine.formats import ControlType
+from engine.log.append.intake import end_transaction
+from engine.record.assembly import BatchSpec
+from engine.serve.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.serve.catalogue import Partition
+
+_FIRST_BUMP = 5  # version of EndTxn from which on each transaction has an epoch of its own (KIP-890)
+_LAST_EPOCH = 2**15 - 1
+_MANY = 1000  # transactional ids
+
+
+@dataclass
+class _Transaction:
+    """The producer of a transactional id. `partitions`: of its open transaction; empty: none is open."""
+
+    producer_id: int
+    epoch: int = 0
+    partitions: set[Partition] = field(default_factory=set)
+
+
+class Transactions:
+    """The producers of one node. May be used by several threads.
+
+    next_id  returns a producer id that no log has
+    find     returns the partition of a topic, or an error
+    """
+
+    def __init__(self, next_id: Callable[[], int], find: Callable[[str, int], Partition | Error]) -> None:
+        self._next_id, self._find = next_id, find
+        self._known: dict[str, _Transaction] = {}
+        self._lock = RLock()
+
+    def init_producer_id(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer InitProducerId: a new id, or the next epoch of a transactional id, whose open transaction is aborted."""
+        name = body["transactionalId"]
+        with self._lock:
+            if name is None:
+                return _producer(self._next_id(), 0)
+            known = self._known.get(name)
+            if known is None:
+                if len(self._known) >= _MANY:
+                    return _producer(-1, -1, Error.COORDINATOR_NOT_AVAILABLE)
+                known = self._known[name] = _Transaction(self._next_id())
+                return _producer(known.producer_id, 0)
+            if body.get("producerId", -1) not in (-1, known.producer_id):
+                return _producer(-1, -1, Error.INVALID_PRODUCER_ID_MAPPING)
+            self._next_epoch(known)  # the marker fences the producer of the earlier epoch
+            error = self._end(known, ControlType.ABORT)
+            if error is not Error.NONE:
+                return _producer(-1, -1, error)
+            return _producer(known.producer_id, known.epoch)
+
+    def _next_epoch(self, one: _Transaction) -> None:
+        if one.epoch + 1 >= _LAST_EPOCH:
+            one.producer_id, one.epoch = self._next_id(), 0
+        else:
+            one.epoch += 1
+
+    def check(self, name: str, producer_id: int, epoch: int) -> Error:
+        """Return NONE if the producer is that of the transactional id."""
+        with self._lock:
+            known = self._known.get(name)
+            if known is None or known.producer_id != producer_id:
+                return Error.INVALID_PRODUCER_ID_MAPPING
+            return Error.NONE if known.epoch == epoch else Error.INVALID_PRODUCER_EPOCH
+
+    def add(self, name: str, partition: Partition) -> None:
+        """Add a partition to the open transaction, as Produce does from version 12 on."""
+        with self._lock:
+            self._known[name].partitions.add(partition)
+
+    def has(self, name: str, partition: Partition) -> bool:
+        """Return whether the partition is part of the open transaction."""
+        with self._lock:
+            known = self._known.get(name)
+            return known is not None and partition in known.partitions
+
+    def add_partitions(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer AddPartitionsToTxn of a client (up to version 3)."""
+        name = body["v3AndBelowTransactionalId"]
+        error = self.check(name, body["v3AndBelowProducerId"], body["v3AndBelowProducerEpoch"])
+        results = []
+        for topic in body["v3AndBelowTopics"]:
+            parts = [{"partitionIndex": index, "partitionErrorCode": int(self._added(error, name, topic["name"], index))}
+                     for index in topic["partitions"]]  # fmt: skip
+            results.append({"name": topic["name"], "resultsByPartition": parts})
+        return {"throttleTimeMs": 0, "resultsByTopicV3AndBelow": results}
+
+    def _added(self, error: Error, name: str, topic: str, index: int) -> Error:
+        if error is not Error.NONE:
+            return error
+        partition = self._find(topic, index)
+        if isinstance(partition, Error):
+            return partition
+        self.add(name, partition)
+        return Error.NONE
+
+    def end_txn(self, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer EndTxn: write the markers into all partitions of the transaction."""
+        name = body["transactionalId"]
+        with self._lock:
+            error = self.check(name, body["producerId"], body["producerEpoch"])
+            known = self._known.get(name)
+            if error is Error.NONE and known is not None:
+                if version >= _FIRST_BUMP:
+                    self._next_epoch(known)
+                error = self._end(known, ControlType.COMMIT if body["committed"] else ControlType.ABORT)
+            answer: dict[str, Any] = {"throttleTimeMs": 0, "errorCode": int(error)}
+            if version >= _FIRST_BUMP and known is not None and error is Error.NONE:
+                answer |= {"producerId": known.producer_id, "producerEpoch": known.epoch}
+            return answer
+
+    def _end(self, one: _Transaction, kind: ControlType) -> Error:
+        """Write the markers of an open transaction. What could not be written stays part of it."""
+        spec = BatchSpec(transactional=True, producer_id=one.producer_id, producer_epoch=one.epoch, base_sequence=-1)
+        for partition in list(one.partitions):
+            try:
+                with partition.open_log() as log:
+                    log.now = now_ms()
+                    epoch = log.leader_epoch_cache.latest_epoch or 0
+                    end_transaction(log, kind, spec, coordinator_epoch=0, leader_epoch=epoch)
+            except KafkalogError as error:
+                partition.note(error)
+                return Error.KAFKA_STORAGE_ERROR
+            one.partitions.discard(partition)
+        return Error.NONE
+
+
+def _producer(producer_id: int, epoch: int, error: Error = Error.NONE) -> dict[str, Any]:
+    return {"throttleTimeMs": 0, "errorCode": int(error), "producerId": producer_id, "producerEpoch": epoch}
