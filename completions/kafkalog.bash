@@ -389,7 +389,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic --internal --follow --offsets --listen --advertise --store --layout --key-prefix --private-key --log-dir --config-file --metrics-textfile -q --quiet -v --verbose -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic --internal --follow --offsets --accept-produce --listen --advertise --store --layout --key-prefix --private-key --log-dir --config-file --metrics-textfile -q --quiet -v --verbose -V --version -h --help' "$cur"
         fi
         ;;
     spark)

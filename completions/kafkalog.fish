@@ -350,6 +350,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from serve' -s t -l topic -x -a 
 complete -c kafkalog -n '__fish_seen_subcommand_from serve' -l internal -d 'Serve the topics that Kafka itself writes too (__consumer_offsets, __transaction_state …)'
 complete -c kafkalog -n '__fish_seen_subcommand_from serve' -l follow -d 'A broker may be writing: look for new records before each read'
 complete -c kafkalog -n '__fish_seen_subcommand_from serve' -l offsets -x -a 'disk memory' -d 'Committed offsets with which groups begin: those of __consumer_offsets on the disk, or none'
+complete -c kafkalog -n '__fish_seen_subcommand_from serve' -l accept-produce -d 'For tests: lock the log dirs and append what producers send, idempotent and transactional ones too, as the only broker of a cluster does'
 complete -c kafkalog -n '__fish_seen_subcommand_from serve' -l listen -x -d 'Address to listen on; port 0 takes a free one'
 complete -c kafkalog -n '__fish_seen_subcommand_from serve' -l advertise -x -d 'Address that clients are told'
 complete -c kafkalog -n '__fish_seen_subcommand_from serve' -l store -r -F -d 'Read remote segments of partitions with remote storage from here: s3://BUCKET/PREFIX, gs://, az://, https://, or a folder'
