@@ -84,9 +84,8 @@ class Operation(ABC):
         """Raise what `work` would refuse. `log` is open, and nothing was changed yet, not even by opening it."""
         del log
 
-    def ended(self, report: Report) -> None:
+    def ended(self, report: Report) -> None:  # noqa: ARG002  # nothing to note by default
         """Note that the work on a log ended, well or not. Called by the thread that did it."""
-        del report
 
     def truncates_to(self, place: PartitionPath) -> int | None:  # noqa: ARG002  # the same for every partition
         """The offset to which `work` truncates a log; None: it does not truncate. Missing records after it are no loss."""
