@@ -52,7 +52,7 @@ class RequestsInvalid(KafkalogError):
 
 
 class _OneLog:
-    """The leader of one partition. See Leader."""
+    """The log of one partition. See PartitionLogs."""
 
     def __init__(self, log: UnifiedLog) -> None:
         self._log = log
@@ -60,7 +60,7 @@ class _OneLog:
         self._id = read_topic_id(Files(), log.directory)
 
     def log(self, topic: dict[str, Any], index: int) -> AbstractContextManager[UnifiedLog | Error]:
-        """See Leader."""
+        """See PartitionLogs."""
         return nullcontext(self._find(topic, index))
 
     def _find(self, topic: dict[str, Any], index: int) -> UnifiedLog | Error:
@@ -72,7 +72,7 @@ class _OneLog:
         return self._log
 
     def check_transaction(self, _transactional_id: str, _batch: Batch, _topic: dict[str, Any], _index: int) -> Error:
-        """Every producer may have every transactional id: no coordinator gave it out."""
+        """Return NONE: there is no coordinator, so every producer may use every transactional id."""
         return Error.NONE
 
 

@@ -284,10 +284,6 @@ class RecordAccumulator:
         """Return the number of batches that wait for a partition."""
         return len(self._queue(partition))
 
-    def has_undrained(self) -> bool:
-        """Return whether a batch waits."""
-        return any(queue for topic in self._topics.values() for queue in topic.queues.values())
-
     def _topic(self, name: str) -> _Topic:
         found = self._topics.get(name)
         if found is None:

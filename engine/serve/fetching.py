@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _MAX_FETCH_BYTES = 55 << 20  # fetch.max.bytes of a broker
 MAX_WAIT_MS = 30_000
 _FIRST_TOPIC_IDS = 13  # the version of Fetch from which on topics have ids
-_DIVERGING = 12  # the first version with lastFetchedEpoch
 _SESSIONS = 200  # at most; Kafka: max.incremental.fetch.session.cache.slots
 _MOST_IN_MEMORY = 1 << 20  # bytes
 _ROUND_EPOCHS = 0x7FFFFFFF

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from engine.errors import KafkalogError
 from engine.files import now_ms
 from engine.findings import Finding, Where
-from engine.serve.apis import Apis, Client, Refused
+from engine.protocol.frames import FrameReader
+from engine.schema.wire import SchemaError
+from engine.serve.apis import Apis, Refused
 from engine.serve.cluster import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from engine.log.fetch.stored_groups import StoredGroup
     from engine.serve.catalogue import Catalogue
@@ -98,12 +100,12 @@ class Connection:
             client.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, 0))
 
     def run(self) -> None:
-        """Answer requests until the client leaves, is idle for ten minutes, or sends what no client sends."""
+        """Answer requests until the client leaves, is idle for ten minutes, or sends bytes that are not a request."""
         host, port = self._socket.getsockname()[:2]
-        client = Client(self._server.advertised or Address(host, port), self.peer[0])
+        address = self._server.advertised or Address(host, port)
         try:
-            while (frame := self._frame()) is not None:
-                answer = self._server.apis.answer(frame, client)
+            for frame in self._frames():
+                answer = self._server.apis.answer(frame, address, self.peer[0])
                 if answer is None:
                     continue
                 self._send(answer.pieces)
@@ -120,27 +122,18 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def _frame(self) -> memoryview | None:
-        """Receive a request; None: the client ended the connection between two requests."""
-        head = self._receive(4, is_first=True)
-        if head is None:
-            return None
-        (size,) = struct.unpack(">i", head)
-        if not 0 < size <= _MAX_REQUEST:
-            raise Refused(f"a request of {size} bytes")
-        return self._receive(size)
+    def _frames(self) -> Iterator[memoryview]:
+        """Receive requests until the client ends the connection. Raises Refused for a size that no request has.
 
-    def _receive(self, size: int, *, is_first: bool = False) -> memoryview | None:
-        """Receive exactly `size` bytes. The memory grows with what arrives, not with what was announced."""
-        data = bytearray()
-        while len(data) < size:
-            more = self._socket.recv(min(size - len(data), _RECEIVED_AT_ONCE))
-            if not more:
-                if is_first and not data:
-                    return None
-                raise Refused("the connection ended within a request")
-            data += more
-        return memoryview(data)
+        The memory grows with the bytes that arrive, not with the size that a client announces.
+        """
+        reader = FrameReader(_MAX_REQUEST)
+        try:
+            while received := self._socket.recv(_RECEIVED_AT_ONCE):
+                for frame in reader.feed(received):
+                    yield frame.data
+        except SchemaError as error:
+            raise Refused(str(error)) from error
 
     def _send(self, pieces: list[Any]) -> None:
         try:

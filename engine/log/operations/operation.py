@@ -84,7 +84,7 @@ class Operation(ABC):
         """Raise what `work` would refuse. `log` is open, and nothing was changed yet, not even by opening it."""
         del log
 
-    def ended(self, report: Report) -> None:  # noqa: ARG002  # nothing to note by default
+    def ended(self, report: Report) -> None:  # noqa: B027  # nothing to note by default
         """Note that the work on a log ended, well or not. Called by the thread that did it."""
 
     def truncates_to(self, place: PartitionPath) -> int | None:  # noqa: ARG002  # the same for every partition
