@@ -419,7 +419,7 @@ class RecordAccumulator:
             self._insert(part)
 
     def _insert(self, batch: ProducerBatch) -> None:
-        """Put a batch to the front, but behind batches with smaller sequences."""
+        """Put a batch to the front, but after batches with smaller sequences."""
         queue, before = self._queue(batch.partition), []
         if self._transactions is not None:
             while queue and queue[0].has_sequence and queue[0].base_sequence < batch.base_sequence:

@@ -30,7 +30,7 @@ class Address(NamedTuple):
 
 
 class ClusterAnswers:
-    """Answers of the node `node_id` in a cluster. Raises nothing: what cannot be read is an error code in its place."""
+    """Answers of the node `node_id`. They raise nothing: a partition that cannot be read is answered with an error code."""
 
     def __init__(self, catalogue: Catalogue, *, coordinates_transactions: bool = False) -> None:
         self._catalogue, self._coordinates_transactions = catalogue, coordinates_transactions
@@ -117,13 +117,13 @@ class ClusterAnswers:
 
     def find_coordinator(self, version: int, body: dict[str, Any], address: Address) -> dict[str, Any]:
         """Answer FindCoordinator: this node coordinates every group; transactions only if producers may write."""
-        is_group = body.get("keyType", 0) == 0 or (body["keyType"] == 1 and self._coordinates_transactions)
+        is_here = body.get("keyType", 0) == 0 or (body["keyType"] == 1 and self._coordinates_transactions)
         found = {"nodeId": self.node_id, "host": address.host, "port": address.port, "errorCode": 0}
         none = {"nodeId": -1, "host": "", "port": -1, "errorCode": int(Error.COORDINATOR_NOT_AVAILABLE)}
-        answer = {**(found if is_group else none)}
+        answer = {**(found if is_here else none)}
         if version < 4:
-            return {"throttleTimeMs": 0, "errorMessage": "NONE" if is_group else "a read-only server", **answer}
-        text = "" if is_group else "a read-only server"
+            return {"throttleTimeMs": 0, "errorMessage": "NONE" if is_here else "a read-only server", **answer}
+        text = "" if is_here else "a read-only server"
         keys = [{"key": key, "errorMessage": text, **answer} for key in body["coordinatorKeys"]]
         return {"throttleTimeMs": 0, "coordinators": keys}
 

@@ -1,4 +1,4 @@
-"""The sockets of the endpoint: one thread for each connection, one request at a time on each, bounds on everything.
+"""The sockets of the endpoint: a thread for each connection, one request at a time, limits on everything that clients send.
 
 A slow or silent client holds its own thread only. Records go from file to socket by sendfile. Mirrors SocketServer.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = ("127.", "localhost", "::1")
 _IDLE_SECONDS = 600  # connections.max.idle.ms
-_SEND_SECONDS = 60  # without one byte taken by the client
+_SEND_SECONDS = 60  # in which the client accepts no byte
 _MAX_REQUEST = 2 << 20  # bytes of a frame
 _MAX_CONNECTIONS = 500
 _RECEIVED_AT_ONCE = 64 << 10
@@ -62,7 +62,7 @@ class CannotListen(KafkalogError):
 
 
 class ConnectionFailed(KafkalogError):
-    """A request that the server cannot answer because of a fault of its own."""
+    """A request failed in the server: an error in kafkalog, not in the request."""
 
     code = "connection-failed"
     exit_status = 8
@@ -82,7 +82,7 @@ def _listening(address: Address) -> socket.socket:
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (while")[0]  # Python adds the address as a tuple
         what = f"{address.host}:{address.port}: {why}"
-        raise CannotListen(what, "name another address: --listen 127.0.0.1:0 takes a free port") from error
+        raise CannotListen(what, "choose another address; --listen 127.0.0.1:0 selects a free port") from error
 
 
 class Connection:
@@ -151,7 +151,7 @@ class Connection:
 class Server:
     """Listens and serves. `start`, then `wait` in the main thread, `close` at the end.
 
-    advertised  the address that clients are told; None: the one to which they connected
+    advertised  the address that clients get for this broker; None: the one to which they connected
     groups      on the disk, with the offsets that they committed
     leader      of logs that are open for producers; None: the server is read-only
     Raises CannotListen.
@@ -212,9 +212,11 @@ class Server:
     def _run(self, connection: Connection) -> None:
         try:
             connection.run()
-        except Exception as error:  # noqa: BLE001  # a fault of ours must not print a traceback, nor end other connections
+        except Exception as error:  # noqa: BLE001  # an error of ours must not print a traceback, nor end other connections
             host, port = connection.peer
-            self._catalogue.note(ConnectionFailed(f"{host}:{port}, after {connection.counts.last or 'the start'}: {error!r}"))
+            after = f", after {connection.counts.last}" if connection.counts.last else ""
+            what = f"{host}:{port}: the connection was closed{after}: internal error {error!r}"
+            self._catalogue.note(ConnectionFailed(what, "report it: this is an error in kafkalog"))
         finally:
             self.connections.discard(connection)
 

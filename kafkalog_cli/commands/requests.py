@@ -16,7 +16,7 @@ from kafkalog_cli.remote_output import show
 if TYPE_CHECKING:
     from engine.files import OpenFile
     from engine.findings import Finding
-    from engine.protocol.conversations import Heard
+    from engine.protocol.conversations import CapturedMessage
     from engine.protocol.exchange import Message
     from engine.protocol.sent_batches import SentBatch, SentBatches
     from kafkalog_cli.remote_output import Output
@@ -100,14 +100,14 @@ class _Listing:
         """Print all messages and findings."""
         from engine.protocol.conversations import finding_about, read_messages
 
-        for heard in read_messages(file, self._report):
-            message = heard.message
+        for captured in read_messages(file, self._report):
+            message = captured.message
             batches, findings = self._batches.read(message)
             about = finding_about(message, self._path)
             if not self._is_wanted(message, batches):
                 continue
             if message.header is not None:
-                self._print(heard, batches)
+                self._print(captured, batches)
             for finding in findings if about is None else [about, *findings]:
                 self._report(finding)
 
@@ -137,18 +137,18 @@ class _Listing:
         known = {self._batches.topic_of(one) or one for one in found}
         return sorted(found | known)
 
-    def _print(self, heard: Heard, batches: list[SentBatch]) -> None:
+    def _print(self, captured: CapturedMessage, batches: list[SentBatch]) -> None:
         if self._output.stream is not None:
-            kind = "request" if heard.message.is_request else "response"
-            self._output.stream.put(kind, _fields(heard, batches))
+            kind = "request" if captured.message.is_request else "response"
+            self._output.stream.put(kind, _fields(captured, batches))
             return
-        message, header = heard.message, heard.message.header
+        message, header = captured.message, captured.message.header
         assert header is not None
         kind = "request" if message.is_request else f"response to {message.request}"
         client = "no client id" if header.client_id is None else f"client {header.client_id}"
         about = [f"correlation id {header.correlation_id}", client, count_of(len(message.frame.data), "byte")]
-        about += [heard.connection] if heard.connection else []
-        about += [_time(heard.at_ms)] if heard.at_ms is not None else []
+        about += [captured.connection] if captured.connection else []
+        about += [_time(captured.at_ms)] if captured.at_ms is not None else []
         named = [self._batches.topic_of(one) or one for one in self._topics(message)]
         topics = f": {', '.join(sorted(set(named)))}" if named else ""
         self._output.line(f"{message.frame.position} {kind}: {_api(message)} {message.version}, {', '.join(about)}{topics}")
@@ -178,15 +178,15 @@ def _batch_line(one: SentBatch) -> str:
     return ", ".join([text, *(name for name, there in traits if there)])
 
 
-def _fields(heard: Heard, batches: list[SentBatch]) -> dict[str, object]:
+def _fields(captured: CapturedMessage, batches: list[SentBatch]) -> dict[str, object]:
     from engine.protocol.messages import to_json
 
-    message = heard.message
+    message = captured.message
     header, body = message.header, message.body
     assert header is not None
     fields: dict[str, object] = {
-        "position": message.frame.position, "connection": heard.connection,
-        "timestamp": None if heard.at_ms is None else round(heard.at_ms), "size": len(message.frame.data),
+        "position": message.frame.position, "connection": captured.connection,
+        "timestamp": None if captured.at_ms is None else round(captured.at_ms), "size": len(message.frame.data),
         "api": _api(message), "api_key": header.api_key, "version": message.version,
         "correlation_id": header.correlation_id, "client_id": header.client_id,
     }
