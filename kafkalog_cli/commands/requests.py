@@ -28,8 +28,8 @@ _SECTIONS = (
 )
 _MAIN = ("--api", "--client", "--topic", "--producer", "--format")
 _EXAMPLES = (
-    Example("What clients and a broker sent, out of a packet capture:", "kafkalog requests kafka.pcap"),
-    Example("The batches of one topic, and what is wrong with them:",
+    Example("The requests and responses in a packet capture:", "kafkalog requests kafka.pcap"),
+    Example("The batches that producers sent to one topic, and their problems:",
             "kafkalog requests --api Produce --topic orders kafka.pcap"),
     Example("Everything that one client sent, with all fields as JSON:",
             "kafkalog requests --client billing-7 --format jsonl kafka.pcapng"),
@@ -56,25 +56,29 @@ class ApiName(click.ParamType[str]):
 @click.option("--api", "apis", type=ApiName(), multiple=True, metavar="NAME",
               help="Only this API, such as Produce; may be repeated.")
 @click.option("--client", "clients", multiple=True, metavar="NAME",
-              help="Only this client id, or those that a quoted pattern names; may be repeated.")
+              help="Only this client id, or those that match a quoted pattern; may be repeated.")
 @click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
               help="Only messages about this topic: a name, a quoted pattern or a topic id; may be repeated.")
 @click.option("--producer", "producers", type=Whole(0), multiple=True, metavar="ID",
               help="Only messages with batches of this producer id; may be repeated.")
-@size_option("--max-message-bytes", default=1_048_588, help="Report batches near this size: max.message.bytes of the topics.")
+@size_option("--max-message-bytes", default=1_048_588,
+             help="Report batches near or above this size: max.message.bytes of the topics.")
 @format_option
 @version_option
 def command(path: str, form: str, max_message_bytes: int, **wanted: Any) -> int:
     """Decode captured requests and responses of Kafka's protocol, with the batches inside them.
 
-    FILE is a packet capture (pcap or pcapng, of tcpdump or Wireshark), or frames as they are in a connection: four bytes
-    of size, then the message. A file of frames may have requests, or requests and responses, of any number of connections.
+    FILE is a packet capture (pcap or pcapng, from tcpdump or Wireshark), or a file of frames as they are sent over a
+    connection: four bytes of size, then the message. A file of frames may have requests only, or requests and responses, of
+    any number of connections.
 
     The text has a line for each message, and a line for each batch of Produce requests and Fetch responses. JSON has all
-    fields, under Kafka's names. Findings are wrong checksums, batches that a broker refuses for their form, gaps and repeats
-    in the sequences of idempotent producers, batches near the size limit, and what could not be decoded.
+    fields, under Kafka's names.
 
-    A topic that a message has only by its id is shown by name if a Metadata response before has both.
+    Reported are wrong checksums, batches that a broker refuses, gaps and repeats in the sequences of idempotent producers,
+    batches near the size limit, and messages that cannot be decoded.
+
+    Newer requests have only the id of a topic. The topic is shown by name if an earlier Metadata response has its id and name.
     """
 
     def work(output: Output) -> None:
