@@ -309,16 +309,16 @@ KINDS: dict[str, Kind] = {
         "a file of frames", "compare with the client's log: a broker closes the connection on such a request",
     ),
     "frame-undecoded": Kind(
-        Severity.INFO, "an API or a version that is not decoded, or a response without its request in the capture",
+        Severity.INFO, "kafkalog does not decode this API or version, or the capture lacks the request of a response",
         "nothing to do",
     ),
     "capture-incomplete": Kind(
-        Severity.WARNING, "packets were lost or shortened while capturing, or the capture has other protocols",
+        Severity.WARNING, "the capture lost packets or their ends, or has connections of other protocols",
         "capture again: tcpdump -s 0 -B 65536 -w FILE port 9092",
     ),
     "sent-batch-invalid": Kind(
-        Severity.ERROR, "the leader refuses such a batch (CORRUPT_MESSAGE, INVALID_RECORD), or a fetching client does",
-        "look for the bug in the client, or for a fault of the network, where the batch was made or carried",
+        Severity.ERROR, "the leader refuses such a batch (CORRUPT_MESSAGE, INVALID_RECORD); so does a consumer that fetches it",
+        "look for a bug in the client that made the batch, or for a fault of the network",
     ),
     "sent-batch-large": Kind(
         Severity.WARNING, "the leader refuses a batch larger than max.message.bytes (MESSAGE_TOO_LARGE)",
@@ -326,10 +326,10 @@ KINDS: dict[str, Kind] = {
     ),
     "sequence-gap": Kind(
         Severity.WARNING, "an idempotent producer skipped sequences: batches are missing in the capture, were sent on another "
-        "connection, or the leader answers OUT_OF_ORDER_SEQUENCE_NUMBER", "look at the responses to this producer's requests",
+        "connection, or the leader answers OUT_OF_ORDER_SEQUENCE_NUMBER", "read the responses to this producer's requests",
     ),
     "sequence-repeated": Kind(
-        Severity.INFO, "an idempotent producer sent a batch again, as after a lost response; the leader stores it once",
+        Severity.INFO, "an idempotent producer repeated a batch, for example after a lost response; the leader stores it once",
         "nothing to do",
     ),
     "remote-object-missing": Kind(
@@ -431,7 +431,7 @@ KINDS: dict[str, Kind] = {
         "longest", "name the directory of another copy to read that one",
     ),
     "open-to-all": Kind(
-        Severity.WARNING, "the server has no authentication: everyone who reaches its address can read what it serves",
+        Severity.WARNING, "the server has no authentication: everyone who can reach its address can read all that it serves",
         "listen on 127.0.0.1, or only in a network that you trust",
     ),
     "replica-divergence": Kind(

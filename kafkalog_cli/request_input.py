@@ -1,4 +1,4 @@
-"""Produce requests as input of append: each is answered as the partition's leader would answer it."""
+"""Produce requests as input of append: each gets the answer that the partition's leader would give."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from engine.files import Files
 from engine.formats import ControlType
 from engine.log.append.frames import Appended, Outcome
 from engine.log.append.intake import end_transaction
-from engine.protocol.frames import FrameReader, decode_request_header
-from engine.protocol.frames import decode_request as decode
+from engine.protocol.frames import FrameReader, decode_request, decode_request_header
 from engine.record.assembly import BatchSpec
 from engine.schema.wire import SchemaError
 from engine.serve.catalogue import read_topic_id
 from engine.serve.errors import Error
 from engine.serve.producing import Producing, Unanswered
+from engine.serve.transactions import FIRST_WITH_OWN_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,14 +29,13 @@ if TYPE_CHECKING:
     from engine.serve.producing import Batch
 
 _PRODUCE, _END_TXN = 0, 26
-_FIRST_WITH_OWN_EPOCH = 5  # version of EndTxn from which on each transaction has an epoch of its own
 _LARGEST = 100 << 20  # bytes: socket.request.max.bytes
 
 Answered = dict[str, Any]  # the answer for one partition, with the request's number and client
 
 
 def answer_text(answer: Answered) -> str:
-    """Return what the producer is told, as a line."""
+    """Return the answer to the producer, as a line."""
     where = f"request {answer['request']}, partition {answer['topic'] or answer['topic_id']}-{answer['index']}"
     if not answer["error_code"]:
         return f"{where}: accepted from offset {answer['base_offset']} on"
@@ -52,7 +51,7 @@ class RequestsInvalid(KafkalogError):
 
 
 class _OneLog:
-    """The leader of one partition. See Leader."""
+    """The log of one partition. See PartitionLogs."""
 
     def __init__(self, log: UnifiedLog) -> None:
         self._log = log
@@ -60,7 +59,7 @@ class _OneLog:
         self._id = read_topic_id(Files(), log.directory)
 
     def log(self, topic: dict[str, Any], index: int) -> AbstractContextManager[UnifiedLog | Error]:
-        """See Leader."""
+        """See PartitionLogs."""
         return nullcontext(self._find(topic, index))
 
     def _find(self, topic: dict[str, Any], index: int) -> UnifiedLog | Error:
@@ -72,7 +71,7 @@ class _OneLog:
         return self._log
 
     def check_transaction(self, _transactional_id: str, _batch: Batch, _topic: dict[str, Any], _index: int) -> Error:
-        """Every producer may have every transactional id: no coordinator gave it out."""
+        """Return NONE: there is no coordinator, so every producer may use every transactional id."""
         return Error.NONE
 
 
@@ -93,11 +92,11 @@ class RequestAppender:
         self._frames, self._number = FrameReader(_LARGEST), 0
 
     def end_transaction(self, kind: str) -> Appended:
-        """Not used: requests end their transactions."""
+        """Not called: requests end their own transactions."""
         raise AssertionError(kind)
 
     def is_whole(self, _data: bytearray, seen: int, filled: int) -> bool:
-        """See Intake: parts of requests are taken, too."""
+        """See Intake: incomplete requests are taken too."""
         return filled > seen
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
@@ -109,15 +108,15 @@ class RequestAppender:
                 self._frames.end()
         except SchemaError as error:
             what = f"request {self._number}: {error}"
-            raise RequestsInvalid(what, "kafkalog requests FILE    # shows what is in it") from error
+            raise RequestsInvalid(what, "kafkalog requests FILE    # shows its messages") from error
         return len(data)
 
     def _take(self, frame: memoryview) -> None:
         header, _ = decode_request_header(frame)
         if header.api_key == _PRODUCE:
-            self._produce(decode(frame))
+            self._produce(decode_request(frame))
         elif header.api_key == _END_TXN:
-            self._end_txn(decode(frame))
+            self._end_txn(decode_request(frame))
         else:
             self.skipped += 1
         self._number += 1
@@ -155,7 +154,7 @@ class RequestAppender:
         entry = self._log.producer_state.last_entry(body["producerId"])
         if entry is None or entry.current_txn_first_offset is None:
             return
-        epoch = body["producerEpoch"] + (request.header.api_version >= _FIRST_WITH_OWN_EPOCH)  # KIP-890
+        epoch = body["producerEpoch"] + (request.header.api_version >= FIRST_WITH_OWN_EPOCH)  # KIP-890
         spec = BatchSpec(transactional=True, producer_id=body["producerId"], producer_epoch=epoch)
         kind = ControlType.COMMIT if body["committed"] else ControlType.ABORT
         leader_epoch = self._log.leader_epoch_cache.latest_epoch or 0

@@ -1,4 +1,4 @@
-"""Input of `kafkalog append --topic`: records become the batches of a producer, which wait in a temporary file."""
+"""Input of `kafkalog append --topic`: a producer packs records into batches, which wait in a temporary file."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from engine.record.lines import LineReader
 
 AS_BATCHES = {"form_in": "raw", "ignore_unknown": False}  # values of the options for the batches of a Spool
-_CHUNK = 1 << 20  # bytes of input that are read at once
-_COPY = 1 << 20
+_CHUNK = 1 << 20  # bytes that are read at once
 _MOST_PARTITIONS = 100_000
 
 
 class Refused(KafkalogError):
-    """Input that a producer does not take, or that cannot be read."""
+    """Input that a producer refuses, or that cannot be read."""
 
     code = "input-refused"
 
@@ -69,8 +68,8 @@ class Spool:
         self._file.flush()
         with TemporaryFile(prefix="kafkalog-") as copy:
             for position, size in self._places.get(partition, ()):
-                for at in range(position, position + size, _COPY):
-                    copy.write(os.pread(self._file.fileno(), min(_COPY, position + size - at), at))
+                for at in range(position, position + size, _CHUNK):
+                    copy.write(os.pread(self._file.fileno(), min(_CHUNK, position + size - at), at))
             copy.flush()
             os.lseek(copy.fileno(), 0, os.SEEK_SET)
             yield copy.fileno()
@@ -95,7 +94,7 @@ def partition_count(values: dict[str, Any]) -> int:
 
 
 def partition_paths(values: dict[str, Any], count: int, spool: Spool) -> list[str]:
-    """Return the partition directories that get batches, or do not exist; all of the topic if that is none."""
+    """Return the partition directories that get batches or do not exist yet; if there are none, all of the topic."""
     directory = values["path"].rstrip("/") or values["path"]
     paths = [f"{directory}/{values['topic']}-{one}" for one in range(count)]
     return [path for one, path in enumerate(paths) if one in spool.partitions or not Files().exists(path)] or paths
@@ -103,7 +102,7 @@ def partition_paths(values: dict[str, Any], count: int, spool: Spool) -> list[st
 
 @contextmanager
 def spooled(values: dict[str, Any], descriptor: int, count: int) -> Iterator[Spool]:
-    """Read the whole input, and return the batches that a producer makes of it. Nothing is written into the log dir.
+    """Read the whole input, and return the batches into which a producer packs it. Writes nothing into the log dir.
 
     Raises LineInvalid, UnbuildableBatch, Refused, UsageError for a level that the codec lacks.
     """
@@ -114,7 +113,7 @@ def spooled(values: dict[str, Any], descriptor: int, count: int) -> Iterator[Spo
 
 
 class _Partitioning:
-    """Feeds lines to a producer."""
+    """Passes the records of the input to a producer, and its batches to a spool."""
 
     def __init__(self, values: dict[str, Any], count: int, spool: Spool) -> None:
         self._values, self._spool = values, spool
@@ -132,7 +131,7 @@ class _Partitioning:
         self._producer = OfflineProducer(
             config, values["topic"], count, lambda: rng.getrandbits(31), rng.random, linger_ms=values["linger"],
         )  # fmt: skip
-        self._columns, self._count = RecordColumns(), 0
+        self._columns = RecordColumns()
         self._ends = LineEnds(self._reader, config.buffer_memory, is_compressed=spec.codec != Codec.NONE)
 
     def run(self, descriptor: int) -> None:
@@ -165,5 +164,4 @@ class _Partitioning:
             try:
                 self._spool.put(self._producer.send(view, self._columns, filled))
             except ProducerError as error:
-                raise Refused(f"a record before line {self._reader.line} of the input: {error}") from error
-            self._count += filled
+                raise Refused(f"input before line {self._reader.line}: a producer refuses a record: {error}") from error

@@ -1,1 +1,1 @@
-"""The path of a record through Kafka's producer: partitions, batches, sequences, requests. Clock and random numbers: given."""
+"""The path of a record through Kafka's producer: partitions, batches, sequences, requests. The caller gives the time."""

@@ -284,10 +284,6 @@ class RecordAccumulator:
         """Return the number of batches that wait for a partition."""
         return len(self._queue(partition))
 
-    def has_undrained(self) -> bool:
-        """Return whether a batch waits."""
-        return any(queue for topic in self._topics.values() for queue in topic.queues.values())
-
     def _topic(self, name: str) -> _Topic:
         found = self._topics.get(name)
         if found is None:
@@ -423,7 +419,7 @@ class RecordAccumulator:
             self._insert(part)
 
     def _insert(self, batch: ProducerBatch) -> None:
-        """Put a batch to the front, but behind batches with smaller sequences."""
+        """Put a batch to the front, but after batches with smaller sequences."""
         queue, before = self._queue(batch.partition), []
         if self._transactions is not None:
             while queue and queue[0].has_sequence and queue[0].base_sequence < batch.base_sequence:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from engine.producer import requests
 from engine.producer.batch import FinalState
 from engine.producer.cluster import TopicPartition, hash_order
-from engine.producer.errors import ProducerError, error_named, error_of
+from engine.producer.errors import ProducerError, error_of
 from engine.producer.sequences import State
 
 if TYPE_CHECKING:
@@ -189,11 +189,6 @@ class Sender:
             name = names.get(topic.get("topicId"), topic.get("name"))
             for one in topic["partitionResponses"]:
                 self._complete(batches[TopicPartition(name, one["index"])], _answer(one))
-
-    def complete_without_answer(self, request: Request, error: str) -> None:
-        """Complete a Produce request with an error: NETWORK_EXCEPTION (connection closed) or REQUEST_TIMED_OUT."""
-        for batch in request.batches:
-            self._complete(batch, Answer(error_named(error)))
 
     def complete_transactional(self, body: dict[str, Any] | None) -> None:
         """Take the response to a request of transactions or idempotence. None: the connection was closed."""

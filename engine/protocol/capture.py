@@ -238,14 +238,14 @@ class Direction:
         assert self._next is not None
         while self._waiting:
             near = min(self._waiting, key=self._distance)
-            behind = -self._distance(near)
-            if behind < 0:
+            repeated = -self._distance(near)
+            if repeated < 0:
                 return
             payload = self._waiting.pop(near)
             self.kept -= len(payload)
-            if behind < len(payload):
-                self._next = (self._next + len(payload) - behind) & 0xFFFFFFFF
-                yield Chunk(payload[behind:], lost)
+            if repeated < len(payload):
+                self._next = (self._next + len(payload) - repeated) & 0xFFFFFFFF
+                yield Chunk(payload[repeated:], lost)
                 lost = 0
 
     def _skip(self) -> Iterator[Chunk]:

@@ -26,7 +26,7 @@ _MOST_CONNECTIONS = 10_000
 _MOST_KEPT = 256 << 20  # bytes of incomplete frames and of segments that wait for lost ones, in all connections
 
 
-class Heard(NamedTuple):
+class CapturedMessage(NamedTuple):
     """A message and, in a capture, `client>server` of its connection and the time in ms of the packet that completes it.
 
     The position of the message's frame is that of its size in a file of frames, and that of this packet in a capture.
@@ -37,7 +37,7 @@ class Heard(NamedTuple):
     at_ms: float | None = None
 
 
-def read_messages(file: OpenFile, report: Report) -> Iterator[Heard]:
+def read_messages(file: OpenFile, report: Report) -> Iterator[CapturedMessage]:
     """Yield the messages of a file, in its order. Raises UnreadableFile.
 
     report  receives why a part of the file was not read
@@ -50,7 +50,7 @@ def read_messages(file: OpenFile, report: Report) -> Iterator[Heard]:
         while chunk := file.read(at, _CHUNK):
             at += len(chunk)
             for frame in reader.feed(chunk):
-                yield Heard(exchange.take(frame))
+                yield CapturedMessage(exchange.take(frame))
         reader.end()
     except SchemaError as error:
         report(Finding("frame-invalid", Where(file.path, error.at), f"{error}; the rest of the file is not read"))
@@ -106,7 +106,7 @@ class _Capture:
         self._others = 0  # connections of other protocols
         self._cut = 0  # packets that were not captured whole
 
-    def messages(self) -> Iterator[Heard]:
+    def messages(self) -> Iterator[CapturedMessage]:
         """Yield the messages of all connections, in the order of the packets that complete them."""
         packet: Packet | None = None
         try:
@@ -131,7 +131,7 @@ class _Capture:
     def _incomplete(self, position: int | None, what: str, milder: Severity | None = None) -> None:
         self._report(Finding("capture-incomplete", Where(self._file.path, position), what, milder=milder))
 
-    def _take(self, segment: Segment, packet: Packet) -> Iterator[Heard]:
+    def _take(self, segment: Segment, packet: Packet) -> Iterator[CapturedMessage]:
         key = tuple(sorted((segment.source, segment.target)))
         connection = self._connections.get(key)
         client = begins_connection(segment)
@@ -151,7 +151,7 @@ class _Capture:
             _, idle = self._connections.popitem(last=False)  # if it continues, its next message is found as after a loss
             self._kept -= sum(one.kept for one in idle.sides.values())
 
-    def _chunk(self, connection: _Connection, source: str, chunk: Chunk, packet: Packet) -> Iterator[Heard]:
+    def _chunk(self, connection: _Connection, source: str, chunk: Chunk, packet: Packet) -> Iterator[CapturedMessage]:
         side = connection.sides[source]
         if chunk.lost and connection.is_kafka:
             where = " > ".join((source, *(one for one in connection.sides if one != source)))
@@ -166,7 +166,7 @@ class _Capture:
             for frame in side.reader.feed(chunk.data):
                 placed = frame._replace(position=packet.position)
                 take = connection.exchange.request if source == connection.client else connection.exchange.response
-                yield Heard(take(placed), f"{connection.client}>{server}", packet.at_ms)
+                yield CapturedMessage(take(placed), f"{connection.client}>{server}", packet.at_ms)
         except SchemaError as error:
             side.reader = None
             self._report(Finding("frame-invalid", Where(self._file.path, packet.position), f"{source}: {error}"))

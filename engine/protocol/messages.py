@@ -50,6 +50,11 @@ def api_name(api_key: int) -> str:
     return api_head(api_key).name.removesuffix("Request")
 
 
+def api_key(name: str) -> int:
+    """Return the key of an API that can be decoded, by Kafka's name. Raises KeyError for an unknown one."""
+    return catalogue().message(f"{name}Request").id
+
+
 def api_names() -> list[str]:
     """Return the names of all APIs of Kafka 4.3.1."""
     heads = [one.message(name) for one in (catalogue(), _others()) for name in one.names()]

@@ -1,4 +1,4 @@
-"""The batches inside Produce requests and Fetch responses, and what is wrong with them.
+"""The batches inside Produce requests and Fetch responses, and their problems.
 
 Findings of one capture: a wrong checksum, a batch that the leader refuses for its form, gaps and repetitions in the sequences
 of idempotent producers, sizes near the limit.
@@ -90,7 +90,7 @@ class SentBatches:
                     found += batches
                     findings += self._findings(message, records, batches, rest)
         if len(found) >= _MOST_BATCHES:
-            what = f"{len(found)} batches: a message may have more, they are not read"
+            what = f"{len(found)} batches were read: further ones in this message are ignored"
             findings.append(Finding("frame-undecoded", Where(self._file, message.frame.position), what))
         return found, findings
 
@@ -120,7 +120,7 @@ class SentBatches:
         place = f"{records.topic or records.topic_id}-{records.partition}"
         if len(batches) != 1 or rest or batches[0].batch.magic != MAGIC_V2:
             magics = sorted({one.batch.magic for one in batches})
-            what = f"{place}: {len(batches)} batches, magic {magics}, {rest} other bytes; a broker takes one batch of magic 2"
+            what = f"{place}: {len(batches)} batches, magic {magics}, {rest} other bytes; a broker accepts one batch of magic 2"
             yield Finding("sent-batch-invalid", where, what)
         for one in batches:
             if one.batch.magic >= MAGIC_V2:
@@ -147,7 +147,7 @@ class SentBatches:
             yield Finding("sequence-repeated", where, f"{which} to {batch.last_sequence} was sent before")
             return
         if known.next is not None and batch.base_sequence != known.next:
-            yield Finding("sequence-gap", where, f"{which}, but {known.next} follows what was sent before")
+            yield Finding("sequence-gap", where, f"{which}; {known.next} is expected")
         known.last.append(this)
         self._sequences[key] = known._replace(next=increment_sequence(batch.last_sequence, 1))
 

@@ -1,1 +1,1 @@
-"""A Kafka endpoint over log dirs, for reading: every client can read them without a broker."""
+"""A Kafka endpoint over log dirs: clients read them without a broker; for tests, producers write to them."""

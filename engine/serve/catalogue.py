@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
-from engine.discovery.names import INTERNAL_TOPICS, FileKind
+from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC, FileKind
 from engine.errors import KafkalogError
 from engine.findings import Finding, Where
 from engine.log.errors import OffsetOutOfRange
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _MOST_NOTED = 1000  # different errors that are reported
 _MOST_OPEN = 256  # partitions whose files are open at a time
-METADATA_TOPIC = "__cluster_metadata"
 _KAFKAS_PREFIX = "__"  # of topics that Kafka itself writes
 
 

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
-from engine.serve.errors import Error
-from engine.serve.group_common import UNKNOWN_OPERATIONS, Limits, RefusedError, Timers
+from engine.serve.errors import Error, RefusedError
+from engine.serve.group_common import UNKNOWN_OPERATIONS, Limits, Timers
 
 if TYPE_CHECKING:
     from engine.serve.group_common import Answer, Body, Client
@@ -485,7 +485,7 @@ class ClassicGroup:
                 "memberAssignment": one.assignment,
             } for one in self.members.values()
         ]  # fmt: skip
-        return described(self.group_id, self.state, Error.NONE) | {
+        return classic_entry(self.group_id, self.state) | {
             "protocolType": self.protocol_type or "", "protocolData": self.protocol or "" if is_stable else "",
             "members": members,
         }  # fmt: skip
@@ -499,8 +499,10 @@ def _bucket(text: str) -> int:
     return (value ^ value >> 16) & 15
 
 
-def described(group_id: str, state: GroupState | str, error: Error, message: str | None = None) -> Body:
-    """Return an entry in the answer to DescribeGroups for a group that is not found."""
+def classic_entry(
+    group_id: str, state: GroupState | str, error: Error = Error.NONE, message: str | None = None
+) -> Body:  # fmt: skip
+    """Return an entry in the answer to DescribeGroups, without members. The caller adds what a known group has."""
     return {
         "errorCode": int(error), "errorMessage": message, "groupId": group_id, "groupState": str(state), "protocolType": "",
         "protocolData": "", "members": [], "authorizedOperations": UNKNOWN_OPERATIONS,

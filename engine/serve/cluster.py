@@ -5,12 +5,13 @@ One broker has everything: the node of the log dirs, at the address to which the
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.discovery.names import FileKind, is_topic_name, parse_file_name
 from engine.errors import KafkalogError
+from engine.protocol.layout import ZERO_ID
 from engine.serve.errors import Error
+from engine.serve.group_common import UNKNOWN_OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.serve.catalogue import Catalogue, Partition, Topic
 
-_UNKNOWN_OPERATIONS = -(1 << 31)  # of ACLs: not asked for
 _TOPIC_OPERATIONS, _CLUSTER_OPERATIONS = 3576, 7936  # all, as a broker without an authorizer answers
-_NO_ID = base64.urlsafe_b64encode(bytes(16)).decode().rstrip("=")
 
 
 class Address(NamedTuple):
@@ -31,7 +30,7 @@ class Address(NamedTuple):
 
 
 class ClusterAnswers:
-    """Answers of the node `node_id` in a cluster. Raises nothing: what cannot be read is an error code in its place."""
+    """Answers of the node `node_id`. They raise nothing: a partition that cannot be read is answered with an error code."""
 
     def __init__(self, catalogue: Catalogue, *, coordinates_transactions: bool = False) -> None:
         self._catalogue, self._coordinates_transactions = catalogue, coordinates_transactions
@@ -44,8 +43,8 @@ class ClusterAnswers:
 
     def metadata(self, body: dict[str, Any], address: Address) -> dict[str, Any]:
         """Answer Metadata: topics None asks for all, an empty list for none."""
-        operations = _TOPIC_OPERATIONS if body.get("includeTopicAuthorizedOperations") else _UNKNOWN_OPERATIONS
-        cluster = _CLUSTER_OPERATIONS if body.get("includeClusterAuthorizedOperations") else _UNKNOWN_OPERATIONS
+        operations = _TOPIC_OPERATIONS if body.get("includeTopicAuthorizedOperations") else UNKNOWN_OPERATIONS
+        cluster = _CLUSTER_OPERATIONS if body.get("includeClusterAuthorizedOperations") else UNKNOWN_OPERATIONS
         return {
             "throttleTimeMs": 0, "brokers": [self._broker(address)], "clusterId": self._cluster_id,
             "controllerId": self.node_id,
@@ -58,7 +57,7 @@ class ClusterAnswers:
             yield from map(self._topic, self._catalogue.topics.values())
             return
         for one in asked:
-            name, topic_id = one.get("name"), one.get("topicId", _NO_ID)
+            name, topic_id = one.get("name"), one.get("topicId", ZERO_ID)
             topic = self._catalogue.by_id(topic_id) if name is None else self._catalogue.topics.get(name)
             if topic is not None:
                 yield self._topic(topic)
@@ -93,7 +92,7 @@ class ClusterAnswers:
         for name in (name for name in names if name >= first[0]):
             topic = self._catalogue.topics.get(name)
             if topic is None:
-                topics.append(_described(name, _NO_ID, [], unknown_topic(name)))
+                topics.append(_described(name, ZERO_ID, [], unknown_topic(name)))
                 continue
             wanted = [one for one in topic.partitions.values() if name > first[0] or one.index >= first[1]]
             shown = [self._partition(one) | {"eligibleLeaderReplicas": [], "lastKnownElr": []} for one in wanted[:left]]
@@ -108,7 +107,7 @@ class ClusterAnswers:
 
     def describe_cluster(self, body: dict[str, Any], address: Address) -> dict[str, Any]:
         """Answer DescribeCluster."""
-        operations = _CLUSTER_OPERATIONS if body.get("includeClusterAuthorizedOperations") else _UNKNOWN_OPERATIONS
+        operations = _CLUSTER_OPERATIONS if body.get("includeClusterAuthorizedOperations") else UNKNOWN_OPERATIONS
         broker = {"brokerId": self.node_id, "host": address.host, "port": address.port, "rack": None, "isFenced": False}
         return {
             "throttleTimeMs": 0, "errorCode": 0, "errorMessage": None, "endpointType": body.get("endpointType", 1),
@@ -118,13 +117,13 @@ class ClusterAnswers:
 
     def find_coordinator(self, version: int, body: dict[str, Any], address: Address) -> dict[str, Any]:
         """Answer FindCoordinator: this node coordinates every group; transactions only if producers may write."""
-        is_group = body.get("keyType", 0) == 0 or (body["keyType"] == 1 and self._coordinates_transactions)
+        is_here = body.get("keyType", 0) == 0 or (body["keyType"] == 1 and self._coordinates_transactions)
         found = {"nodeId": self.node_id, "host": address.host, "port": address.port, "errorCode": 0}
         none = {"nodeId": -1, "host": "", "port": -1, "errorCode": int(Error.COORDINATOR_NOT_AVAILABLE)}
-        answer = {**(found if is_group else none)}
+        answer = {**(found if is_here else none)}
         if version < 4:
-            return {"throttleTimeMs": 0, "errorMessage": "NONE" if is_group else "a read-only server", **answer}
-        text = "" if is_group else "a read-only server"
+            return {"throttleTimeMs": 0, "errorMessage": "NONE" if is_here else "a read-only server", **answer}
+        text = "" if is_here else "a read-only server"
         keys = [{"key": key, "errorMessage": text, **answer} for key in body["coordinatorKeys"]]
         return {"throttleTimeMs": 0, "coordinators": keys}
 
@@ -160,7 +159,7 @@ def _described(
 ) -> dict[str, Any]:
     return {
         "errorCode": int(error), "name": name, "topicId": topic_id, "isInternal": is_internal, "partitions": partitions,
-        "topicAuthorizedOperations": _TOPIC_OPERATIONS if error is Error.NONE else _UNKNOWN_OPERATIONS,
+        "topicAuthorizedOperations": _TOPIC_OPERATIONS if error is Error.NONE else UNKNOWN_OPERATIONS,
     }  # fmt: skip
 
 
@@ -181,16 +180,3 @@ def _is_log(name: str) -> bool:
 def _space(files: ReadOnlyFiles, path: str) -> dict[str, Any]:
     space = files.space(path)
     return {"totalBytes": space.total, "usableBytes": space.free, "isCordoned": False}
-
-
-
-def refused_produce(version: int, body: dict[str, Any]) -> dict[str, Any]:
-    """Answer Produce: nothing is written, and the error says so. Mirrors ProduceRequest.getErrorResponse."""
-    error, name = Error.POLICY_VIOLATION, "topicId" if version >= 13 else "name"
-    responses = [
-        {name: topic[name], "partitionResponses": [
-            {"index": one["index"], "errorCode": int(error), "baseOffset": -1, "logAppendTimeMs": -1, "logStartOffset": -1,
-             "recordErrors": [], "errorMessage": "kafkalog serve is read-only"} for one in topic["partitionData"]]}
-        for topic in body["topicData"]
-    ]  # fmt: skip
-    return {"responses": responses, "throttleTimeMs": 0}

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
 from engine.serve.assignors import ASSIGNORS, Subscriber
-from engine.serve.errors import Error
-from engine.serve.group_common import UNKNOWN_OPERATIONS, Limits, RefusedError, Timers, Topics
+from engine.serve.errors import Error, RefusedError
+from engine.serve.group_common import UNKNOWN_OPERATIONS, Limits, Timers, Topics
 from engine.serve.topic_patterns import PatternError, TopicPattern
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _JOINS, _LEAVES, _LEAVES_FOR_A_WHILE = 0, -1, -2  # member epochs of requests
 _FIRST_WITH_OWN_MEMBER_ID = 1  # ConsumerGroupHeartbeat
 _FIRST_TO_COMMIT = 9  # OffsetCommit
-DEFAULT_ASSIGNOR = "uniform"
+_DEFAULT_ASSIGNOR = "uniform"
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1  # memberType in ConsumerGroupDescribe
 
 Held = dict[str, dict[int, int]]  # topic id → partition → member epoch in which it was assigned
@@ -267,8 +267,7 @@ class ConsumerGroup:
         """Compute the target assignment for the group's epoch, if it is an older one."""
         if self.target_epoch >= self.epoch:
             return
-        wanted = [one.assignor for one in self.members.values() if one.assignor is not None]
-        assignor = ASSIGNORS[max(wanted, key=wanted.count, default=DEFAULT_ASSIGNOR)]
+        assignor = ASSIGNORS[preferred_assignor(one.assignor for one in self.members.values())]
         members = {
             member_id: Subscriber(one.instance_id, self._subscribed(one), self.target.get(member_id, {}))
             for member_id, one in self.members.items()
@@ -442,10 +441,9 @@ class ConsumerGroup:
 
     def described(self) -> Body:
         """Return the group's entry in the answer to ConsumerGroupDescribe."""
-        wanted = [one.assignor for one in self.members.values() if one.assignor is not None]
-        return _described(self.group_id) | {
+        return consumer_entry(self.group_id) | {
             "groupState": self.state, "groupEpoch": self.epoch, "assignmentEpoch": self.target_epoch,
-            "assignorName": max(wanted, key=wanted.count, default=DEFAULT_ASSIGNOR),
+            "assignorName": preferred_assignor(one.assignor for one in self.members.values()),
             "members": [self._describe_member(one) for one in self.members.values()],
         }  # fmt: skip
 
@@ -457,18 +455,26 @@ class ConsumerGroup:
             "memberId": member.member_id, "instanceId": member.instance_id, "rackId": member.rack_id,
             "memberEpoch": member.epoch, "clientId": member.client_id, "clientHost": member.client_host,
             "subscribedTopicNames": sorted(member.names), "subscribedTopicRegex": member.pattern,
-            "assignment": self._named_partitions(own),
-            "targetAssignment": self._named_partitions(self.target.get(member.member_id, {})),
+            "assignment": named_partitions(self.topics, own),
+            "targetAssignment": named_partitions(self.topics, self.target.get(member.member_id, {})),
             "memberType": CONSUMER_MEMBER,
         }  # fmt: skip
 
-    def _named_partitions(self, own: Mapping[str, Collection[int]]) -> Body:
-        found = [(self.topics.by_id(topic_id), numbers) for topic_id, numbers in own.items()]
-        named = [
-            {"topicId": topic.id, "topicName": topic.name, "partitions": sorted(numbers)}
-            for topic, numbers in found if topic is not None
-        ]  # fmt: skip
-        return {"topicPartitions": named}
+
+def named_partitions(topics: Topics, owned: Mapping[str, Collection[int]]) -> Body:
+    """Return partitions, by topic id, as ConsumerGroupDescribe names them. A topic that is not served is left out."""
+    found = [(topics.by_id(topic_id), numbers) for topic_id, numbers in owned.items()]
+    named = [
+        {"topicId": topic.id, "topicName": topic.name, "partitions": sorted(numbers)}
+        for topic, numbers in found if topic is not None
+    ]  # fmt: skip
+    return {"topicPartitions": named}
+
+
+def preferred_assignor(names: Iterable[str | None]) -> str:
+    """Return the assignor that most members want; None: the member does not mind."""
+    wanted = [name for name in names if name is not None]
+    return max(wanted, key=wanted.count, default=_DEFAULT_ASSIGNOR)
 
 
 def _new_member_id() -> str:
@@ -498,13 +504,9 @@ def _check_epoch(member: ConsumerMember, body: Body) -> None:
     raise RefusedError(Error.FENCED_MEMBER_EPOCH, text)
 
 
-def _described(group_id: str) -> Body:
+def consumer_entry(group_id: str, error: Error = Error.NONE, message: str | None = None) -> Body:
+    """Return an entry in the answer to ConsumerGroupDescribe, without members. The caller adds what a known group has."""
     return {
-        "errorCode": 0, "errorMessage": None, "groupId": group_id, "groupState": "", "groupEpoch": 0, "assignmentEpoch": 0,
-        "assignorName": "", "members": [], "authorizedOperations": UNKNOWN_OPERATIONS,
+        "errorCode": int(error), "errorMessage": message, "groupId": group_id, "groupState": "", "groupEpoch": 0,
+        "assignmentEpoch": 0, "assignorName": "", "members": [], "authorizedOperations": UNKNOWN_OPERATIONS,
     }  # fmt: skip
-
-
-def describe_missing(group_id: str, error: Error, message: str | None) -> Body:
-    """Return an entry in the answer to ConsumerGroupDescribe for a group that is not found."""
-    return _described(group_id) | {"errorCode": int(error), "errorMessage": message}

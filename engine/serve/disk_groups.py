@@ -6,9 +6,8 @@ from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
 from engine.log.fetch.stored_groups import GroupType
-from engine.serve.classic_groups import described
-from engine.serve.consumer_groups import CLASSIC_MEMBER, CONSUMER_MEMBER, DEFAULT_ASSIGNOR, describe_missing
-from engine.serve.errors import Error
+from engine.serve.classic_groups import classic_entry
+from engine.serve.consumer_groups import CLASSIC_MEMBER, CONSUMER_MEMBER, consumer_entry, named_partitions, preferred_assignor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DiskGroup:
-    """A group on the disk; of a share or streams group only that it exists is shown."""
+    """A group on the disk. Share and streams groups are only listed."""
 
     def __init__(self, group: StoredGroup, topics: Topics) -> None:
         self.group, self._topics = group, topics
@@ -48,17 +47,17 @@ class DiskGroup:
                 "memberAssignment": b64decode(one["assignment"]),
             } for one in known.get("members", ())
         ]  # fmt: skip
-        return described(group.group_id, group.state, Error.NONE) | {
+        return classic_entry(group.group_id, group.state) | {
             "protocolType": group.protocol_type, "protocolData": known.get("protocol") or "" if members else "",
             "members": members,
         }  # fmt: skip
 
     def _described_consumer(self) -> Body:
         group = self.group
-        wanted = [one.metadata["serverAssignor"] for one in group.members.values() if one.metadata.get("serverAssignor")]
-        return describe_missing(group.group_id, Error.NONE, None) | {
+        wanted = (one.metadata.get("serverAssignor") or None for one in group.members.values())
+        return consumer_entry(group.group_id) | {
             "groupState": group.state, "groupEpoch": group.epoch, "assignmentEpoch": group.target_epoch,
-            "assignorName": max(wanted, key=wanted.count, default=DEFAULT_ASSIGNOR),
+            "assignorName": preferred_assignor(wanted),
             "members": [self._described_member(member_id, one) for member_id, one in group.members.items()],
         }  # fmt: skip
 
@@ -76,13 +75,8 @@ class DiskGroup:
         }  # fmt: skip
 
     def _assignment(self, owned: Iterable[dict[str, Any]]) -> Body:
-        """Return partitions with the names of their topics. A topic that is not served has none, and is left out."""
+        """Return an assignment as the log has it with the names of its topics."""
         by_topic: dict[str, list[int]] = {}
         for one in owned:
             by_topic.setdefault(one["topicId"], []).extend(one["partitions"])
-        found = [(self._topics.by_id(topic_id), numbers) for topic_id, numbers in by_topic.items()]
-        named = [
-            {"topicId": topic.id, "topicName": topic.name, "partitions": sorted(numbers)}
-            for topic, numbers in found if topic is not None
-        ]  # fmt: skip
-        return {"topicPartitions": named}
+        return named_partitions(self._topics, by_topic)

@@ -1,4 +1,4 @@
-"""Error codes of the protocol."""
+"""Error codes of the protocol, and requests that are refused with one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Error(IntEnum):
-    """Error codes of the protocol. Mirrors Errors."""
+    """The error codes that the server answers. Mirrors Errors."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -52,3 +52,11 @@ class Error(IntEnum):
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
     INVALID_REGULAR_EXPRESSION = 128
+
+
+class RefusedError(Exception):
+    """A request, or a part of it, that is answered with an error code. `message`: Kafka's, if there is a field for it."""
+
+    def __init__(self, error: Error, message: str | None = None) -> None:
+        super().__init__(message or error.name)
+        self.error, self.message = error, message

@@ -32,10 +32,9 @@ if TYPE_CHECKING:
 _MAX_FETCH_BYTES = 55 << 20  # fetch.max.bytes of a broker
 MAX_WAIT_MS = 30_000
 _FIRST_TOPIC_IDS = 13  # the version of Fetch from which on topics have ids
-_DIVERGING = 12  # the first version with lastFetchedEpoch
 _SESSIONS = 200  # at most; Kafka: max.incremental.fetch.session.cache.slots
 _MOST_IN_MEMORY = 1 << 20  # bytes
-_ROUND_EPOCHS = 0x7FFFFFFF
+_LAST_EPOCH = 0x7FFFFFFF  # of a session; 1 follows
 
 
 class FileSlice:
@@ -162,20 +161,20 @@ class _Session:
     def __init__(self, number: int) -> None:
         self.number, self.epoch = number, 1
         self.asked: dict[tuple[str, int], dict[str, Any]] = {}
-        self.told: dict[tuple[str, int], tuple[int, int]] = {}  # high watermark, log start offset; missing: nothing yet
+        self.sent: dict[tuple[str, int], tuple[int, int]] = {}  # high watermark, log start offset; missing: none yet
 
     def is_news(self, key: tuple[str, int], answer: dict[str, Any]) -> bool:
-        """Is there anything in the answer of a partition that its client does not know (maybeUpdateResponseData)?"""
+        """Return whether the answer of a partition has news for the client; note it as sent (maybeUpdateResponseData)."""
         marks = answer["highWatermark"], answer["logStartOffset"]
         if answer["errorCode"]:
-            self.told.pop(key, None)
+            self.sent.pop(key, None)
             return True
-        is_news = len(answer["records"]) > 0 or self.told.get(key) != marks or "divergingEpoch" in answer
-        self.told[key] = marks
+        is_news = len(answer["records"]) > 0 or self.sent.get(key) != marks or "divergingEpoch" in answer
+        self.sent[key] = marks
         return is_news
 
     def put_last(self, key: tuple[str, int]) -> None:
-        """A partition that had data is answered last the next time, so that none is left out for ever."""
+        """Answer a partition that had data last the next time, so that every partition gets its turn."""
         self.asked[key] = self.asked.pop(key)
 
 
@@ -206,7 +205,7 @@ class FetchSessions:
                 return Error.FETCH_SESSION_ID_NOT_FOUND
             if epoch != session.epoch:
                 return Error.INVALID_FETCH_SESSION_EPOCH
-            session.epoch = 1 if epoch == _ROUND_EPOCHS else epoch + 1
+            session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
             return session
 
     def end(self, number: int) -> None:
@@ -229,7 +228,7 @@ class _Asked(NamedTuple):
 
 
 class Fetching:
-    """Answers Fetch requests. `wait(ms)`: waits that long, less if the server ends."""
+    """Answers Fetch requests. `wait`: waits some ms, less if the server ends."""
 
     def __init__(
         self, catalogue: Catalogue, sessions: FetchSessions, now_ms: Callable[[], int], wait: Callable[[int], None]
@@ -276,7 +275,7 @@ class Fetching:
         for topic in body.get("forgottenTopicsData", ()):
             for index in topic["partitions"]:
                 session.asked.pop((topic[name], index), None)
-                session.told.pop((topic[name], index), None)
+                session.sent.pop((topic[name], index), None)
         for topic in body["topics"]:
             for fields in topic["partitions"]:
                 session.asked[topic[name], fields["partition"]] = fields

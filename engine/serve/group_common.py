@@ -1,4 +1,4 @@
-"""What groups of both protocols share: refusals, requests that wait, timers, limits."""
+"""What groups of both protocols share: requests that wait, timers, limits."""
 
 from __future__ import annotations
 
@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Mapping
 
-    from engine.serve.errors import Error
-
 Body = dict[str, Any]  # a request or response with the names of Kafka's JSON
 UNKNOWN_OPERATIONS = -(1 << 31)  # of ACLs: not asked for
-NO_ID = "A" * 22  # Uuid.ZERO_UUID
-
-
-class RefusedError(Exception):
-    """A request that the coordinator refuses. `message`: Kafka's, where the response has a place for it."""
-
-    def __init__(self, error: Error, message: str | None = None) -> None:
-        super().__init__(message or error.name)
-        self.error, self.message = error, message
 
 
 class Client(NamedTuple):

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
-from engine.serve.classic_groups import ClassicGroup, GroupState, described, member_of, refused_join, refused_sync
-from engine.serve.consumer_groups import ConsumerGroup, check_heartbeat, describe_missing, refused_heartbeat
+from engine.serve.classic_groups import ClassicGroup, GroupState, classic_entry, member_of, refused_join, refused_sync
+from engine.serve.consumer_groups import ConsumerGroup, check_heartbeat, consumer_entry, refused_heartbeat
 from engine.serve.disk_groups import DiskGroup
-from engine.serve.errors import Error
-from engine.serve.group_common import Answer, Limits, RefusedError, Timers
+from engine.serve.errors import Error, RefusedError
+from engine.serve.group_common import Answer, Limits, Timers
 from engine.serve.offsets import Offsets
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class GroupCoordinator:
 
     def answer(self, api: str, body: Body, client: Client) -> Body:
         """Answer a request of an API, named as in Kafka. Raises KeyError for an API that is not of groups."""
-        return _APIS[api](self, body, client)
+        return GROUP_APIS[api](self, body, client)
 
     # ---- waiting
 
@@ -321,24 +321,24 @@ class GroupCoordinator:
                 return group.described()
             text = f"Group {group_id} {'not found' if group is None else 'is not a classic group'}."
             if client.version < _FIRST_WITH_ERROR:
-                return described(group_id, GroupState.DEAD, Error.NONE)
-            return described(group_id, GroupState.DEAD, Error.GROUP_ID_NOT_FOUND, text)
+                return classic_entry(group_id, GroupState.DEAD)
+            return classic_entry(group_id, GroupState.DEAD, Error.GROUP_ID_NOT_FOUND, text)
 
-        return self._describe(body["groups"], body, describe, lambda group_id, error: described(group_id, "", error))
+        return self._describe(body["groups"], body, describe, lambda group_id, error: classic_entry(group_id, "", error))
 
     def consumer_group_describe(self, body: Body, _client: Client) -> Body:
         """Answer ConsumerGroupDescribe: groups of the consumer protocol."""
 
         def describe(group_id: str) -> Body:
             if not group_id:
-                return describe_missing("", Error.INVALID_GROUP_ID, None)
+                return consumer_entry("", Error.INVALID_GROUP_ID)
             group = self._known().get(group_id)
             if isinstance(group, ConsumerGroup) or (isinstance(group, DiskGroup) and group.type == ConsumerGroup.type):
                 return group.described()
             text = f"Group {group_id} {'not found' if group is None else 'is not a consumer group'}."
-            return describe_missing(group_id, Error.GROUP_ID_NOT_FOUND, text)
+            return consumer_entry(group_id, Error.GROUP_ID_NOT_FOUND, text)
 
-        return self._describe(body["groupIds"], body, describe, lambda group_id, error: describe_missing(group_id, error, None))
+        return self._describe(body["groupIds"], body, describe, consumer_entry)
 
     def _describe(
         self, group_ids: Iterable[str], body: Body, describe: Callable[[str], Body], refuse: Callable[[str, Error], Body]
@@ -367,7 +367,7 @@ def _check_of(owned: Mapping[tuple[str, int], int], epoch: int) -> Callable[[str
     return check
 
 
-_APIS: dict[str, Callable[[GroupCoordinator, Body, Client], Body]] = {
+GROUP_APIS: dict[str, Callable[[GroupCoordinator, Body, Client], Body]] = {
     "OffsetCommit": GroupCoordinator.offset_commit,
     "OffsetFetch": GroupCoordinator.offset_fetch,
     "JoinGroup": GroupCoordinator.join_group,

@@ -16,7 +16,7 @@ from engine.files import now_ms
 from engine.log.append.log_end import refuse_damaged_end
 from engine.log.operations.operation import Operation, operate, places_of
 from engine.serve.errors import Error
-from engine.serve.producing import Producing, failed
+from engine.serve.producing import FIRST_TOPIC_IDS, Producing, failed
 from engine.serve.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from engine.serve.producing import Batch
 
 _FIRST_IMPLICIT = 12  # version of Produce that adds its partition to the transaction (KIP-890)
-_FIRST_TOPIC_IDS = 13
 _FIRST_PRODUCER_ID = 1 << 40
 
 
@@ -119,26 +118,26 @@ class Leader:
 
     def produce(self, version: int, body: dict[str, Any]) -> dict[str, Any] | None:
         """Answer Produce; None: the producer wants no answer, and there was no error. Raises Unanswered."""
-        answer = Producing(_Request(self, version)).answer(version, body)
+        answer = Producing(_RequestLogs(self, version)).answer(version, body)
         return answer if body["acks"] or failed(answer) else None
 
     def partition(self, topic: dict[str, Any], index: int, version: int) -> Partition | Error:
         """Return the partition of a topic by its name or id."""
-        if version < _FIRST_TOPIC_IDS:
+        if version < FIRST_TOPIC_IDS:
             return self._find(topic["name"], index)
         known = self._catalogue.by_id(topic["topicId"])
         return Error.UNKNOWN_TOPIC_ID if known is None else self._find(known.name, index)
 
 
-class _Request:
-    """The leader of the partitions of one request. See producing.Leader."""
+class _RequestLogs:
+    """The logs to which one request of a version appends. See PartitionLogs."""
 
     def __init__(self, leader: Leader, version: int) -> None:
         self._leader, self._version = leader, version
 
     @contextmanager
     def log(self, topic: dict[str, Any], index: int) -> Iterator[UnifiedLog | Error]:
-        """See producing.Leader."""
+        """See PartitionLogs."""
         partition = self._leader.partition(topic, index, self._version)
         if isinstance(partition, Error):
             yield partition
@@ -148,7 +147,7 @@ class _Request:
             yield log
 
     def check_transaction(self, transactional_id: str, batch: Batch, topic: dict[str, Any], index: int) -> Error:
-        """See producing.Leader."""
+        """See PartitionLogs."""
         transactions = self._leader.transactions
         error = transactions.check(transactional_id, batch.producer_id, batch.producer_epoch)
         partition = self._leader.partition(topic, index, self._version)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine.log.fetch.stored_groups import CommittedOffset
-from engine.serve.errors import Error
-from engine.serve.group_common import NO_ID, RefusedError
+from engine.protocol.layout import ZERO_ID
+from engine.serve.errors import Error, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,7 +124,7 @@ class Offsets:
         """Yield all offsets of a group; with topic ids only those of topics that are served."""
         for name, offsets in known.items():
             topic = self._topics.topics.get(name)
-            topic_id = NO_ID if topic is None else topic.id
+            topic_id = ZERO_ID if topic is None else topic.id
             if topic is not None or client.version < _FIRST_WITH_TOPIC_IDS:
                 partitions = [_fetched(index, committed) for index, committed in offsets.items()]
                 yield _named({"name": name, "topicId": topic_id}, client) | {"partitions": partitions}
@@ -140,7 +140,7 @@ class Offsets:
         partitions = []
         for index in wanted["partitionIndexes"]:
             committed = offsets.get(index)
-            is_other = committed is not None and topic is not None and committed.topic_id not in (None, NO_ID, topic.id)
+            is_other = committed is not None and topic is not None and committed.topic_id not in (None, ZERO_ID, topic.id)
             partitions.append(_fetched(index, None if is_other else committed) | {"errorCode": int(error)})
         return _named(wanted, client) | {"partitions": partitions}
 

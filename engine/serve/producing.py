@@ -1,4 +1,4 @@
-"""Produce requests, answered as a leader does: checked, appended, and what the producer is told.
+"""Produce requests, answered as by a leader: checks records, appends them, and returns the answer to the producer.
 
 Mirrors KafkaApis.handleProduceRequest, ProduceRequest.validateRecords and ReplicaManager.appendToLocalLog.
 """
@@ -12,7 +12,7 @@ from engine.formats import BATCH_HEADER as _HEADER
 from engine.formats import CODEC_MASK, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_V2, TRANSACTIONAL_FLAG, Codec
 from engine.log import append_errors as appends
 from engine.log.append.analysis import append_as_leader
-from engine.serve.errors import Error
+from engine.serve.errors import Error, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from engine.log.append.analysis import LogAppendInfo
     from engine.log.partition.unified_log import UnifiedLog
 
-_FIRST_ZSTD, _FIRST_ERRORS, _FIRST_TOPIC_IDS = 7, 8, 13  # versions of Produce
+_FIRST_ZSTD, _FIRST_ERRORS, FIRST_TOPIC_IDS = 7, 8, 13  # versions of Produce
 _SMALLEST_BATCH = 14  # bytes after the size field: the smallest message of any format (Records.RECORD_OVERHEAD_V0)
 _ACKS = (-1, 0, 1)
 
-# the code of each error of an append; the first group tells nothing of the log, as in ReplicaManager.appendToLocalLog
+# the code of each error of an append; the first group is answered without log start offset (ReplicaManager.appendToLocalLog)
 _CODES_WITHOUT_LOG: dict[type[KafkalogError], Error] = {
     appends.CorruptRecord: Error.CORRUPT_MESSAGE, appends.RecordTooLarge: Error.MESSAGE_TOO_LARGE,
     appends.RecordBatchTooLarge: Error.RECORD_LIST_TOO_LARGE,
@@ -36,28 +36,18 @@ _CODES: dict[type[KafkalogError], Error] = {
     appends.OutOfOrderSequence: Error.OUT_OF_ORDER_SEQUENCE_NUMBER, appends.InvalidProducerEpoch: Error.INVALID_PRODUCER_EPOCH,
     appends.InvalidTxnState: Error.INVALID_TXN_STATE,
 }  # fmt: skip
-_INVALID_RECORDS = "One or more records have been rejected"
-_INVALID_TIMESTAMPS = f"{_INVALID_RECORDS} due to invalid timestamp"
 
 
 class _Unreadable(Exception):
-    """The bytes of a batch that a broker cannot even look at: it answers all partitions of the request with this error."""
+    """The bytes of a batch that a broker cannot read at all: it answers all partitions of the request with this error."""
 
 
 class Unanswered(Exception):
     """A request to which a broker never answers."""
 
 
-class _Invalid(Exception):
-    """Records that a request of this version may not have."""
-
-    def __init__(self, error: Error) -> None:
-        super().__init__(error.name)
-        self.error = error
-
-
-class Leader(Protocol):
-    """Where records go."""
+class PartitionLogs(Protocol):
+    """The logs to which a request appends."""
 
     def log(self, topic: dict[str, Any], index: int) -> AbstractContextManager[UnifiedLog | Error]:
         """Hold the open log of a partition; `topic` has its `name` or `topicId`. Raises KafkalogError."""
@@ -100,32 +90,32 @@ def _batches(records: memoryview) -> Iterator[Batch]:
 
 
 def _checked(records: memoryview, version: int) -> Batch:
-    """Return the only batch of a partition's records. Raises _Invalid, _Unreadable (ProduceRequest.validateRecords)."""
+    """Return the only batch of a partition's records. Raises RefusedError, _Unreadable (ProduceRequest.validateRecords)."""
     batches = _batches(records)
     first = next(batches, None)
     if first is None or first.magic != MAGIC_V2:
-        raise _Invalid(Error.INVALID_RECORD)
+        raise RefusedError(Error.INVALID_RECORD)
     if version < _FIRST_ZSTD and first.attributes & CODEC_MASK == Codec.ZSTD:
-        raise _Invalid(Error.UNSUPPORTED_COMPRESSION_TYPE)
+        raise RefusedError(Error.UNSUPPORTED_COMPRESSION_TYPE)
     if next(batches, None) is not None:
-        raise _Invalid(Error.INVALID_RECORD)
+        raise RefusedError(Error.INVALID_RECORD)
     return first
 
 
 class Producing:
     """Answers Produce requests.
 
-    leader  finds the logs
+    logs  finds the log of each partition
     """
 
-    def __init__(self, leader: Leader) -> None:
-        self._leader = leader
+    def __init__(self, logs: PartitionLogs) -> None:
+        self._logs = logs
 
     def answer(self, version: int, body: dict[str, Any]) -> dict[str, Any]:
         """Append, and return the answer, also if the producer wants none. Raises Unanswered for records that are null."""
         if any(one["records"] is None for topic in body["topicData"] for one in topic["partitionData"]):
             raise Unanswered("its records are null: a broker never answers")
-        name = "topicId" if version >= _FIRST_TOPIC_IDS else "name"
+        name = "topicId" if version >= FIRST_TOPIC_IDS else "name"
         try:
             answers = self._answers(version, body, name)
         except _Unreadable as error:
@@ -154,11 +144,11 @@ class Producing:
     ) -> dict[str, Any]:  # fmt: skip
         """Append the records of one partition → its part of the answer."""
         try:
-            with self._leader.log(topic, index) as log:
+            with self._logs.log(topic, index) as log:
                 if isinstance(log, Error):
                     return _part(index, log)
                 return self._append_to(log, version, body, topic, index, records)
-        except _Invalid as error:
+        except RefusedError as error:
             return _part(index, error.error)
         except KafkalogError:
             return _part(index, Error.KAFKA_STORAGE_ERROR)
@@ -166,13 +156,13 @@ class Producing:
     def _append_to(
         self, log: UnifiedLog, version: int, body: dict[str, Any], topic: dict[str, Any], index: int, records: memoryview
     ) -> dict[str, Any]:  # fmt: skip
-        """As `_append`, to an open log. Raises _Invalid, KafkalogError."""
+        """As `_append`, to an open log. Raises RefusedError, KafkalogError."""
         batch = _checked(records, version)
         if body["acks"] not in _ACKS:
             return _part(index, Error.INVALID_REQUIRED_ACKS)
         transactional_id = body["transactionalId"]
         if transactional_id is not None and batch.attributes & TRANSACTIONAL_FLAG and batch.producer_id >= 0:
-            error = self._leader.check_transaction(transactional_id, batch, topic, index)
+            error = self._logs.check_transaction(transactional_id, batch, topic, index)
             if error is not Error.NONE:
                 return _part(index, error)
         try:
@@ -213,3 +203,15 @@ def _refused(index: int, error: KafkalogError, log: UnifiedLog, version: int) ->
 def failed(answer: dict[str, Any]) -> bool:
     """Return whether a part of the answer is an error: with acks=0 a broker then ends the connection."""
     return any(one["errorCode"] for topic in answer["responses"] for one in topic["partitionResponses"])
+
+
+def refused_produce(version: int, body: dict[str, Any]) -> dict[str, Any]:
+    """Answer Produce of a read-only server: an error for each partition. Mirrors ProduceRequest.getErrorResponse."""
+    name = "topicId" if version >= FIRST_TOPIC_IDS else "name"
+    responses = [
+        {name: topic[name], "partitionResponses": [
+            _part(one["index"], Error.POLICY_VIOLATION, message="kafkalog serve is read-only")
+            for one in topic["partitionData"]]}
+        for topic in body["topicData"]
+    ]  # fmt: skip
+    return {"responses": responses, "throttleTimeMs": 0}

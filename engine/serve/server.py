@@ -1,4 +1,4 @@
-"""The sockets of the endpoint: one thread for each connection, one request at a time on each, bounds on everything.
+"""The sockets of the endpoint: a thread for each connection, one request at a time, limits on everything that clients send.
 
 A slow or silent client holds its own thread only. Records go from file to socket by sendfile. Mirrors SocketServer.
 """
@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from engine.errors import KafkalogError
 from engine.files import now_ms
 from engine.findings import Finding, Where
-from engine.serve.apis import Apis, Client, Refused
+from engine.protocol.frames import FrameReader
+from engine.schema.wire import SchemaError
+from engine.serve.apis import Apis, Refused
 from engine.serve.cluster import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from engine.log.fetch.stored_groups import StoredGroup
     from engine.serve.catalogue import Catalogue
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = ("127.", "localhost", "::1")
 _IDLE_SECONDS = 600  # connections.max.idle.ms
-_SEND_SECONDS = 60  # without one byte taken by the client
+_SEND_SECONDS = 60  # in which the client accepts no byte
 _MAX_REQUEST = 2 << 20  # bytes of a frame
 _MAX_CONNECTIONS = 500
 _RECEIVED_AT_ONCE = 64 << 10
@@ -60,7 +62,7 @@ class CannotListen(KafkalogError):
 
 
 class ConnectionFailed(KafkalogError):
-    """A request that the server cannot answer because of a fault of its own."""
+    """A request failed in the server: an error in kafkalog, not in the request."""
 
     code = "connection-failed"
     exit_status = 8
@@ -80,7 +82,7 @@ def _listening(address: Address) -> socket.socket:
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (while")[0]  # Python adds the address as a tuple
         what = f"{address.host}:{address.port}: {why}"
-        raise CannotListen(what, "name another address: --listen 127.0.0.1:0 takes a free port") from error
+        raise CannotListen(what, "choose another address; --listen 127.0.0.1:0 selects a free port") from error
 
 
 class Connection:
@@ -98,12 +100,12 @@ class Connection:
             client.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, 0))
 
     def run(self) -> None:
-        """Answer requests until the client leaves, is idle for ten minutes, or sends what no client sends."""
+        """Answer requests until the client leaves, is idle for ten minutes, or sends bytes that are not a request."""
         host, port = self._socket.getsockname()[:2]
-        client = Client(self._server.advertised or Address(host, port), self.peer[0])
+        address = self._server.advertised or Address(host, port)
         try:
-            while (frame := self._frame()) is not None:
-                answer = self._server.apis.answer(frame, client)
+            for frame in self._frames():
+                answer = self._server.apis.answer(frame, address, self.peer[0])
                 if answer is None:
                     continue
                 self._send(answer.pieces)
@@ -120,27 +122,18 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def _frame(self) -> memoryview | None:
-        """Receive a request; None: the client ended the connection between two requests."""
-        head = self._receive(4, is_first=True)
-        if head is None:
-            return None
-        (size,) = struct.unpack(">i", head)
-        if not 0 < size <= _MAX_REQUEST:
-            raise Refused(f"a request of {size} bytes")
-        return self._receive(size)
+    def _frames(self) -> Iterator[memoryview]:
+        """Receive requests until the client ends the connection. Raises Refused for a size that no request has.
 
-    def _receive(self, size: int, *, is_first: bool = False) -> memoryview | None:
-        """Receive exactly `size` bytes. The memory grows with what arrives, not with what was announced."""
-        data = bytearray()
-        while len(data) < size:
-            more = self._socket.recv(min(size - len(data), _RECEIVED_AT_ONCE))
-            if not more:
-                if is_first and not data:
-                    return None
-                raise Refused("the connection ended within a request")
-            data += more
-        return memoryview(data)
+        The memory grows with the bytes that arrive, not with the size that a client announces.
+        """
+        reader = FrameReader(_MAX_REQUEST)
+        try:
+            while received := self._socket.recv(_RECEIVED_AT_ONCE):
+                for frame in reader.feed(received):
+                    yield frame.data
+        except SchemaError as error:
+            raise Refused(str(error)) from error
 
     def _send(self, pieces: list[Any]) -> None:
         try:
@@ -158,7 +151,7 @@ class Connection:
 class Server:
     """Listens and serves. `start`, then `wait` in the main thread, `close` at the end.
 
-    advertised  the address that clients are told; None: the one to which they connected
+    advertised  the address that clients get for this broker; None: the one to which they connected
     groups      on the disk, with the offsets that they committed
     leader      of logs that are open for producers; None: the server is read-only
     Raises CannotListen.
@@ -219,9 +212,11 @@ class Server:
     def _run(self, connection: Connection) -> None:
         try:
             connection.run()
-        except Exception as error:  # noqa: BLE001  # a fault of ours must not print a traceback, nor end other connections
+        except Exception as error:  # noqa: BLE001  # an error of ours must not print a traceback, nor end other connections
             host, port = connection.peer
-            self._catalogue.note(ConnectionFailed(f"{host}:{port}, after {connection.counts.last or 'the start'}: {error!r}"))
+            after = f", after {connection.counts.last}" if connection.counts.last else ""
+            what = f"{host}:{port}: the connection was closed{after}: internal error {error!r}"
+            self._catalogue.note(ConnectionFailed(what, "report it: this is an error in kafkalog"))
         finally:
             self.connections.discard(connection)
 

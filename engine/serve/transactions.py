@@ -1,4 +1,4 @@
-"""Producer ids and transactions of one node, in memory: idempotent and transactional producers, both versions of transactions.
+"""Producer ids and transactions of one node, in memory: idempotent and transactional producers, transaction.version 1 and 2.
 
 Mirrors TransactionCoordinator of a cluster with one broker, without its log: open transactions stay open when the server ends,
 as after the death of a broker.
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from engine.serve.catalogue import Partition
 
-_FIRST_BUMP = 5  # version of EndTxn from which on each transaction has an epoch of its own (KIP-890)
+FIRST_WITH_OWN_EPOCH = 5  # version of EndTxn from which on each transaction has an epoch of its own (KIP-890)
 _LAST_EPOCH = 2**15 - 1
-_MANY = 1000  # transactional ids
+_MOST_IDS = 1000  # transactional ids in memory
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Transactions:
                 return _producer(self._next_id(), 0)
             known = self._known.get(name)
             if known is None:
-                if len(self._known) >= _MANY:
+                if len(self._known) >= _MOST_IDS:
                     return _producer(-1, -1, Error.COORDINATOR_NOT_AVAILABLE)
                 known = self._known[name] = _Transaction(self._next_id())
                 return _producer(known.producer_id, 0)
@@ -120,16 +120,16 @@ class Transactions:
             error = self.check(name, body["producerId"], body["producerEpoch"])
             known = self._known.get(name)
             if error is Error.NONE and known is not None:
-                if version >= _FIRST_BUMP:
+                if version >= FIRST_WITH_OWN_EPOCH:
                     self._next_epoch(known)
                 error = self._end(known, ControlType.COMMIT if body["committed"] else ControlType.ABORT)
             answer: dict[str, Any] = {"throttleTimeMs": 0, "errorCode": int(error)}
-            if version >= _FIRST_BUMP and known is not None and error is Error.NONE:
+            if version >= FIRST_WITH_OWN_EPOCH and known is not None and error is Error.NONE:
                 answer |= {"producerId": known.producer_id, "producerEpoch": known.epoch}
             return answer
 
     def _end(self, one: _Transaction, kind: ControlType) -> Error:
-        """Write the markers of an open transaction. What could not be written stays part of it."""
+        """Write the markers of an open transaction. A partition whose marker cannot be written stays part of it."""
         spec = BatchSpec(transactional=True, producer_id=one.producer_id, producer_epoch=one.epoch, base_sequence=-1)
         for partition in list(one.partitions):
             try:

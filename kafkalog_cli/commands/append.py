@@ -82,10 +82,9 @@ _EXAMPLES = (
 
 
 _PARTITIONERS = ("default", "sticky", "round-robin")
-_WITHOUT_TOPIC = {
-    "follower": "--follower", "magic": "--magic", "sequence": "--sequence", "transaction": "--transaction",
-    "producer_epoch": "--producer-epoch",
-}  # fmt: skip
+_OF_PRODUCERS = {"producer_epoch": "--producer-epoch", "sequence": "--sequence", "transaction": "--transaction"}
+_WITHOUT_TOPIC = _OF_PRODUCERS | {"follower": "--follower", "magic": "--magic"}
+_WITHOUT_REQUESTS = _OF_PRODUCERS | {"timestamp": "--timestamp", "leader_epoch": "--leader-epoch", "magic": "--magic"}
 
 
 @click.command("append", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
@@ -94,8 +93,8 @@ _WITHOUT_TOPIC = {
 @click.option("--input", "source", type=PATH, default="-", metavar="FILE", help="Read records from this file. Default: stdin.")
 @click.option("--input-format", "form_in", type=click.Choice(["json", "text", "raw", "produce-request"]), default="json",
               show_default=True,
-              help="A JSON object a line; key, separator and value; raw batches as in a .log; or requests of producers, each "
-                   "after the four bytes of its size.")
+              help="json: an object a line. text: key, separator, value. raw: batches as in a .log. produce-request: captured "
+                   "requests of producers, each after four bytes with its size.")
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B",
               help="Only offsets from A up to, not including, B. A alone has no end.")
 @raw_selection_options
@@ -110,10 +109,12 @@ _WITHOUT_TOPIC = {
 @click.option("--partitions", type=Whole(1, 100_000), metavar="N",
               help="Number of partitions of the topic. Default: those in the log directory.")
 @click.option("--partitioner", type=click.Choice(_PARTITIONERS),
-              help="By key, and a sticky partition for null keys; always a sticky one; or all in turn. Default: default.")
+              help="default: by key, null keys to a sticky partition. sticky: ignore keys. round-robin: all partitions in "
+                   "turn. Default: default.")
 @click.option("--linger", type=Whole(0, INT_MAX), metavar="MS",
-              help="Send a batch this long after its first record, by the records' timestamps. Default: when it is full.")
-@click.option("--seed", type=Whole(0), metavar="N", help="Choose the same sticky partitions again. Default: at random.")
+              help="Also send a batch MS after its first record, by the records' timestamps. Default: only when it is full.")
+@click.option("--seed", type=Whole(0), metavar="N",
+              help="Seed of the random choice of sticky partitions: with the same seed a run can be repeated.")
 @click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True,
               help="Compression by the producer. The topic's compression.type may compress again.")
 @click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Level of the codec. Default: Kafka's.")
@@ -143,7 +144,7 @@ _WITHOUT_TOPIC = {
 def command(**values: Any) -> int:
     """Append records to a partition, as its leader does: validated, with offsets, timestamps and index entries.
 
-    PATH is the directory of a partition; with --topic it is a log directory, and the whole input is read before the first
+    PATH is the directory of a partition. With --topic it is a log directory; the whole input is then read before the first
     partition is changed. Offsets are printed after their records are flushed to disk. A log of Kafka 0.7 takes
     values only, or its own entries as raw input.
 
@@ -221,7 +222,6 @@ class _AppendInput(Append):
         with self._input_of(log.directory) as descriptor:
             InputReader(log, appender, self._values, descriptor, self._stream).run()
 
-
     def _request_appender(self, log: PartitionLog) -> Appender:
         from engine.log.partition.unified_log import UnifiedLog
         from kafkalog_cli.request_input import RequestAppender, answer_text  # imports the protocol
@@ -244,6 +244,8 @@ class _AppendInput(Append):
 def _check(values: dict[str, Any]) -> None:
     """Raise UsageError for options that exclude each other."""
     _check_topic(values)
+    if values["form_in"] == "produce-request":
+        _check_requests(values)
     if values["topic_id"] is not None:
         check_topic_id(values["topic_id"])
     if values["follower"] and values["form_in"] != "raw":
@@ -268,6 +270,19 @@ def _selection(values: dict[str, Any]) -> Selection:
     return selection_from({**values, "producer_id": producer_id}, first_offset=first, end_offset=end)
 
 
+def _given(values: dict[str, Any], options: dict[str, str]) -> list[str]:
+    """Return the options that were given, out of `options` and --producer-id."""
+    given = [option for name, option in options.items() if values[name] is not None and values[name] is not False]
+    return given if values["producer_id"] < 0 else ["--producer-id", *given]
+
+
+def _check_requests(values: dict[str, Any]) -> None:
+    """Raise UsageError for options that requests of producers exclude."""
+    given = _given(values, _WITHOUT_REQUESTS)
+    if given:
+        raise UsageError(f"--input-format produce-request excludes {', '.join(given)}: the requests contain it", "remove it")
+
+
 def _check_topic(values: dict[str, Any]) -> None:
     """Raise UsageError for options that --topic excludes, or that need it."""
     if values["topic"] is None:
@@ -277,11 +292,11 @@ def _check_topic(values: dict[str, Any]) -> None:
         return
     if not is_topic_name(values["topic"]):
         raise UsageError(f"{values['topic']}: not a valid topic name: Kafka allows letters, digits, '.', '_' and '-'")
-    if values["form_in"] == "raw":
-        raise UsageError("--topic partitions records; raw batches belong to a partition already", "remove --topic")
-    given = [option for name, option in _WITHOUT_TOPIC.items() if values[name]]
-    if given or values["producer_id"] >= 0:
-        raise UsageError(f"--topic excludes {', '.join(given) or '--producer-id'}", "append to each partition by itself")
+    if values["form_in"] not in ("json", "text"):
+        raise UsageError("--topic needs JSON or text input; raw batches and requests have a partition", "remove --topic")
+    given = _given(values, _WITHOUT_TOPIC)
+    if given:
+        raise UsageError(f"--topic excludes {', '.join(given)}", "append to each partition separately")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from kafkalog_cli.remote_output import show
 if TYPE_CHECKING:
     from engine.files import OpenFile
     from engine.findings import Finding
-    from engine.protocol.conversations import Heard
+    from engine.protocol.conversations import CapturedMessage
     from engine.protocol.exchange import Message
     from engine.protocol.sent_batches import SentBatch, SentBatches
     from kafkalog_cli.remote_output import Output
@@ -28,8 +28,8 @@ _SECTIONS = (
 )
 _MAIN = ("--api", "--client", "--topic", "--producer", "--format")
 _EXAMPLES = (
-    Example("What clients and a broker sent, out of a packet capture:", "kafkalog requests kafka.pcap"),
-    Example("The batches of one topic, and what is wrong with them:",
+    Example("The requests and responses in a packet capture:", "kafkalog requests kafka.pcap"),
+    Example("The batches that producers sent to one topic, and their problems:",
             "kafkalog requests --api Produce --topic orders kafka.pcap"),
     Example("Everything that one client sent, with all fields as JSON:",
             "kafkalog requests --client billing-7 --format jsonl kafka.pcapng"),
@@ -56,25 +56,29 @@ class ApiName(click.ParamType[str]):
 @click.option("--api", "apis", type=ApiName(), multiple=True, metavar="NAME",
               help="Only this API, such as Produce; may be repeated.")
 @click.option("--client", "clients", multiple=True, metavar="NAME",
-              help="Only this client id, or those that a quoted pattern names; may be repeated.")
+              help="Only this client id, or those that match a quoted pattern; may be repeated.")
 @click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
               help="Only messages about this topic: a name, a quoted pattern or a topic id; may be repeated.")
 @click.option("--producer", "producers", type=Whole(0), multiple=True, metavar="ID",
               help="Only messages with batches of this producer id; may be repeated.")
-@size_option("--max-message-bytes", default=1_048_588, help="Report batches near this size: max.message.bytes of the topics.")
+@size_option("--max-message-bytes", default=1_048_588,
+             help="Report batches near or above this size: max.message.bytes of the topics.")
 @format_option
 @version_option
 def command(path: str, form: str, max_message_bytes: int, **wanted: Any) -> int:
     """Decode captured requests and responses of Kafka's protocol, with the batches inside them.
 
-    FILE is a packet capture (pcap or pcapng, of tcpdump or Wireshark), or frames as they are in a connection: four bytes
-    of size, then the message. A file of frames may have requests, or requests and responses, of any number of connections.
+    FILE is a packet capture (pcap or pcapng, from tcpdump or Wireshark), or a file of frames as they are sent over a
+    connection: four bytes of size, then the message. A file of frames may have requests only, or requests and responses, of
+    any number of connections.
 
     The text has a line for each message, and a line for each batch of Produce requests and Fetch responses. JSON has all
-    fields, under Kafka's names. Findings are wrong checksums, batches that a broker refuses for their form, gaps and repeats
-    in the sequences of idempotent producers, batches near the size limit, and what could not be decoded.
+    fields, under Kafka's names.
 
-    A topic that a message has only by its id is shown by name if a Metadata response before has both.
+    Reported are wrong checksums, batches that a broker refuses, gaps and repeats in the sequences of idempotent producers,
+    batches near the size limit, and messages that cannot be decoded.
+
+    Newer requests have only the id of a topic. The topic is shown by name if an earlier Metadata response has its id and name.
     """
 
     def work(output: Output) -> None:
@@ -100,14 +104,14 @@ class _Listing:
         """Print all messages and findings."""
         from engine.protocol.conversations import finding_about, read_messages
 
-        for heard in read_messages(file, self._report):
-            message = heard.message
+        for captured in read_messages(file, self._report):
+            message = captured.message
             batches, findings = self._batches.read(message)
             about = finding_about(message, self._path)
             if not self._is_wanted(message, batches):
                 continue
             if message.header is not None:
-                self._print(heard, batches)
+                self._print(captured, batches)
             for finding in findings if about is None else [about, *findings]:
                 self._report(finding)
 
@@ -137,18 +141,18 @@ class _Listing:
         known = {self._batches.topic_of(one) or one for one in found}
         return sorted(found | known)
 
-    def _print(self, heard: Heard, batches: list[SentBatch]) -> None:
+    def _print(self, captured: CapturedMessage, batches: list[SentBatch]) -> None:
         if self._output.stream is not None:
-            kind = "request" if heard.message.is_request else "response"
-            self._output.stream.put(kind, _fields(heard, batches))
+            kind = "request" if captured.message.is_request else "response"
+            self._output.stream.put(kind, _fields(captured, batches))
             return
-        message, header = heard.message, heard.message.header
+        message, header = captured.message, captured.message.header
         assert header is not None
         kind = "request" if message.is_request else f"response to {message.request}"
         client = "no client id" if header.client_id is None else f"client {header.client_id}"
         about = [f"correlation id {header.correlation_id}", client, count_of(len(message.frame.data), "byte")]
-        about += [heard.connection] if heard.connection else []
-        about += [_time(heard.at_ms)] if heard.at_ms is not None else []
+        about += [captured.connection] if captured.connection else []
+        about += [_time(captured.at_ms)] if captured.at_ms is not None else []
         named = [self._batches.topic_of(one) or one for one in self._topics(message)]
         topics = f": {', '.join(sorted(set(named)))}" if named else ""
         self._output.line(f"{message.frame.position} {kind}: {_api(message)} {message.version}, {', '.join(about)}{topics}")
@@ -178,15 +182,15 @@ def _batch_line(one: SentBatch) -> str:
     return ", ".join([text, *(name for name, there in traits if there)])
 
 
-def _fields(heard: Heard, batches: list[SentBatch]) -> dict[str, object]:
+def _fields(captured: CapturedMessage, batches: list[SentBatch]) -> dict[str, object]:
     from engine.protocol.messages import to_json
 
-    message = heard.message
+    message = captured.message
     header, body = message.header, message.body
     assert header is not None
     fields: dict[str, object] = {
-        "position": message.frame.position, "connection": heard.connection,
-        "timestamp": None if heard.at_ms is None else round(heard.at_ms), "size": len(message.frame.data),
+        "position": message.frame.position, "connection": captured.connection,
+        "timestamp": None if captured.at_ms is None else round(captured.at_ms), "size": len(message.frame.data),
         "api": _api(message), "api_key": header.api_key, "version": message.version,
         "correlation_id": header.correlation_id, "client_id": header.client_id,
     }

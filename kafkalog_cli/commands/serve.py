@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _SECTIONS = (
     Section("What is served", ("--topic", "--internal", "--follow", "--offsets", "--accept-produce")),
-    Section("Where", ("--listen", "--advertise")),
+    Section("Addresses", ("--listen", "--advertise")),
     Section(STORE.title, (*STORE.options, "--log-dir", "--config-file")),
     Section("Output", ("--metrics-textfile", "--quiet", "--verbose")),
 )
@@ -39,12 +39,12 @@ _MAIN = ("--listen", "--topic", "--offsets", "--follow")
 _EXAMPLES = (
     Example("Let every Kafka client on this machine read the disks of a dead broker:",
             "kafkalog serve disk1/kafka disk2/kafka"),
-    Example("Two topics only, on another port:",
+    Example("Only some topics, on another port:",
             "kafkalog serve --listen 127.0.0.1:19092 -t orders -t 'payments-*' data"),
     Example("For clients in a container, which reach this machine by another name:",
             "kafkalog serve --listen 0.0.0.0:9092 --advertise host.docker.internal:9092 data"),
 )
-_TICK = 0.2  # seconds between two looks at signals
+_TICK = 0.2  # seconds between two checks for signals
 _METRICS_SECONDS = 15  # between two writes of --metrics-textfile
 
 
@@ -66,21 +66,22 @@ class HostPort(click.ParamType[tuple[str, int]]):
 @click.command("serve", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
 @click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
-              help="Serve only this topic; a quoted pattern, such as 'orders-*', names several. May be repeated.")
+              help="Serve only this topic; a quoted pattern, such as 'orders-*', selects several. May be repeated.")
 @click.option("--internal", is_flag=True,
-              help="Serve the topics that Kafka itself writes too (__consumer_offsets, __transaction_state …). They can hold "
-                   "secrets.")
+              help="Also serve the topics that Kafka itself writes (__consumer_offsets, __transaction_state …). They can "
+                   "contain secrets.")
 @click.option("--follow", is_flag=True, help="A broker may be writing: look for new records before each read.")
 @click.option("--accept-produce", is_flag=True,
-              help="For tests: lock the log dirs and append what producers send, idempotent and transactional ones too, as the "
-                   "only broker of a cluster does.")
+              help="For tests: lock the log dirs, and append what producers send, as the only broker of a cluster would. "
+                   "Idempotent and transactional producers work.")
 @click.option("--offsets", type=click.Choice(["disk", "memory"]), default="disk", show_default=True,
-              help="Committed offsets with which groups begin: those of __consumer_offsets on the disk, or none. Commits are "
-                   "kept in memory only.")
+              help="Committed offsets of groups at the start: those in __consumer_offsets on the disk, or none. New commits "
+                   "are kept in memory only.")
 @click.option("--listen", type=HostPort(), default="127.0.0.1:9092", show_default=True, metavar="HOST:PORT",
-              help="Address to listen on; port 0 takes a free one.")
+              help="Address to listen on. Port 0 selects a free port.")
 @click.option("--advertise", type=HostPort(), metavar="HOST:PORT",
-              help="Address that clients are told. Default: the one to which they connected.")
+              help="Address of this broker in answers to clients (advertised.listeners). Default: the one to which they "
+                   "connected.")
 @store_options
 @click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
               help="With a store: another log dir with partitions of __remote_log_metadata; may be repeated.")
@@ -93,10 +94,12 @@ class HostPort(click.ParamType[tuple[str, int]]):
 def command(paths: tuple[str, ...], **values: Any) -> int:
     """Serve log dirs to Kafka clients, read-only, as a broker would.
 
-    PATHS are log dirs, directories with log dirs, or partitions; no broker is needed. Clients read by assignment or in groups,
-    in both isolations, and Kafka's own tools show topics, offsets and groups. If PATHS have several replicas of a partition,
-    the best one is served. Nothing is written; producers get an error. There is no authentication: listen on other addresses
-    than 127.0.0.1 only where everyone may read everything. Ctrl-C ends it.
+    PATHS are log dirs, directories with log dirs, or partitions. No broker is needed. Clients read assigned partitions or
+    join groups, with both isolation levels. Kafka's own tools show topics, offsets and groups. If PATHS have several replicas
+    of a partition, the best one is served.
+
+    Nothing is written, and producers get an error, unless --accept-produce is given. There is no authentication: on an
+    address other than 127.0.0.1, everyone who reaches it can read everything. Ctrl-C stops the server.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a client that leaves is no reason to end
     outcome = Outcome(verbose=values["verbose"], quiet=values["quiet"])
@@ -165,7 +168,7 @@ def _refuse_without_topics(catalogue: Catalogue, wanted: Any) -> None:
     if catalogue.topics:
         return
     what = "no topic matches" if wanted.topics else "the log dirs have no partition"
-    raise UsageError(what, None if wanted.is_internal else "topics that Kafka itself writes are served with --internal")
+    raise UsageError(what, None if wanted.is_internal else "--internal also serves the topics that Kafka itself writes")
 
 
 def _announce(
@@ -187,7 +190,7 @@ def _announce(
     click.echo(f"serving {count_of(topics, 'topic')}, {count_of(partitions, 'partition')}{of} at {host}:{port}, {what}")
     click.echo(f"  kcat -b {reached} -C -e -t {first}")
     click.echo(f"  kafka-console-consumer.sh --bootstrap-server {reached} --from-beginning --topic {first}")
-    click.echo("Ctrl-C ends it")
+    click.echo("Ctrl-C stops the server")
     sys.stdout.flush()
 
 

@@ -51,6 +51,13 @@ def test_the_text_of_an_answer(tmp_path):
     assert f"{made}: request 1, partition refused-0: refused with CORRUPT_MESSAGE (2)" in lines
 
 
+def test_options_of_producers_are_refused(tmp_path):
+    words = ["append", "--input", "/dev/null", "--input-format", "produce-request", "--producer-id", "7", "--transaction", "commit"]
+    done = kafkalog(*words, str(partition(tmp_path)))
+    assert done.status == 2
+    assert "excludes --producer-id, --transaction" in done.err
+
+
 def test_what_is_no_request(tmp_path):
     made = partition(tmp_path)
     for name, data in {"cut": requests("accepted-v9")[0][:-3], "text": b"key:value\n" * 9, "null": requests("null-records")[0]}.items():

@@ -120,6 +120,7 @@ def test_offsets_are_printed_as_json_for_each_partition(log_dir):
 
 @pytest.mark.parametrize(("options", "what"), [
     (["--partitions", "2", "--input-format", "raw"], "raw batches"), (["--partitions", "2", "--producer-id", "3"], "--producer-id"),
+    (["--partitions", "2", "--input-format", "produce-request"], "raw batches and requests have a partition"),
     (["--partitions", "2", "--follower", "--input-format", "raw"], "raw batches"), ([], "no partition of topic orders"),
     (["--partitions", "2"], "does not exist"),
 ])  # fmt: skip
