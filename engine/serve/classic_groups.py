@@ -45,7 +45,7 @@ class ClassicMember:
     protocols: list[tuple[str, bytes]]
     assignment: bytes = b""
     join: Answer | None = None
-    sync: Answer | None = None
+    syncing: Answer | None = None
     is_new: bool = True  # its first JoinGroup is not answered
 
     @property
@@ -66,8 +66,8 @@ class ClassicMember:
 
     def answer_sync(self, body: Body) -> None:
         """Answer the SyncGroup request that waits, if there is one."""
-        if self.sync is not None:
-            self.sync.body, self.sync = body, None
+        if self.syncing is not None:
+            self.syncing.body, self.syncing = body, None
 
 
 def member_of(member_id: str, body: Body, client: Client) -> ClassicMember:
@@ -171,7 +171,7 @@ class ClassicGroup:
             self._remove(member_id)
             self._complete_if_joined(waits_for_more=False)
         member = self.members.get(member_id)
-        if member is not None and (member.is_new or (member.join is None and member.sync is None)):
+        if member is not None and (member.is_new or (member.join is None and member.syncing is None)):
             self._drop(member)
             self._after_removal(waits_for_more=False)
 
@@ -313,7 +313,7 @@ class ClassicGroup:
         if self.state is GroupState.COMPLETING_REBALANCE:
             for member in self.members.values():
                 member.assignment = b""
-                if member.sync is not None:
+                if member.syncing is not None:
                     member.answer_sync(refused_sync(Error.REBALANCE_IN_PROGRESS))
                     self.keep_alive(member)
         self.pending_sync.clear()
@@ -384,7 +384,7 @@ class ClassicGroup:
 
     # ---- SyncGroup, Heartbeat, LeaveGroup
 
-    def sync(self, body: Body, answer: Answer) -> None:
+    def sync_group(self, body: Body, answer: Answer) -> None:
         """Handle SyncGroup: `answer` gets its body now, or with the assignment of the leader. Raises RefusedError."""
         member = self._validated(body["memberId"], body.get("groupInstanceId"))
         if body["generationId"] != self.generation:
@@ -400,13 +400,13 @@ class ClassicGroup:
         if self.state is GroupState.STABLE:
             answer.body = self._synced(member)
             return
-        member.sync = answer
+        member.syncing = answer
         if member.member_id == self.leader:
             assigned = {one["memberId"]: one["assignment"] for one in body["assignments"]}
             self.state = GroupState.STABLE
             for each in self.members.values():
                 each.assignment = assigned.get(each.member_id, b"")
-                if each.sync is not None:
+                if each.syncing is not None:
                     each.answer_sync(self._synced(each))
                     self.keep_alive(each)
 

@@ -170,7 +170,7 @@ class GroupCoordinator:
     def _sync(self, body: Body, client: Client, answer: Answer) -> None:
         if client.version >= _FIRST_WITH_PROTOCOL and (body["protocolType"] is None or body["protocolName"] is None):
             raise RefusedError(Error.INCONSISTENT_GROUP_PROTOCOL)
-        self._classic(body["groupId"]).sync(body, answer)
+        self._classic(body["groupId"]).sync_group(body, answer)
 
     def _classic(self, group_id: str) -> ClassicGroup:
         """Return a group for a request of one of its members. Raises RefusedError."""

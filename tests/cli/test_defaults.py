@@ -44,4 +44,4 @@ def test_a_dump_without_options_is_that_of_the_command_line():
     from kafkalog_cli.commands.dump_log import command, options_from
 
     values = command.make_context("dump-log", ["x"]).params
-    assert options_from(values)._replace(escape=False) == DumpOptions()
+    assert options_from(values)._replace(escape=False, jobs=1) == DumpOptions()

@@ -67,7 +67,7 @@ LOOKS = {"absolute", "exists", "info", "list", "open", "plain", "read", "resolve
 
 @pytest.mark.parametrize(("ours", "above", "passes"), [
     (QuarantiningFiles, FilesAbove, LOOKS | {"held_open", "held_for_deletion", "lock", "make_own_directory", "sync_directory"}),
-    (QuarantinedFile, WritableFile, {"read", "read_exactly", "send"}),  # made of `size` and `read_into`
+    (QuarantinedFile, WritableFile, {"duplicate", "read", "read_exactly", "send"}),  # made of `size` and `read_into`; it has no file
 ])  # fmt: skip
 def test_nothing_of_the_seam_gets_past_the_quarantine(ours, above, passes):
     passed = {

@@ -23,8 +23,8 @@ def served(tmp_path):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     address = process.stdout.readline().rpartition(" at ")[2].partition(",")[0]
 
-    def end():
-        process.send_signal(signal.SIGTERM)
+    def end(number=signal.SIGTERM):
+        process.send_signal(number)
         process.communicate(timeout=SECONDS)
         return process.returncode
 
@@ -79,12 +79,12 @@ def test_a_second_one_and_a_broker_are_kept_out(served):
 
 
 def test_a_killed_server_leaves_what_a_crash_leaves(served):
-    address, dirs, _ = served
+    address, dirs, end = served
     producer = confluent.Producer({"bootstrap.servers": address})
     for number in range(100):
         producer.produce("plain", value=b"%d" % number, partition=0)
     assert producer.flush(SECONDS) == 0
-    subprocess.run(["pkill", "-KILL", "-f", f"kafkalog_cli.main serve --accept-produce .*{dirs[0]}"], check=True)
+    assert end(signal.SIGKILL) == -signal.SIGKILL
     assert kafkalog("recover", "--mark-clean", "--no-quarantine", *dirs).status in (0, 1)
     partition = next(path for path in (f"{top}/plain-0" for top in dirs) if kafkalog("dump-log", "--count", path).status == 0)
     assert kafkalog("fetch", "--offset", "59", partition).out.split() == [b"%d" % number for number in range(100)]

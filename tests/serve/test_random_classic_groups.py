@@ -69,7 +69,7 @@ class Life:
         elif not self.is_synced:
             given = [{"memberId": one["memberId"], "assignment": one["memberId"].encode()} for one in self.members]
             body = self._named() | {"assignments": given if self.leader == self.id else []}
-            self._send("sync", lambda answer: self.group.sync(body, answer))
+            self._send("sync", lambda answer: self.group.sync_group(body, answer))
         else:
             try:
                 error = self.group.heartbeat(self._named())
@@ -108,8 +108,8 @@ def test_random_lives(seed):
         timers.expire(timers.now_ms)
         for one in lives:
             one.receive()
-            known = group.members.get(one.id) or next((m for m in group.members.values() if one.answer in (m.join, m.sync)), None)
-            assert one.waits_for is None or (known is not None and one.answer in (known.join, known.sync)), "a request is forgotten"
+            known = group.members.get(one.id) or next((m for m in group.members.values() if one.answer in (m.join, m.syncing)), None)
+            assert one.waits_for is None or (known is not None and one.answer in (known.join, known.syncing)), "a request is forgotten"
         assert group.leader is None or group.leader in group.members
         assert bool(group.members) or group.state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
     for _ in range(40):
