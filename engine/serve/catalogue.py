@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
+<<<<<<< HEAD
 from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC, FileKind
 from engine.errors import KafkalogError
+=======
+from engine.discovery.names import INTERNAL_TOPICS, FileKind, is_topic_name
+from engine.discovery.paths import is_log_07
+from engine.errors import KafkalogError, UnreadableFile, argument
+>>>>>>> brk
 from engine.findings import Finding, Where
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch.replicas import best_replica
@@ -30,6 +36,11 @@ if TYPE_CHECKING:
 
 _MOST_NOTED = 1000  # different errors that are reported
 _MOST_OPEN = 256  # partitions whose files are open at a time
+<<<<<<< HEAD
+=======
+METADATA_TOPIC = "__cluster_metadata"
+_NO_ID = base64.urlsafe_b64encode(bytes(16)).decode().rstrip("=")  # Uuid.ZERO_UUID
+>>>>>>> brk
 _KAFKAS_PREFIX = "__"  # of topics that Kafka itself writes
 
 
@@ -122,6 +133,9 @@ class Partition:
 
     def _open(self) -> None:
         catalogue = self._catalogue
+        if is_log_07(catalogue.files, self.directory):
+            what = f"{self.directory}: a log of Kafka 0.7, whose offsets are byte positions, is not served"
+            raise UnreadableFile(what, do=f"kafkalog fetch {argument(self.directory)}", path=self.directory)
         view = PartitionView(catalogue.files, self.directory, catalogue.report, is_followed=catalogue.is_followed)
         try:
             remote = None if catalogue.remote is None else catalogue.remote.open(view, None)
@@ -187,12 +201,19 @@ class Catalogue:
         copies: dict[str, dict[int, list[str]]] = {}
         for log_dir in self.log_dirs:
             for found in log_dir.partitions():
-                if wanted.includes(found.name.topic):
+                if not is_topic_name(found.name.topic):
+                    self.report(Finding("file-ignored", Where(found.path), "no topic can have this name"))
+                elif wanted.includes(found.name.topic):
                     copies.setdefault(found.name.topic, {}).setdefault(found.name.partition, []).append(found.path)
+        taken = {_NO_ID}
         for name, partitions in sorted(copies.items()):
             first = next(iter(partitions.values()))[0]
             served = {index: Partition(self, name, index, paths) for index, paths in sorted(partitions.items())}
-            yield Topic(name, read_topic_id(self.files, first) or _id_from_name(name), served)
+            topic_id = read_topic_id(self.files, first)
+            if topic_id is None or topic_id in taken:  # a copied directory has the id of another topic
+                topic_id = _id_from_name(name)
+            taken.add(topic_id)
+            yield Topic(name, topic_id, served)
 
     def by_id(self, topic_id: str) -> Topic | None:
         """Return the topic with this id, if it is served."""
@@ -247,5 +268,5 @@ def read_topic_id(files: ReadOnlyFiles, directory: str) -> str | None:
 
 
 def _id_from_name(topic: str) -> str:
-    """Return an id for a topic that has none, as before Kafka 2.8."""
+    """Return an id for a topic that has none of its own, as before Kafka 2.8."""
     return base64.urlsafe_b64encode(hashlib.sha256(topic.encode()).digest()[:16]).decode().rstrip("=")

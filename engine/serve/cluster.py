@@ -28,6 +28,10 @@ class Address(NamedTuple):
     host: str
     port: int
 
+    def __str__(self) -> str:
+        """Return HOST:PORT, with an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 class ClusterAnswers:
     """Answers of the node `node_id`. They raise nothing: a partition that cannot be read is answered with an error code."""

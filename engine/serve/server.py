@@ -10,6 +10,7 @@ import socket
 import struct
 from collections import Counter
 from contextlib import suppress
+from ipaddress import ip_address
 from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from engine.serve.catalogue import Catalogue
     from engine.serve.leading import Leader
 
-_LOOPBACK = ("127.", "localhost", "::1")
 _IDLE_SECONDS = 600  # connections.max.idle.ms
 _SEND_SECONDS = 60  # in which the client accepts no byte
 _MAX_REQUEST = 2 << 20  # bytes of a frame
@@ -69,10 +69,10 @@ class ConnectionFailed(KafkalogError):
 
 
 def open_to_all(address: Address) -> Finding | None:
-    """Return the warning about an address that other machines reach."""
-    if address.host.startswith(_LOOPBACK):
+    """Return the warning about an IP address that other machines reach."""
+    if ip_address(address.host).is_loopback:
         return None
-    return Finding("open-to-all", Where(f"{address.host}:{address.port}"), "there is no authentication")
+    return Finding("open-to-all", Where(str(address)), "there is no authentication")
 
 
 def _listening(address: Address) -> socket.socket:
@@ -81,8 +81,13 @@ def _listening(address: Address) -> socket.socket:
         return socket.create_server(address, family=family, backlog=_MAX_CONNECTIONS)
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (while")[0]  # Python adds the address as a tuple
+<<<<<<< HEAD
         what = f"{address.host}:{address.port}: {why}"
         raise CannotListen(what, "choose another address; --listen 127.0.0.1:0 selects a free port") from error
+=======
+        what = f"{address}: {why}"
+        raise CannotListen(what, "name another address: --listen 127.0.0.1:0 takes a free port") from error
+>>>>>>> brk
 
 
 class Connection:
@@ -204,10 +209,19 @@ class Server:
             if len(self.connections) >= _MAX_CONNECTIONS:
                 client.close()
                 continue
-            connection = Connection(self, client, peer[:2])
-            self.connections.add(connection)
             self._accepted += 1
-            Thread(target=self._run, args=(connection,), name=f"kafkalog-{peer[1]}", daemon=True).start()
+            try:
+                connection = Connection(self, client, peer[:2])
+            except OSError:
+                client.close()  # the client left already
+                continue
+            self.connections.add(connection)
+            try:
+                Thread(target=self._run, args=(connection,), name=f"kafkalog-{peer[1]}", daemon=True).start()
+            except RuntimeError as error:  # no more threads
+                self.connections.discard(connection)
+                connection.close()
+                self._catalogue.note(ConnectionFailed(str(error)))
 
     def _run(self, connection: Connection) -> None:
         try:

@@ -53,12 +53,15 @@ class HostPort(click.ParamType[tuple[str, int]]):
 
     name = "address"
 
+    def __init__(self, least_port: int = 0) -> None:
+        self._least = least_port
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
         """Convert text to (host, port). Raises click.BadParameter."""
         if isinstance(value, tuple):
             return value
         host, colon, port = value.rpartition(":")
-        if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        if not colon or not host or len(host) > 255 or not port.isdecimal() or not self._least <= int(port) <= 65535:
             self.fail(f"{value!r} is not an address: write HOST:PORT, such as 127.0.0.1:9092", param, ctx)
         return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -78,10 +81,16 @@ class HostPort(click.ParamType[tuple[str, int]]):
               help="Committed offsets of groups at the start: those in __consumer_offsets on the disk, or none. New commits "
                    "are kept in memory only.")
 @click.option("--listen", type=HostPort(), default="127.0.0.1:9092", show_default=True, metavar="HOST:PORT",
+<<<<<<< HEAD
               help="Address to listen on. Port 0 selects a free port.")
 @click.option("--advertise", type=HostPort(), metavar="HOST:PORT",
               help="Address of this broker in answers to clients (advertised.listeners). Default: the one to which they "
                    "connected.")
+=======
+              help="Address to listen on; port 0 takes a free one.")
+@click.option("--advertise", type=HostPort(least_port=1), metavar="HOST:PORT",
+              help="Address that clients are told. Default: the one to which they connected.")
+>>>>>>> brk
 @store_options
 @click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
               help="With a store: another log dir with partitions of __remote_log_metadata; may be repeated.")
@@ -174,9 +183,10 @@ def _refuse_without_topics(catalogue: Catalogue, wanted: Any) -> None:
 def _announce(
     catalogue: Catalogue, server: Server, advertised: Address | None, values: dict[str, Any], outcome: Outcome
 ) -> None:  # fmt: skip
+    from shlex import quote
+
     from engine.serve.server import open_to_all
 
-    host, port = server.address
     if (warning := open_to_all(server.address)) is not None:
         outcome.finding(warning)
     if values["quiet"]:
@@ -184,10 +194,10 @@ def _announce(
     topics, partitions = len(catalogue.topics), sum(1 for _ in catalogue.partitions)
     cluster = catalogue.cluster.cluster_id
     of = "" if cluster is None else f" of cluster {printable(cluster)}"
-    reached = f"{host}:{port}" if advertised is None else f"{advertised.host}:{advertised.port}"
+    reached = printable(quote(str(advertised or server.address)))  # for a shell: brackets are a pattern there
     what = "with producers" if values["accept_produce"] else "read-only"
-    first = printable(next(iter(catalogue.topics)))
-    click.echo(f"serving {count_of(topics, 'topic')}, {count_of(partitions, 'partition')}{of} at {host}:{port}, {what}")
+    first = next(iter(catalogue.topics))
+    click.echo(f"serving {count_of(topics, 'topic')}, {count_of(partitions, 'partition')}{of} at {server.address}, {what}")
     click.echo(f"  kcat -b {reached} -C -e -t {first}")
     click.echo(f"  kafka-console-consumer.sh --bootstrap-server {reached} --from-beginning --topic {first}")
     click.echo("Ctrl-C stops the server")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import shutil
 import signal
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -59,11 +61,24 @@ class Client:
                 "topics": [{"topic": topic, "partitions": [asked]}]}  # fmt: skip
         return self.ask(FETCH, 11, body)["responses"][0]["partitions"][0]
 
-    def everything(self, topic, index=0):
-        """All batches of a partition, from its log start on."""
+    def fetch_by_id(self, topic_id, offset):
+        asked = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
+        body = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 1 << 20, "isolationLevel": 0,
+                "topics": [{"topicId": topic_id, "partitions": [asked]}]}  # fmt: skip
+        return self.ask(FETCH, 13, body)["responses"][0]["partitions"][0]
+
+    def topics(self):
+        return self.ask(METADATA, 12, {"topics": None})["topics"]
+
+    def log_start(self, topic, index=0):
         asked = {"partitionIndex": index, "timestamp": -2}
         topics = [{"name": topic, "partitions": [asked]}]
-        offset = self.ask(LIST_OFFSETS, 2, {"replicaId": -1, "isolationLevel": 0, "topics": topics})["topics"][0]["partitions"][0]["offset"]
+        answer = self.ask(LIST_OFFSETS, 2, {"replicaId": -1, "isolationLevel": 0, "topics": topics})
+        return answer["topics"][0]["partitions"][0]["offset"]
+
+    def everything(self, topic, index=0):
+        """All batches of a partition, from its log start on."""
+        offset = self.log_start(topic, index)
         found = b""
         while True:
             part = self.fetch(topic, offset, index=index)
@@ -176,6 +191,79 @@ def test_damage_is_an_error_to_the_client_and_is_reported_once(dirs, tmp_path, c
         codes = [client.fetch("plain", 0)["errorCode"] for _ in range(3)]
     assert codes == [2, 2, 2]
     assert capsys.readouterr().out.count(str(log)) == 1
+
+
+def test_names_that_no_topic_can_have_are_not_served(dirs, tmp_path):
+    origin = next(Path(one) for top in dirs for one in Path(top).glob("plain-0"))
+    for name in (b"plain-0", b"$(touch x)-0", b"bad\xff-0", b"two\nlines-0", b"..-0"):
+        shutil.copytree(os.fsencode(origin), os.fsencode(tmp_path) + b"/" + name)
+    process, first = started("--listen", "127.0.0.1:0", str(tmp_path))
+    command = process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert first.startswith("serving 1 topic, 1 partition ")
+    assert command.endswith(b" -t plain\n")
+    assert process.returncode == 0
+    assert [line.split(b" ")[0] for line in err.splitlines()] == [b"info[file-ignored]"] * 4
+    with serving([str(tmp_path)]) as server:
+        assert [one["name"] for one in Client(server).topics()] == ["plain"]
+
+
+def test_a_copied_directory_is_not_served_in_place_of_the_topic_whose_id_it_has(dirs, tmp_path):
+    origin = next(Path(one) for top in dirs for one in Path(top).glob("plain-0"))
+    for name in ("plain-0", "zcopy-0"):
+        shutil.copytree(origin, tmp_path / name)
+    for path in (tmp_path / "zcopy-0").glob("0*"):
+        path.unlink()
+    (tmp_path / "zcopy-0/00000000000000000000.log").touch()
+    with serving([str(tmp_path)]) as server:
+        client = Client(server)
+        ids = {one["name"]: one["topicId"] for one in client.topics()}
+        assert len(set(ids.values())) == 2
+        assert client.fetch_by_id(ids["plain"], 1 << 40)["errorCode"] == 1
+        assert client.fetch_by_id(ids["zcopy"], 0)["highWatermark"] == 0
+        assert client.fetch_by_id(ids["plain"], client.log_start("plain"))["highWatermark"] > 0
+
+
+def test_a_log_of_kafka_07_is_an_error_with_a_reason(tmp_path, capsys):
+    (tmp_path / "old-0").mkdir()
+    (tmp_path / "old-0/00000000000000000000.kafka").touch()
+    with serving([str(tmp_path)]) as server:
+        assert Client(server).fetch("old", 0)["errorCode"] == 56
+    assert "a log of Kafka 0.7" in capsys.readouterr().out
+
+
+def test_a_client_that_gets_no_thread_does_not_end_the_server(dirs, monkeypatch, capsys):
+    start = Thread.start
+
+    def refuse(thread):
+        if thread.name != "kafkalog-accept":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with serving(dirs) as server:
+        with monkeypatch.context() as patched:
+            patched.setattr(Thread, "start", refuse)
+            with socket.create_connection(server.address) as client:
+                client.settimeout(30)
+                assert client.recv(1) == b""
+        assert Client(server).topics()
+    assert "can't start new thread" in capsys.readouterr().out
+
+
+def test_an_ipv6_address_is_shown_in_brackets(dirs):
+    process, first = started("--listen", "[::1]:0", *dirs)
+    command = process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=30)
+    assert " at [::1]:" in first
+    assert command.startswith(b"  kcat -b '[::1]:")
+    assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.parametrize("address", ["x:0", "x" * 256 + ":9092", ":9092"])
+def test_an_address_that_no_client_can_use_is_not_advertised(dirs, address):
+    assert kafkalog("serve", "--listen", "127.0.0.1:0", "--advertise", address, dirs[0]).status == 2
 
 
 def test_of_several_replicas_the_best_one_is_served(dirs, tmp_path):
