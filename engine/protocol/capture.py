@@ -70,7 +70,7 @@ def packets(file: OpenFile) -> Iterator[Packet]:
 def _read(file: OpenFile, at: int, size: int) -> bytes:
     data = file.read(at, size)
     if len(data) < size:
-        raise SchemaError(f"the capture ends inside a packet that begins at byte {at}", at=at)
+        raise SchemaError("the capture ends in the middle of a packet", at=at)
     return data
 
 
@@ -80,7 +80,7 @@ def _pcap(file: OpenFile, order: str, resolution: int) -> Iterator[Packet]:
     while at < end:
         seconds, fraction, size, original = head.unpack(_read(file, at, head.size))
         if size > _LARGEST_PACKET:
-            raise SchemaError(f"byte {at}: a packet of {size} bytes", at=at)
+            raise SchemaError(f"a packet of {size} bytes is too large", at=at)
         data = memoryview(_read(file, at + head.size, size))
         yield Packet(at, (seconds + fraction / resolution) * 1000, link, data, size < original)
         at += head.size + size
@@ -96,7 +96,7 @@ def _pcapng(file: OpenFile) -> Iterator[Packet]:
             interfaces = []
         kind, size = Struct(order + "II").unpack_from(head)
         if size < 12 or size % 4 or size > _LARGEST_BLOCK:
-            raise SchemaError(f"byte {at}: a block of {size} bytes", at=at)
+            raise SchemaError(f"a block of {size} bytes is not valid", at=at)
         if kind in {_INTERFACE, _ENHANCED, _SIMPLE}:
             body = memoryview(_read(file, at, size))[8:-4]
             try:
@@ -105,7 +105,7 @@ def _pcapng(file: OpenFile) -> Iterator[Packet]:
                 else:
                     yield _pcapng_packet(body, order, kind, at, interfaces)
             except (error, IndexError):
-                raise SchemaError(f"byte {at}: a block of {size} bytes is too short for its type {kind}", at=at) from None
+                raise SchemaError(f"a block of {size} bytes is too short for its type {kind}", at=at) from None
         at += size
 
 

@@ -196,7 +196,5 @@ class FrameReader:
             return _SIZE.size - found
         size: int = _SIZE.unpack_from(self._buffer)[0]
         if not 0 <= size <= self._largest:
-            raise SchemaError(
-                f"byte {self._position}: a frame of {size} bytes; 0 to {self._largest} are allowed", at=self._position,
-            )
+            raise SchemaError(f"a frame of {size} bytes; 0 to {self._largest} are allowed", at=self._position)
         return _SIZE.size + size - found

@@ -228,7 +228,8 @@ def test_streams_with_bad_sizes():
     assert [frame.position for frame in reader.feed(b"d")] == [10]
     reader.end()
     for size in (b"\0\0\0\x0b", b"\xff\xff\xff\xff", b"GET "):
-        with pytest.raises(SchemaError, match=r"byte 18: a frame of -?[0-9]+ bytes; 0 to 10 are allowed"):
+        with pytest.raises(SchemaError, match=r"a frame of -?[0-9]+ bytes; 0 to 10 are allowed") as raised:
             list(reader.feed(size))
+        assert raised.value.at == 18
         reader = FrameReader(largest=10)
         list(reader.feed(b"\0\0\0\2ab\0\0\0\0\0\0\0\4abcd"))
