@@ -11,19 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
-<<<<<<< HEAD
-from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC, FileKind
-from engine.errors import KafkalogError
-=======
-from engine.discovery.names import INTERNAL_TOPICS, FileKind, is_topic_name
+from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC, FileKind, is_topic_name
 from engine.discovery.paths import is_log_07
 from engine.errors import KafkalogError, UnreadableFile, argument
->>>>>>> brk
 from engine.findings import Finding, Where
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.startup import survey
+from engine.protocol.layout import ZERO_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,11 +32,6 @@ if TYPE_CHECKING:
 
 _MOST_NOTED = 1000  # different errors that are reported
 _MOST_OPEN = 256  # partitions whose files are open at a time
-<<<<<<< HEAD
-=======
-METADATA_TOPIC = "__cluster_metadata"
-_NO_ID = base64.urlsafe_b64encode(bytes(16)).decode().rstrip("=")  # Uuid.ZERO_UUID
->>>>>>> brk
 _KAFKAS_PREFIX = "__"  # of topics that Kafka itself writes
 
 
@@ -205,7 +196,7 @@ class Catalogue:
                     self.report(Finding("file-ignored", Where(found.path), "no topic can have this name"))
                 elif wanted.includes(found.name.topic):
                     copies.setdefault(found.name.topic, {}).setdefault(found.name.partition, []).append(found.path)
-        taken = {_NO_ID}
+        taken = {ZERO_ID}
         for name, partitions in sorted(copies.items()):
             first = next(iter(partitions.values()))[0]
             served = {index: Partition(self, name, index, paths) for index, paths in sorted(partitions.items())}

@@ -81,13 +81,8 @@ def _listening(address: Address) -> socket.socket:
         return socket.create_server(address, family=family, backlog=_MAX_CONNECTIONS)
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (while")[0]  # Python adds the address as a tuple
-<<<<<<< HEAD
-        what = f"{address.host}:{address.port}: {why}"
-        raise CannotListen(what, "choose another address; --listen 127.0.0.1:0 selects a free port") from error
-=======
         what = f"{address}: {why}"
-        raise CannotListen(what, "name another address: --listen 127.0.0.1:0 takes a free port") from error
->>>>>>> brk
+        raise CannotListen(what, "choose another address; --listen 127.0.0.1:0 selects a free port") from error
 
 
 class Connection:

@@ -81,16 +81,10 @@ class HostPort(click.ParamType[tuple[str, int]]):
               help="Committed offsets of groups at the start: those in __consumer_offsets on the disk, or none. New commits "
                    "are kept in memory only.")
 @click.option("--listen", type=HostPort(), default="127.0.0.1:9092", show_default=True, metavar="HOST:PORT",
-<<<<<<< HEAD
               help="Address to listen on. Port 0 selects a free port.")
-@click.option("--advertise", type=HostPort(), metavar="HOST:PORT",
+@click.option("--advertise", type=HostPort(least_port=1), metavar="HOST:PORT",
               help="Address of this broker in answers to clients (advertised.listeners). Default: the one to which they "
                    "connected.")
-=======
-              help="Address to listen on; port 0 takes a free one.")
-@click.option("--advertise", type=HostPort(least_port=1), metavar="HOST:PORT",
-              help="Address that clients are told. Default: the one to which they connected.")
->>>>>>> brk
 @store_options
 @click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
               help="With a store: another log dir with partitions of __remote_log_metadata; may be repeated.")
