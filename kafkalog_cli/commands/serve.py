@@ -145,8 +145,10 @@ def _serve(paths: tuple[str, ...], values: dict[str, Any], outcome: Outcome) -> 
         server = opened.enter_context(closing(Server(
             catalogue, Address(*values["listen"]), advertised=advertised, groups=groups, leader=leader,
         )))  # fmt: skip
-        _announce(catalogue, server, advertised, values, outcome)
-        _run(server, values, files)
+        with INTERRUPTION, INTERRUPTION.held():  # before the first line: whoever has read it may send a signal
+            server.start()
+            _announce(catalogue, server, advertised, values, outcome)
+            _run(server, values, files)
     if not values["quiet"]:
         _say_total(server)
 
@@ -202,17 +204,15 @@ def _run(server: Server, values: dict[str, Any], files: Files) -> None:
     """Serve until a signal comes."""
     is_live = sys.stderr.isatty() and not values["quiet"]
     written = time.monotonic()
-    with INTERRUPTION, ExitStack() as shown:
+    with ExitStack() as shown:
         live = shown.enter_context(_Live(server)) if is_live else None
-        server.start()
-        with INTERRUPTION.held():
-            while INTERRUPTION.number is None:
-                time.sleep(_TICK)
-                if live is not None:
-                    live.refresh()
-                if values["metrics_textfile"] is not None and time.monotonic() - written >= _METRICS_SECONDS:
-                    _write_metrics(server, values["metrics_textfile"], files)
-                    written = time.monotonic()
+        while INTERRUPTION.number is None:
+            time.sleep(_TICK)
+            if live is not None:
+                live.refresh()
+            if values["metrics_textfile"] is not None and time.monotonic() - written >= _METRICS_SECONDS:
+                _write_metrics(server, values["metrics_textfile"], files)
+                written = time.monotonic()
     if values["metrics_textfile"] is not None:
         _write_metrics(server, values["metrics_textfile"], files)
 
