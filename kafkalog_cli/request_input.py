@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from engine.discovery.names import partition_of
 from engine.errors import KafkalogError
 from engine.files import Files
-from engine.formats import ControlType
+from engine.formats import BATCH_HEADER, ControlType
 from engine.log.append.frames import Appended, Outcome
 from engine.log.append.intake import end_transaction
 from engine.protocol.frames import FrameReader, decode_request, decode_request_header
@@ -127,9 +127,11 @@ class RequestAppender:
             answer = self._producing.answer(request.header.api_version, request.body)
         except Unanswered as error:
             raise RequestsInvalid(f"request {self._number}: {error}") from error
+        sent = {(topic.get("name") or topic["topicId"], part["index"]): part["records"]
+                for topic in request.body["topicData"] for part in topic["partitionData"]}  # fmt: skip
         for topic in answer["responses"]:
             for part in topic["partitionResponses"]:
-                self._note(part, end)
+                self._note(part, end, sent[topic.get("name") or topic["topicId"], part["index"]])
                 self._answered({
                     "request": self._number, "client_id": request.header.client_id, "topic": topic.get("name"),
                     "topic_id": topic.get("topicId"), "index": part["index"], "error_code": part["errorCode"],
@@ -140,11 +142,11 @@ class RequestAppender:
                                       for one in part["recordErrors"]],
                 })  # fmt: skip
 
-    def _note(self, part: dict[str, Any], end: int) -> None:
-        """Note what was appended. `end`: the log end offset before."""
+    def _note(self, part: dict[str, Any], end: int, records: memoryview) -> None:
+        """Note what was appended. `end`: the log end offset before. `records`: those that were sent."""
         first = part["baseOffset"]
         if part["errorCode"] == Error.NONE and first < end:
-            self.appended.append(Appended(first, first, is_duplicate=True))
+            self.appended.append(Appended(first, first + BATCH_HEADER.field("last_offset_delta", records), is_duplicate=True))
         elif part["errorCode"] == Error.NONE:
             self.appended.append(Appended(first, self._log.log_end_offset - 1))
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from engine.log.fetch.reading import ReadableLog
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.reading import ReadableSegment
     from engine.remote.access import RemoteAccess
 
 _MOST_NOTED = 1000  # different errors that are reported
@@ -72,6 +73,7 @@ class Partition:
         self._log: ReadableLog | None = None
         self._directory: str | None = None
         self._epoch: int | None = None
+        self._read: ReadableSegment | None = None  # the segment from which the last read was
 
     @property
     def directory(self) -> str:
@@ -122,6 +124,12 @@ class Partition:
             yield self._log
         self._catalogue.used(self)
 
+    def note_read(self, segment: ReadableSegment | None) -> None:
+        """Note that a segment was read, within `log`: the files of the one before are closed, as there may be thousands."""
+        if self._read is not None and self._read is not segment:
+            self._read.release_log()
+        self._read = segment
+
     def _open(self) -> None:
         catalogue = self._catalogue
         if is_log_07(catalogue.files, self.directory):
@@ -144,7 +152,7 @@ class Partition:
                 self._log.close()  # type: ignore[attr-defined]  # a TieredView
             if self._view is not None:
                 self._view.close()
-            self._view = self._log = None
+            self._view = self._log = self._read = None
         finally:
             self._lock.release()
         return True

@@ -128,7 +128,9 @@ def _read_partition(
                 if diverging is not None:
                     answer["divergingEpoch"] = diverging
                     return answer
-            _put_records(answer, read(log, asked["fetchOffset"], limit, isolation, min_one_message=whole))
+            found = read(log, asked["fetchOffset"], limit, isolation, min_one_message=whole)
+            _put_records(answer, found)
+            partition.note_read(found.segment)
             return answer
     except KafkalogError as failure:
         partition.note(failure)

@@ -110,6 +110,9 @@ def command(paths: tuple[str, ...], **values: Any) -> int:
         _serve(paths, values, outcome)
     except KafkalogError as error:
         outcome.error(error)
+    except BrokenPipeError:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the reader of stdout left: end as all commands do then
+        signal.raise_signal(signal.SIGPIPE)
     return outcome.finish()
 
 

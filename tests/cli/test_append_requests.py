@@ -66,3 +66,19 @@ def test_what_is_no_request(tmp_path):
         assert done.status == 8, name
         assert "error[requests-invalid]" in done.err, name
         assert "request 0: " in done.err, name
+
+
+def test_a_repeated_request_of_an_idempotent_producer(tmp_path):
+    folder = wire_corpus() / "produce/confluent-idempotent-lz4"
+    data = (folder / "frames.bin").read_bytes()
+    lines = [one for one in map(json.loads, (folder / "frames.jsonl").read_text().splitlines()) if one.get("direction") == "request"]
+    frames = b"".join(data[one["at"] : one["at"] + one["size"]] for one in lines)
+    made = tmp_path / "confluent-idempotent-lz4-0"
+    (tmp_path / "in").write_bytes(frames * 2)
+    words = ["append", "--create", "--topic-id", "AAAAAAAAAAAAAAAAAAAAAQ", "--input-format", "produce-request", "--input", str(tmp_path / "in")]
+    done = kafkalog(*words, "--format", "jsonl", str(made))
+    runs = [one for one in objects_of(done.out) if one["type"] == "appended"]
+    assert [(one["first_offset"], one["last_offset"], one["records"], one["is_duplicate"]) for one in runs] == [
+        (0, 14, 15, False), (0, 2, 3, True), (3, 8, 6, True), (9, 14, 6, True),
+    ]  # fmt: skip
+    assert done.status == 0

@@ -266,6 +266,24 @@ def test_an_address_that_no_client_can_use_is_not_advertised(dirs, address):
     assert kafkalog("serve", "--listen", "127.0.0.1:0", "--advertise", address, dirs[0]).status == 2
 
 
+def test_a_log_of_more_segments_than_files_may_be_open(tmp_path):
+    (tmp_path / "in").write_text('{"value": "x"}\n' * 300)
+    done = kafkalog("append", "--create", "--topic-id", "AAAAAAAAAAAAAAAAAAAAAQ", "--batch-size", "1", "--config", "segment.bytes=80",
+                    "--input", str(tmp_path / "in"), str(tmp_path / "many-0"))
+    assert done.status == 0
+    with serving([str(tmp_path)]) as server:
+        client = Client(server)
+        first = len(os.listdir("/proc/self/fd"))
+        assert len(client.everything("many")) == sum(path.stat().st_size for path in (tmp_path / "many-0").glob("*.log"))
+        assert len(os.listdir("/proc/self/fd")) < first + 10
+
+
+def test_a_reader_of_the_output_that_leaves_ends_it(dirs):
+    process = subprocess.Popen([sys.executable, "-m", "kafkalog_cli.main", "serve", "--listen", "127.0.0.1:0", *dirs], stdout=subprocess.PIPE)
+    process.stdout.close()
+    assert process.wait(timeout=30) == -signal.SIGPIPE
+
+
 def test_of_several_replicas_the_best_one_is_served(dirs, tmp_path):
     origin = next(Path(one) for top in dirs for one in Path(top).glob("plain-0"))
     for name in ("a", "b"):
