@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _IDLE_SECONDS = 600  # connections.max.idle.ms
 _SEND_SECONDS = 60  # in which the client accepts no byte
-_MAX_REQUEST = 2 << 20  # bytes of a frame
+_MAX_REQUEST, _MAX_PRODUCE = 1 << 20, 2 << 20  # bytes of a frame; the second one if producers may write
 _MAX_CONNECTIONS = 500
 _RECEIVED_AT_ONCE = 64 << 10
 
@@ -127,7 +127,7 @@ class Connection:
 
         The memory grows with the bytes that arrive, not with the size that a client announces.
         """
-        reader = FrameReader(_MAX_REQUEST)
+        reader = FrameReader(self._server.largest_request)
         try:
             while received := self._socket.recv(_RECEIVED_AT_ONCE):
                 for frame in reader.feed(received):
@@ -162,6 +162,7 @@ class Server:
         leader: Leader | None = None,
     ) -> None:  # fmt: skip
         self.advertised, self._catalogue = advertised, catalogue
+        self.largest_request = _MAX_REQUEST if leader is None else _MAX_PRODUCE
         self.connections: set[Connection] = set()
         self._ended = Condition()
         self._is_closed = False

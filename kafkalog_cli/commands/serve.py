@@ -20,7 +20,7 @@ from kafkalog_cli.options import PATH, quiet_option, shown_size, verbose_option,
 from kafkalog_cli.remote_store import STORE, choose_store, store_config_option, store_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.log.fetch.stored_groups import StoredGroup
     from engine.log.logdir.log_dirs import LogDir
@@ -151,7 +151,7 @@ def _serve(paths: tuple[str, ...], values: dict[str, Any], outcome: Outcome) -> 
         with INTERRUPTION, INTERRUPTION.held():  # before the first line: whoever has read it may send a signal
             server.start()
             _announce(catalogue, server, advertised, values, outcome)
-            _run(server, values, files)
+            _run(server, values, files, catalogue.note)
     if not values["quiet"]:
         _say_total(server)
 
@@ -203,8 +203,8 @@ def _announce(
     sys.stdout.flush()
 
 
-def _run(server: Server, values: dict[str, Any], files: Files) -> None:
-    """Serve until a signal comes."""
+def _run(server: Server, values: dict[str, Any], files: Files, failed: Callable[[KafkalogError], object]) -> None:
+    """Serve until a signal comes. `failed`: called if the metrics cannot be written, which does not end the server."""
     is_live = sys.stderr.isatty() and not values["quiet"]
     written = time.monotonic()
     with ExitStack() as shown:
@@ -214,10 +214,10 @@ def _run(server: Server, values: dict[str, Any], files: Files) -> None:
             if live is not None:
                 live.refresh()
             if values["metrics_textfile"] is not None and time.monotonic() - written >= _METRICS_SECONDS:
-                _write_metrics(server, values["metrics_textfile"], files)
+                _write_metrics(server, values["metrics_textfile"], files, failed)
                 written = time.monotonic()
     if values["metrics_textfile"] is not None:
-        _write_metrics(server, values["metrics_textfile"], files)
+        _write_metrics(server, values["metrics_textfile"], files, failed)
 
 
 class _Live:
@@ -263,7 +263,7 @@ def _say_total(server: Server) -> None:
     click.echo(f"served {connections}, {requests}, {shown_size(totals.sent)} in {took}")
 
 
-def _write_metrics(server: Server, path: str, files: Files) -> None:
+def _write_metrics(server: Server, path: str, files: Files, failed: Callable[[KafkalogError], object]) -> None:
     from engine.log.logdir.metrics import write_gauges
 
     totals = server.totals
@@ -273,4 +273,7 @@ def _write_metrics(server: Server, path: str, files: Files) -> None:
         ("kafkalog_serve_connections", "connections now", {}, len(server.connections)),
         ("kafkalog_serve_sent_bytes", "bytes of answers", {}, totals.sent),
     ]
-    write_gauges(files, path, rows)
+    try:
+        write_gauges(files, path, rows)
+    except KafkalogError as error:
+        failed(error)

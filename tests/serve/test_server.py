@@ -350,3 +350,15 @@ def test_what_cannot_be_served(dirs, tmp_path):
     assert kafkalog("serve", str(tmp_path / "none")).status == 8
     (tmp_path / "empty").mkdir()
     assert "error[" in kafkalog("serve", "--listen", "127.0.0.1:0", str(tmp_path / "empty")).err
+
+
+def test_metrics_that_cannot_be_written_do_not_end_it(dirs, tmp_path):
+    place = tmp_path / "metrics"
+    place.mkdir()
+    process, _ = started("--listen", "127.0.0.1:0", "--metrics-textfile", str(place / "serve.prom"), *dirs)
+    place.rmdir()
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 8
+    assert b"serve.prom" in err
+    assert out.decode().splitlines()[-1].startswith("served 0 connections")
