@@ -137,9 +137,10 @@ class Connection:
 
     def _send(self, pieces: list[Any]) -> None:
         try:
-            for number, piece in enumerate(pieces):
+            full = [piece for piece in pieces if len(piece)]  # an empty last one would leave the rest waiting for more
+            for number, piece in enumerate(full):
                 if isinstance(piece, bytes | bytearray | memoryview):
-                    self._socket.sendall(piece, socket.MSG_MORE if number + 1 < len(pieces) else 0)
+                    self._socket.sendall(piece, socket.MSG_MORE if number + 1 < len(full) else 0)
                 else:
                     piece.send(self._socket.fileno())
         finally:

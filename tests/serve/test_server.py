@@ -19,6 +19,7 @@ import pytest
 
 from engine.protocol.frames import RequestHeader, decode_response, encode_request
 from engine.serve.catalogue import Wanted
+from engine.serve.server import Connection
 from tests.remote.corpus import log_dirs, stores
 from tests.serve.serving import copied_log_dirs, exchanges, received, serving
 from tests.support.run import kafkalog
@@ -362,3 +363,21 @@ def test_metrics_that_cannot_be_written_do_not_end_it(dirs, tmp_path):
     assert process.returncode == 8
     assert b"serve.prom" in err
     assert out.decode().splitlines()[-1].startswith("served 0 connections")
+
+
+def test_nothing_waits_for_more_after_the_last_bytes():
+    """An empty last piece, such as the records of an answer at the end of a log, does not send what waits before it."""
+
+    class Recorder:
+        def __init__(self):
+            self.sent = []
+
+        def sendall(self, data, flags):
+            self.sent.append((bytes(data), bool(flags & socket.MSG_MORE)))
+
+    for pieces in ([b"head", b""], [b"head", memoryview(b""), b"tail"], [b"head", b"records", b"", b""]):
+        connection = object.__new__(Connection)
+        connection._socket = recorder = Recorder()
+        connection._send(pieces)
+        assert b"".join(data for data, _ in recorder.sent) == b"".join(pieces)
+        assert [waits for _, waits in recorder.sent] == [True] * (len(recorder.sent) - 1) + [False]
