@@ -15,7 +15,7 @@ from crc32c import crc32c
 
 from engine.errors import FileChangedWhileReading
 from engine.findings import KINDS
-from engine.formats import LONG_MAX
+from engine.formats import LONG_MAX, to_long
 from engine.log.segment import recovery_walk
 from engine.log.segment.recovery_walk import ScanStop, scan_segment
 from tests.fuzz.cases import LIMIT, ROOMY
@@ -140,7 +140,7 @@ def _recovers(case: Case) -> None:
     """Recovery keeps the sound batches up to the first that is not, whatever the size of its windows."""
     data = case.files[case.path]
     entries, end = plain_walk(data)
-    bad = [entry.position for entry in entries if not entry.sound or entry.last >= LONG_MAX]  # behind that no offset is left
+    bad = [entry.position for entry in entries if not entry.sound or to_long(entry.last) >= LONG_MAX]  # behind that no offset is left
     base = int.from_bytes(data[:8], "big", signed=True)
     found = []
     for window in (case.buffers.window, 1 << 20):
