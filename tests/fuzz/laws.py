@@ -140,7 +140,7 @@ def _recovers(case: Case) -> None:
     """Recovery keeps the sound batches up to the first that is not, whatever the size of its windows."""
     data = case.files[case.path]
     entries, end = plain_walk(data)
-    bad = [entry.position for entry in entries if not entry.sound or to_long(entry.last) >= LONG_MAX]  # behind that no offset is left
+    bad = [entry.position for entry in entries if not entry.sound or max(entry.last, to_long(entry.last)) >= LONG_MAX]  # no offset is left after it
     base = int.from_bytes(data[:8], "big", signed=True)
     found = []
     for window in (case.buffers.window, 1 << 20):
