@@ -49,7 +49,7 @@ def _shown(value: Any) -> str:
 def _refuse(layout: Layout, field: Field) -> ValueWriter:
     """Return a step for a field that the version does not have: only the default is accepted."""
 
-    def write(value: Value, out: list[Sized]) -> None:  # noqa: ARG001
+    def write(value: Value, out: list[Sized]) -> None:  # noqa: ARG001  # a ValueWriter
         if field.name in value and not is_default(field, value[field.name]):
             found = _shown(value[field.name])
             raise SchemaError(f"version {layout.version} does not have this field: {found} is lost").inside(field.name)
@@ -57,7 +57,7 @@ def _refuse(layout: Layout, field: Field) -> ValueWriter:
     return write
 
 
-def _no_tags(value: Value, out: list[Sized]) -> None:  # noqa: ARG001
+def _no_tags(value: Value, out: list[Sized]) -> None:  # noqa: ARG001  # a ValueWriter
     if value.get(UNKNOWN_TAGS):
         raise SchemaError("this version does not have tagged fields").inside(UNKNOWN_TAGS)
 

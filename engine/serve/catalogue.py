@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.reading import ReadableSegment
     from engine.remote.access import RemoteAccess
+    from engine.remote.reading import TieredView
 
 _MOST_NOTED = 1000  # different errors that are reported
 _MOST_OPEN = 256  # partitions whose files are open at a time
@@ -70,6 +71,7 @@ class Partition:
         self.topic, self.index, self.directories = topic, index, list(directories)
         self._lock = RLock()
         self._view: PartitionView | None = None
+        self._tiered: TieredView | None = None  # over `_view`
         self._log: ReadableLog | None = None
         self._directory: str | None = None
         self._epoch: int | None = None
@@ -141,18 +143,18 @@ class Partition:
         except BaseException:
             view.close()
             raise
-        self._view, self._log = view, remote or view
+        self._view, self._tiered, self._log = view, remote, remote or view
 
     def close(self) -> bool:
         """Close the files, unless a thread uses them. Returns whether they are closed."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            if self._log is not None and self._log is not self._view:
-                self._log.close()  # type: ignore[attr-defined]  # a TieredView
+            if self._tiered is not None:
+                self._tiered.close()
             if self._view is not None:
                 self._view.close()
-            self._view = self._log = self._read = None
+            self._view = self._tiered = self._log = self._read = None
         finally:
             self._lock.release()
         return True

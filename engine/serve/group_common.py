@@ -25,19 +25,19 @@ class TopicLike(Protocol):
     """A topic: `id` as in Kafka's JSON; iterating `partitions` yields their indexes in order."""
 
     @property
-    def name(self) -> str: ...  # noqa: D102
+    def name(self) -> str: ...  # noqa: D102  # see the class
     @property
-    def id(self) -> str: ...  # noqa: D102
+    def id(self) -> str: ...  # noqa: D102  # see the class
     @property
-    def partitions(self) -> Collection[int]: ...  # noqa: D102
+    def partitions(self) -> Collection[int]: ...  # noqa: D102  # see the class
 
 
 class Topics(Protocol):
     """The topics that are served (see `catalogue`)."""
 
     @property
-    def topics(self) -> Mapping[str, TopicLike]: ...  # noqa: D102
-    def by_id(self, topic_id: str, /) -> TopicLike | None: ...  # noqa: D102
+    def topics(self) -> Mapping[str, TopicLike]: ...  # noqa: D102  # see the class
+    def by_id(self, topic_id: str, /) -> TopicLike | None: ...  # noqa: D102  # see the class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

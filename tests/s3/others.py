@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
 from tests.s3.server import HERE as S3
@@ -46,7 +47,7 @@ def build() -> None:
         subprocess.run(words, check=True)
 
 
-class _Server:
+class _Server(ABC):
     """A server on this machine, in a `with` statement. environment: what clients need to find it."""
 
     environment: dict[str, str]
@@ -58,9 +59,9 @@ class _Server:
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 
+    @abstractmethod
     def words(self) -> list[str]:
         """The command."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(self.words(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
