@@ -302,9 +302,17 @@ def count_used(file: OpenFile, entry_size: int, count: int) -> int:
     return low
 
 
-def read_last_used(files: ReadOnlyFiles, path: str, layout: Layout[_L]) -> _L | None:
-    """Return the last entry of the index at `path` before unused space; None: it has none. Raises UnreadableFile."""
+def read_last_used(files: ReadOnlyFiles, path: str, layout: Layout[_L], size: int) -> _L | None:
+    """Return the last entry of the index of `size` bytes at `path` before unused space; None: it has none.
+
+    Raises UnreadableFile, FileChangedWhileReading.
+    """
+    count = size // layout.size
+    if not count:
+        return None
     with files.open(path) as file:
-        count = file.size() // layout.size
-        used = count_used(file, layout.size, count) if count else 0
+        entry = bytearray(layout.size)  # in a closed index the last one is in use
+        if file.read_into(memoryview(entry), layout.size * (count - 1)) == layout.size and any(entry):
+            return layout.read(entry)
+        used = count_used(file, layout.size, count)
         return layout.read(file.read_exactly(layout.size * (used - 1), layout.size)) if used else None

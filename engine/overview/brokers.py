@@ -85,6 +85,10 @@ class Broker:
         is_known = topic == METADATA_TOPIC or self._manager.policy(topic).compacted is not None
         return self._manager.config(topic).cleanup_policy if is_known else None
 
+    def knows_retention(self, topic: str) -> bool:
+        """Do the user, server.properties or the metadata log determine the topic's retention?"""
+        return self._manager.knows_retention(topic)
+
     def partitions(self, log_dir: LogDir, reader: StateReader) -> Iterator[PartitionState]:
         """Read the states of the chosen partitions of a log dir."""
         starts = self._manager.offsets(log_dir.path, FileKind.LOG_START_CHECKPOINT)

@@ -221,10 +221,10 @@ class StateReader:
             log, index, times = (present.get(file_name(path)) for path in paths)
             largest = -1
             if state.end is None and log is not None:
-                entry = read_last_used(self._files, paths[1], OFFSET_INDEX_ENTRY) if index is not None else None
+                entry = None if index is None else read_last_used(self._files, paths[1], OFFSET_INDEX_ENTRY, index.size)
                 state.end, largest = self._walk_end(state, paths[0], base, log.size, entry)
             if times is not None and log is not None and log.size:
-                latest = read_last_used(self._files, paths[2], TIME_INDEX_ENTRY)
+                latest = read_last_used(self._files, paths[2], TIME_INDEX_ENTRY, times.size)
                 largest = max(largest, -1 if latest is None else latest.timestamp)
             if largest >= 0:
                 state.last_time = largest
@@ -275,11 +275,11 @@ class StateReader:
     def _read_stable(self, state: PartitionState, logs: dict[int, str], present: dict[str, FileInfo]) -> None:
         """Find open transactions: in the snapshot at the log end, or in the batches after the newest one."""
         start, end, directory = state.start or 0, state.end or 0, state.place.path
-        taken = [offset for name in present if (offset := offset_of_brokers(name, _SNAPSHOT)) is not None and offset <= end]
-        newest = max(taken, default=-1)
         if start >= end:
             state.stable = end
             return
+        taken = (offset_of_brokers(name, _SNAPSHOT) for name in present if name.endswith(_SNAPSHOT))
+        newest = max((offset for offset in taken if offset is not None and offset <= end), default=-1)
         if newest == end:
             name = producer_snapshot_file_name(end)
             snapshot = None
@@ -305,14 +305,14 @@ def _logs(present: Collection[str]) -> dict[int, str]:
     """Base offset of each .log in use, ascending → the suffix of its files."""
     if any(name.endswith(SWAP) for name in present):
         return logs_in_use(present)
-    found = (offset_of_brokers(name, _LOG) for name in present)  # faster, and nearly always enough
+    found = (offset_of_brokers(name, _LOG) for name in present if name.endswith(_LOG))  # faster, and nearly always enough
     return dict.fromkeys(sorted(base for base in found if base is not None), "")
 
 
 def _first_time(file: OpenFile, position: int) -> int | None:
     """The timestamp of the first record of the batch at byte `position`; None: it has none."""
-    data = file.read(position, BATCH_HEADER.size)
-    if len(data) < BATCH_HEADER.size or BATCH_HEADER.field("magic", data) < MAGIC_V2:
+    data = bytearray(BATCH_HEADER.size)
+    if file.read_into(memoryview(data), position) < len(data) or BATCH_HEADER.field("magic", data) < MAGIC_V2:
         try:
             head = next(heads(file, position, file.size()), None)
         except CorruptRecord:

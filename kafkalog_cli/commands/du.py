@@ -7,19 +7,32 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from engine.amounts import time_text, whole_number
-from engine.dump.json_stream import bytes_field
-from engine.formats import LONG_MAX, LONG_MIN
+from engine.dump.json_stream import bytes_field, text_field
+from engine.errors import argument
+from engine.formats import CODEC_NAMES, LONG_MAX, LONG_MIN, Codec
 from kafkalog_cli.engine_options import WHICH, ConfigSetting, choice_from, choice_options, paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, PATH_OR_URL, Whole, bytes_option, format_option, shown_size, version_option
+from kafkalog_cli.options import (
+    PATH,
+    PATH_OR_URL,
+    Time,
+    Whole,
+    bytes_option,
+    format_option,
+    refuse_urls,
+    shown_size,
+    version_option,
+)
 from kafkalog_cli.selecting import TimeRange
 from kafkalog_cli.show import show
-from kafkalog_cli.table import Column, bar, terminal_width
+from kafkalog_cli.table import Column, bar, columns_of, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from engine.config.server import Settings
     from engine.files import ReadOnlyFiles
+    from engine.log.logdir.log_dirs import LogDir
     from engine.overview.contents import Name
     from engine.overview.usage import Usage, UsedFile
     from kafkalog_cli.show import Output
@@ -27,10 +40,11 @@ if TYPE_CHECKING:
 _SECTIONS = (
     WHICH,
     Section("What is added up", ("--by", "--time", "--sort", "--top")),
+    Section("What can be saved", ("--reclaimable", "--recompress", "--now")),
     Section("Settings", ("--config", "--config-file")),
     Section("Output", ("--bytes", "--format")),
 )
-_MAIN = ("--by", "--topic", "--top", "--format")
+_MAIN = ("--by", "--reclaimable", "--recompress", "--topic", "--format")
 _EXAMPLES = (
     Example("Which topics are large?", "kafkalog du /var/lib/kafka/data"),
     Example("Why is the disk fuller than kafka-log-dirs says?", "kafkalog du --by kind /var/lib/kafka/data"),
@@ -46,6 +60,22 @@ _COLUMNS = (
     Column("left over", 2), Column("total"), Column("on disk", 5), Column("  ", 1, is_text=True, colour="cyan"),
     Column("first record", 8, is_text=True), Column("last record", 7, is_text=True),
 )  # fmt: skip
+
+
+class CodecList(click.ParamType[tuple[str, ...]]):
+    """Names of codecs, separated by commas, or `all`."""
+
+    name = "codecs"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """Convert text. Raises click.BadParameter."""
+        if isinstance(value, tuple):
+            return value
+        words = CODEC_NAMES if value == "all" else tuple(dict.fromkeys(word.strip() for word in str(value).split(",")))
+        for word in words:
+            if word not in CODEC_NAMES:
+                self.fail(f"{word!r} is not one of {', '.join(CODEC_NAMES)}, all", param, ctx)
+        return words
 
 
 class By(NamedTuple):
@@ -90,6 +120,12 @@ class ByType(click.ParamType[By]):
 @click.option("--sort", type=click.Choice(["bytes", "name"]), default="bytes", show_default=True,
               help="The largest first, or by name.")
 @click.option("--top", type=Whole(1), metavar="N", help="Only the first N lines, and the sum of the others. Default: all.")
+@click.option("--reclaimable", is_flag=True,
+              help="Instead: what can be removed, when a broker removes it, and the command that does it now.")
+@click.option("--recompress", "codecs", type=CodecList(), metavar="CODEC,…",
+              help="Instead: the size of the logs with these codecs, or with `all`, estimated from up to 64 MiB of batches.")
+@click.option("--now", type=Time(), metavar="TIME", help="With --reclaimable: the clock: ISO-8601, ms, or `2h ago`. Default: "
+              "the machine's.")
 @click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A topic setting, such as retention.ms; may be repeated. Overrides every other source.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
@@ -111,9 +147,15 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     topic, partition, segment and kind need names and sizes only. codec, hour and producer read the headers of all batches,
     key-prefix the records. Their sizes are those of batches as stored; a batch counts in the hour of its largest timestamp, and
     the size of a batch is divided among its keys.
+
+    --reclaimable applies the rules of `retain` with the settings that are on the disk, in --config-file and in --config.
     """
+    if values["reclaimable"] and values["codecs"]:
+        raise click.UsageError("--reclaimable and --recompress exclude each other")
     if values["times"] is not None and values["by"].is_of_files:
         raise click.UsageError(f"--time needs --by {', '.join(_OF_CONTENTS)} or {_KEY_PREFIX}")
+    if values["reclaimable"]:
+        refuse_urls(paths)
     return show(form, lambda output: _show(paths, values, output))
 
 
@@ -124,11 +166,18 @@ def _show(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     from engine.overview.usage import used_files
     from engine.remote.urls import files_for
 
-    named = paths_from(paths, settings_from(values["config_file"], values["settings"]))
+    settings = settings_from(values["config_file"], values["settings"])
+    named = paths_from(paths, settings)
     files, by = files_for(named), values["by"]
     found = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
     log_dirs = choose_partitions(found, choice_from(values), tuple(PartitionKind))
+    if values["reclaimable"]:
+        _show_reclaimable(found, settings, values, output)
+        return
     used = used_files(files, log_dirs)
+    if values["codecs"]:
+        _show_estimates(files, used, values["codecs"], output)
+        return
     groups = _of_files(used, _GROUPS[by.word]) if by.is_of_files else _of_contents(files, used, values, output)
     _print(groups, values, output)
 
@@ -215,3 +264,54 @@ def _fields(by: str, name: Name, usage: Usage) -> dict[str, object]:
         "left_over_bytes": usage.left_over, "allocated_bytes": usage.allocated, "segments": usage.segments,
         "records": usage.records, "first_time": usage.first_time, "last_time": usage.last_time,
     }  # fmt: skip
+
+
+def _show_reclaimable(found: list[LogDir], settings: Settings, values: dict[str, Any], output: Output) -> None:
+    from engine.files import Files, now_ms
+    from engine.overview.brokers import brokers_of
+    from engine.overview.reclaim import When, reclaimable
+
+    disk, now = Files(), now_ms() if values["now"] is None else values["now"]
+    options = [f"--config {argument('='.join(pair))}" for pair in values["settings"]]
+    options += [] if values["config_file"] is None else [f"--config-file {argument(values['config_file'])}"]
+    sums = dict.fromkeys(When, 0)
+    for broker in brokers_of(disk, found, settings, now, choice_from(values)):
+        for one in reclaimable(disk, broker, settings, now, output.outcome.error, options):
+            sums[one.when] += one.size
+            if output.stream is not None:
+                output.stream.put("reclaim", {**text_field("path", one.path), "bytes": one.size, "why": one.why,
+                                              "when": one.when.value, "do": one.do})  # fmt: skip
+            else:
+                output.line(f"{shown_size(one.size)} {_WHEN[one.when.value]}: {one.path}: {one.why}")
+                output.line(f"  {one.do}")
+    if output.stream is None:
+        parts = [f"{shown_size(size)} {_WHEN[when.value]}" for when, size in sums.items() if size]
+        output.line(f"total: {', '.join(parts) if parts else 'nothing can be removed'}")
+
+
+_WHEN = {
+    "next-check": "at the next check of retention", "next-start": "at the next start",
+    "after-next-start": "after the next start", "never": "not removed by a broker", "unknown": "not known",
+}  # fmt: skip
+
+
+def _show_estimates(files: ReadOnlyFiles, used: Iterable[UsedFile], codecs: tuple[str, ...], output: Output) -> None:
+    from engine.overview.recompression import estimate
+    from engine.overview.usage import LOG
+
+    logs = [one for one in used if one.kind == LOG]
+    found = estimate(files, logs, [Codec(CODEC_NAMES.index(codec)) for codec in codecs])
+    if output.stream is not None:
+        for one in found:
+            output.stream.put("recompression", {
+                "codec": CODEC_NAMES[one.codec], "log_bytes": one.now, "estimated_bytes": one.size, "margin_bytes": one.margin,
+                "sampled_bytes": one.sampled,
+            })  # fmt: skip
+        return
+    if not found:
+        output.line("no batch of format 2 to compress")
+        return
+    output.line(f"{shown_size(found[0].now)} in logs; sampled {shown_size(found[0].sampled)} of batches")
+    rows = [(CODEC_NAMES[one.codec], shown_size(one.size), f"± {shown_size(one.margin)}", f"{100 * one.size / one.now:.0f} %")
+            for one in found]  # fmt: skip
+    output.table(columns_of(("codec", "size", "margin", "of now"), ("codec",)), rows)
