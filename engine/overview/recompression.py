@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SAMPLE = 64 << 20  # bytes that are read at most, in pieces
 _PIECES = 256
+_WINDOW = 256 << 10
 _CERTAIN = 1.96  # standard deviations on both sides of 95 % of a normal distribution
 
 
@@ -47,7 +48,7 @@ def estimate(
     for path, start, end in _pieces(logs, total, sample):
         before, after = 0, [0] * len(codecs)
         with files.open(path) as file:
-            for size, rest, body in _bodies(LogWalk(file, start, end), start):
+            for size, rest, body in _bodies(LogWalk(file, start, window_size=_WINDOW), start, end):
                 before += size
                 for number, codec in enumerate(codecs):
                     after[number] += rest + len(deflate(codec, body))
@@ -85,16 +86,18 @@ def _pieces(logs: Sequence[UsedFile], total: int, sample: int) -> Iterator[tuple
             at += every
 
 
-def _bodies(walk: LogWalk, start: int) -> Iterator[tuple[int, int, bytes]]:
-    """Yield (size, size of the header, decompressed body) of the sound batches of a piece, from the first that begins in it."""
+def _bodies(walk: LogWalk, start: int, end: int) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (size, size of the header, decompressed body) of the sound batches that begin in the bytes [start, end)."""
     if start and walk.resynchronise() is None:
         return
     for window in walk:
         for row in range(window.rows):
             table = window.batches.table
+            at, size = table[BatchField.POSITION, row], table[BatchField.SIZE, row]
+            if window.base + at >= end:
+                return
             if table[BatchField.MAGIC, row] < MAGIC_V2 or not table[BatchField.VALID, row] or window.partial:
                 continue
-            at, size = table[BatchField.POSITION, row], table[BatchField.SIZE, row]
             body = window.data[at + BATCH_HEADER.size : at + size]
             plain = inflate(table[BatchField.ATTRIBUTES, row] & CODEC_MASK, body, MAX_DECOMPRESSED_BYTES)
             if plain.status is InflateStatus.OK:

@@ -24,7 +24,7 @@ def dirs(node: Path) -> tuple[str, str]:
 def reported(*words: str) -> list[str]:
     """The names of the partitions that a command reports."""
     done = kafkalog(*words, "--format", "jsonl")
-    assert done.status in (0, 1), done.err
+    assert done.status in (0, 1, 4), done.err  # 4: compact refuses topics that are not compacted, as if they had been named
     kinds = {"report": "partition", "verification": "path"}
     return [Path(one[kinds[one["type"]]]).name for one in all_objects(done.out) if one["type"] in kinds]
 
