@@ -174,7 +174,7 @@ def _show(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     if values["reclaimable"]:
         _show_reclaimable(found, settings, values, output)
         return
-    used = used_files(files, log_dirs)
+    used = used_files(files, log_dirs, output.outcome.error)
     if values["codecs"]:
         _show_estimates(files, used, values["codecs"], output)
         return
@@ -206,7 +206,8 @@ def _of_contents(
     from engine.overview.contents import Contents, Times
 
     first, end = values["times"] or (LONG_MIN, LONG_MAX + 1)
-    contents = Contents(files, values["by"].word, output.outcome.finding, Times(first, end), values["by"].prefix)
+    outcome, by = output.outcome, values["by"]
+    contents = Contents(files, by.word, outcome.finding, outcome.error, Times(first, end), by.prefix)
     contents.add(used)
     return contents.groups
 
@@ -214,14 +215,15 @@ def _of_contents(
 def _print(groups: dict[Name, Usage], values: dict[str, Any], output: Output) -> None:
     from engine.overview.usage import Usage
 
-    total = Usage()
+    counted = None if values["by"].is_of_files else 0
+    total = Usage(records=counted)
     for usage in groups.values():
         total.add(usage)
     order = sorted(groups, key=lambda name: name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape"))
     if values["sort"] == "bytes":
         order.sort(key=lambda name: -groups[name].size)
     top = len(order) if values["top"] is None else values["top"]
-    rest = Usage()
+    rest = Usage(records=counted)
     for name in order[top:]:
         rest.add(groups[name])
     word = values["by"].word

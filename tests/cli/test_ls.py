@@ -15,6 +15,7 @@ from engine.discovery.names import file_name
 from engine.files import Files
 from engine.log.fetch.view import PartitionView
 from tests.support.cluster import described_partitions, log_dir_sizes, told_states, topic_settings
+from tests.support.corpus import tiered_answers, tiered_corpus
 from tests.support.json_output import SCHEMA, all_objects
 from tests.support.run import kafkalog
 
@@ -215,3 +216,17 @@ def test_the_output_fits_the_schema(cluster_corpus):
     for words in ((), ("--topics",)):
         for one in listed(*words, str(cluster_corpus / "ops/1-stopped")):
             whole.validate(one)
+
+
+def test_tiered_logs_begin_where_a_broker_says():
+    """With remote segments: the earliest offset, not the first local one."""
+    top = tiered_corpus() / "clean"
+    found = {(one["topic"], one["partition"]): one for one in alive(listed(str(top / "d0"), str(top / "d1")))}
+    tiered = 0
+    for row in tiered_answers(top):
+        ours = found[row["topic"], row["partition"]]
+        assert (ours["log_start_offset"], ours["last_stable_offset"], ours["log_end_offset"]) == (row["earliest"], row["last_stable"], row["latest"])
+        if row["earliest"] < row["earliest_local"]:
+            assert "tiered" in ours["flags"]
+            tiered += 1
+    assert tiered > 3
