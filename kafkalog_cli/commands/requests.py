@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.amounts import count_of
+from engine.amounts import count_of, time_text
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH_OR_URL, Whole, format_option, size_option, version_option
-from kafkalog_cli.remote_output import show
+from kafkalog_cli.show import show
 
 if TYPE_CHECKING:
     from engine.files import OpenFile
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from engine.protocol.conversations import CapturedMessage
     from engine.protocol.exchange import Message
     from engine.protocol.sent_batches import SentBatch, SentBatches
-    from kafkalog_cli.remote_output import Output
+    from kafkalog_cli.show import Output
 
 _SECTIONS = (
     Section("Selection", ("--api", "--client", "--topic", "--producer")),
@@ -152,7 +151,7 @@ class _Listing:
         client = "no client id" if header.client_id is None else f"client {header.client_id}"
         about = [f"correlation id {header.correlation_id}", client, count_of(len(message.frame.data), "byte")]
         about += [captured.connection] if captured.connection else []
-        about += [_time(captured.at_ms)] if captured.at_ms is not None else []
+        about += [time_text(captured.at_ms)] if captured.at_ms is not None else []
         named = [self._batches.topic_of(one) or one for one in self._topics(message)]
         topics = f": {', '.join(sorted(set(named)))}" if named else ""
         self._output.line(f"{message.frame.position} {kind}: {_api(message)} {message.version}, {', '.join(about)}{topics}")
@@ -165,10 +164,6 @@ def _api(message: Message) -> str:
 
     assert message.header is not None
     return api_name(message.header.api_key)
-
-
-def _time(at_ms: float) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _batch_line(one: SentBatch) -> str:
