@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets, answered from log dirs. Mirrors KafkaApis.handleFetchRequest, ReplicaManager and FetchSession.
+"""Fetch, ListOffsets and OffsetForLeaderEpoch, answered from log dirs. Mirrors KafkaApis, ReplicaManager and FetchSession.
 
 A request is a dict with the names of Kafka's JSON, an answer too; records are slices of files (FileSlice), never read here.
 """
@@ -33,6 +33,7 @@ _MAX_FETCH_BYTES = 55 << 20  # fetch.max.bytes of a broker
 MAX_WAIT_MS = 30_000
 _FIRST_TOPIC_IDS = 13  # the version of Fetch from which on topics have ids
 _SESSIONS = 200  # at most; Kafka: max.incremental.fetch.session.cache.slots
+_SESSION_PARTITIONS = 100_000  # of all sessions, at most
 _MOST_IN_MEMORY = 1 << 20  # bytes
 _LAST_EPOCH = 0x7FFFFFFF  # of a session; 1 follows
 
@@ -177,11 +178,13 @@ class _Session:
 
     def put_last(self, key: tuple[str, int]) -> None:
         """Answer a partition that had data last the next time, so that every partition gets its turn."""
-        self.asked[key] = self.asked.pop(key)
+        fields = self.asked.pop(key, None)
+        if fields is not None:  # else another connection of the client has removed it meanwhile
+            self.asked[key] = fields
 
 
 class FetchSessions:
-    """The sessions of all connections. Beyond 200 of them the oldest one ends: its client begins a new one."""
+    """The sessions of all connections. If there are too many, the oldest ones end: their clients begin new ones."""
 
     def __init__(self, random: Callable[[], int]) -> None:
         self._random = random  # a positive int32
@@ -214,6 +217,13 @@ class FetchSessions:
         """End a session, if there is one with this number."""
         with self._lock:
             self._sessions.pop(number, None)
+
+    def bound(self) -> None:
+        """End the oldest sessions while all have too many partitions."""
+        with self._lock:
+            count = sum(len(session.asked) for session in self._sessions.values())
+            while count > _SESSION_PARTITIONS:
+                count -= len(self._sessions.pop(next(iter(self._sessions))).asked)
 
 
 # ---- Fetch
@@ -266,22 +276,24 @@ class Fetching:
         for one, part in parts:
             if len(part["records"]):
                 session.put_last(one.key)
+        self._sessions.bound()
         return _response(parts, session=session.number)
 
     def _asked(self, version: int, body: dict[str, Any], session: _Session | None) -> list[_Asked]:
         """Return the partitions to read: those of the request, or with a session all of it, changed by the request."""
         is_by_id = version >= _FIRST_TOPIC_IDS
-        if session is None:
-            return [self._find(topic, fields, is_by_id=is_by_id) for topic in body["topics"] for fields in topic["partitions"]]
         name = "topicId" if is_by_id else "topic"
-        for topic in body.get("forgottenTopicsData", ()):
-            for index in topic["partitions"]:
-                session.asked.pop((topic[name], index), None)
-                session.sent.pop((topic[name], index), None)
+        asked: dict[tuple[str, int], dict[str, Any]] = {}  # the last one of a partition that is repeated
+        if session is not None:
+            asked = session.asked
+            for topic in body.get("forgottenTopicsData", ()):
+                for index in topic["partitions"]:
+                    asked.pop((topic[name], index), None)
+                    session.sent.pop((topic[name], index), None)
         for topic in body["topics"]:
             for fields in topic["partitions"]:
-                session.asked[topic[name], fields["partition"]] = fields
-        return [self._find({name: key[0]}, fields, is_by_id=is_by_id) for key, fields in session.asked.items()]
+                asked[topic[name], fields["partition"]] = fields
+        return [self._find({name: key[0]}, fields, is_by_id=is_by_id) for key, fields in list(asked.items())]
 
     def _find(self, topic: dict[str, Any], fields: dict[str, Any], *, is_by_id: bool) -> _Asked:
         name = "topicId" if is_by_id else "topic"
@@ -390,6 +402,38 @@ def _offset(partition: Partition | None, version: int, asked: dict[str, Any], is
             if version >= _LEADER_EPOCHS and found.leader_epoch is not None:
                 part["leaderEpoch"] = found.leader_epoch
             return part
+    except KafkalogError as failure:
+        partition.note(failure)
+        return part | {"errorCode": int(error_of(failure))}
+
+
+# ---- OffsetForLeaderEpoch
+
+
+def offsets_for_leader_epochs(catalogue: Catalogue, body: dict[str, Any]) -> dict[str, Any]:
+    """Answer an OffsetForLeaderEpoch request: where leader epochs end. Mirrors ReplicaManager.lastOffsetForLeaderEpoch."""
+    topics = []
+    for topic in body["topics"]:
+        known = catalogue.topics.get(topic["topic"])
+        partitions = {} if known is None else known.partitions
+        parts = [_epoch_end(partitions.get(one["partition"]), one) for one in topic["partitions"]]
+        topics.append({"topic": topic["topic"], "partitions": parts})
+    return {"throttleTimeMs": 0, "topics": topics}
+
+
+def _epoch_end(partition: Partition | None, asked: dict[str, Any]) -> dict[str, Any]:
+    part = {"partition": asked["partition"], "errorCode": 0, "leaderEpoch": -1, "endOffset": -1}
+    if partition is None:
+        return part | {"errorCode": int(Error.UNKNOWN_TOPIC_OR_PARTITION)}
+    try:
+        error = _epoch_error(partition, asked["currentLeaderEpoch"])
+        if error is not Error.NONE:
+            return part | {"errorCode": int(error)}
+        if asked["leaderEpoch"] < 0:
+            return part
+        with partition.log() as log:
+            epoch, end = _end_of_epoch(log, asked["leaderEpoch"])
+        return part | {"leaderEpoch": epoch, "endOffset": end}
     except KafkalogError as failure:
         partition.note(failure)
         return part | {"errorCode": int(error_of(failure))}
