@@ -14,6 +14,7 @@ from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.protocol.frames import decode_request_header, decode_response
 from engine.protocol.messages import to_json
+from engine.record.builder import NewRecord, build_batch
 from engine.serve.catalogue import Catalogue, Wanted
 from engine.serve.cluster import Address
 from engine.serve.server import Server
@@ -70,6 +71,16 @@ def copied_log_dirs(target: Path) -> list[str]:
         for index, epoch in partitions.items():
             raise_epoch(next(target.glob(f"d?/{topic}-{index}")), epoch)
     return sorted(str(path) for path in target.glob("d?"))
+
+
+def large_partition(directory: Path) -> Path:
+    """Make a partition of 24 MiB: more than the buffers of a connection."""
+    partition = directory / "large-0"
+    partition.mkdir()
+    with (partition / "00000000000000000000.log").open("wb") as log:
+        for offset in range(24):
+            log.write(build_batch([NewRecord(offset, 1, None, bytes(1 << 20), [])], base_offset=offset))
+    return partition
 
 
 def epochs_of_the_run() -> dict[str, dict[int, int]]:
