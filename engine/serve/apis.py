@@ -11,9 +11,12 @@ from engine.schema.wire import SchemaError
 from engine.serve.cluster import ClusterAnswers
 from engine.serve.configs import describe_configs
 from engine.serve.errors import Error
-from engine.serve.fetching import Fetching, FetchSessions, close_slices, list_offsets, offsets_for_leader_epochs
+from engine.serve.fetch_sessions import FetchSessions
+from engine.serve.fetching import Fetching
 from engine.serve.group_common import Client
 from engine.serve.groups import GROUP_APIS, GroupCoordinator
+from engine.serve.list_offsets import list_offsets, offsets_for_leader_epochs
+from engine.serve.partition_reads import close_slices
 from engine.serve.producing import Unanswered, refused_produce
 
 if TYPE_CHECKING:

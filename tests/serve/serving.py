@@ -16,6 +16,7 @@ from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.protocol.frames import decode_request_header, decode_response
 from engine.protocol.messages import to_json
+from engine.record.builder import NewRecord, build_batch
 from engine.serve.catalogue import Catalogue, Wanted
 from engine.serve.cluster import Address
 from engine.serve.server import Server
@@ -92,6 +93,16 @@ def digests(paths: list[str]) -> dict[Path, tuple[bytes, int]]:
     """Return the content and the time of change of every file below `paths`."""
     files = sorted(path for one in paths for path in Path(one).rglob("*") if path.is_file())
     return {path: (hashlib.sha256(path.read_bytes()).digest(), path.stat().st_mtime_ns) for path in files}
+
+
+def large_partition(directory: Path) -> Path:
+    """Make a partition of 24 MiB: more than the buffers of a connection."""
+    partition = directory / "large-0"
+    partition.mkdir()
+    with (partition / "00000000000000000000.log").open("wb") as log:
+        for offset in range(24):
+            log.write(build_batch([NewRecord(offset, 1, None, bytes(1 << 20), [])], base_offset=offset))
+    return partition
 
 
 def epochs_of_the_run() -> dict[str, dict[int, int]]:
