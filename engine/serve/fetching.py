@@ -20,7 +20,7 @@ from engine.log.fetch.reading import (
     FetchIsolation,
     read,
 )
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -14,8 +14,8 @@ from engine.errors import KafkalogError
 from engine.files import now_ms
 from engine.formats import ControlType
 from engine.log.append.intake import end_transaction
+from engine.protocol.error_codes import Error
 from engine.record.assembly import BatchSpec
-from engine.serve.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

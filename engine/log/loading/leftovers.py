@@ -1,4 +1,4 @@
-"""Complete or undo an interrupted deletion, compaction or split in a partition directory, according to the file names.
+"""Complete or undo an interrupted deletion, compaction or split: the files `.deleted`, `.cleaned` and `.swap` of a partition.
 
 `.deleted` files are deleted. `.cleaned` files are incomplete and are deleted. `.swap` files are complete and replace all
 segments with their offsets, unless a `.cleaned` with a lower offset shows that a split was interrupted. Temporary files of
