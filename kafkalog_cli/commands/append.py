@@ -131,13 +131,13 @@ _WITHOUT_REQUESTS = _OF_PRODUCERS | {"timestamp": "--timestamp", "leader_epoch":
 @click.option("--sequence", type=Whole(0, INT_MAX), metavar="N",
               help="Sequence of the first record. Default: the one after the producer's last record, or 0.")
 @click.option("--transaction", type=click.Choice(["commit", "abort", "open"]),
-              help="Write the records as a transaction and end it like this, or leave it open.")
+              help="Write the records as one transaction, and commit it, abort it or leave it open.")
 @click.option("--coordinator-epoch", type=Whole(0, INT_MAX), default=0, metavar="N",
               help="Coordinator epoch in the marker that ends the transaction.")
 @click.option("--create", is_flag=True, help="Create the partition directory if it does not exist.")
 @click.option("--topic-id", metavar="ID",
-              help="The id of the topic for partition.metadata, without which a broker sets the partition aside as stray. "
-              "Default for a new one: as the metadata log of the same log dir has it, or another partition of the topic.")
+              help="The topic's id for partition.metadata; a broker renames a partition without it to -stray. Default for a "
+              "new partition: from the metadata log of the same log dir, or from another partition of the topic.")
 @click.option("--flush-messages", type=Whole(1), metavar="N",
               help="Flush to disk after this many records. Default: at the end.")
 @click.option("--flush-ms", type=Whole(0), metavar="MS", help="Flush to disk at least this often.")

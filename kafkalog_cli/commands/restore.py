@@ -58,8 +58,8 @@ _EXAMPLES = (
 @click.argument("paths", nargs=-1, type=PATH)
 @click.option("--list", "lists", is_flag=True, help="Change nothing: show what can be undone, its time and its size.")
 @click.option("--prune", "prunes", is_flag=True, help="Delete quarantines; needs --older-than.")
-@click.option("--older-than", "older_than_ms", type=Duration(), metavar="TIME",
-              help="With --prune: only quarantines older than this: 30d, 12h, 90m, 45s.")
+@click.option("--older-than", "older_than_ms", type=Duration(), metavar="AGE",
+              help="With --prune: only quarantines older than this, such as 30d, 12h, 90m or 45s.")
 @click.option("--force", is_flag=True,
               help="Replace files that changed since the command, and remove new ones; a new quarantine keeps all of them.")
 @click.option("--salvage", is_flag=True,
