@@ -71,7 +71,7 @@ def run(
     """
     quarantines = quarantines_for(name, values)
     tolerate_output_failure()
-    stream = stream or json_stream(values["form"], Lines())
+    stream = stream or json_stream(values["form"])
     try:
         tally = Tally(with_metadata=with_metadata, counts=not makes_partitions, dry_run=values["dry_run"])
         status = _run(name, values, work, quarantines, gauges, tally, stream, more_log_dirs)

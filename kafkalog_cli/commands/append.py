@@ -38,7 +38,7 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
 from kafkalog_cli.options import PATH, Time, Whole, size_option
-from kafkalog_cli.output import Lines, json_stream
+from kafkalog_cli.output import json_stream
 from kafkalog_cli.partitions import check_metrics, run
 from kafkalog_cli.selecting import SELECTION, OffsetRange, raw_selection_options, selection_from
 
@@ -162,7 +162,7 @@ _CHUNK = 1 << 20  # bytes of an incomplete line or batch that are buffered; more
 
 def append(values: dict[str, Any]) -> int:
     """Append the input to the partition of the options, and return the exit status."""
-    stream = json_stream(values["form"], Lines())
+    stream = json_stream(values["form"])
     try:
         _check(values)
         check_metrics(values)

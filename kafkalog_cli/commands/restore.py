@@ -31,7 +31,7 @@ from kafkalog_cli.options import (
     version_option,
     yes_option,
 )
-from kafkalog_cli.output import Lines, json_stream, print_always, tolerate_output_failure
+from kafkalog_cli.output import json_stream, print_always, tolerate_output_failure
 from kafkalog_cli.quarantining import DECLINED, agreed, would_keep
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any)
         raise click.UsageError("name quarantines; kafkalog restore --list DIR lists them")
     if not lists:
         tolerate_output_failure()
-    stream = json_stream(values.pop("form"), Lines())
+    stream = json_stream(values.pop("form"))
     outcome = Outcome(stream=stream, verbose=values.pop("verbose"), quiet=values.pop("quiet"))
     if lists:
         show(values["paths"], outcome)

@@ -25,7 +25,7 @@ from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, InterruptibleFiles, print_interrupted
 from kafkalog_cli.options import PATH, Time, Whole, format_option, quiet_option, size_option, verbose_option, version_option
-from kafkalog_cli.output import Lines, json_stream
+from kafkalog_cli.output import json_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -130,7 +130,7 @@ def command(
     undo needs no Spark: it undoes a write of the sink, or an import, that was stopped during its commit.
     """
     _refuse_of_others(context, job)
-    stream = json_stream(values.pop("form"), Lines(), f"spark {job}")
+    stream = json_stream(values.pop("form"), command=f"spark {job}")
     outcome = Outcome(stream=stream, verbose=values.pop("verbose"), quiet=values.pop("quiet"))
     if job == "undo":
         return undo(values["paths"], outcome)
