@@ -76,7 +76,7 @@ def run(
         tally = Tally(with_metadata=with_metadata, counts=not makes_partitions, dry_run=values["dry_run"])
         status = _run(name, values, work, quarantines, gauges, tally, stream, more_log_dirs)
     finally:
-        if quarantines is not None:
+        if quarantines is not None and not (values["dry_run"] and values["quiet"]):
             print_kept(quarantines, values["form"], dry_run=values["dry_run"])
     if values["dry_run"] and values["form"] == "text" and not values["quiet"]:
         click.echo("dry run: nothing was changed")
