@@ -26,6 +26,7 @@ COMMANDS = {
     "verify": ("kafkalog_cli.commands.verify", "Check the indexes and snapshots of partitions against their logs."),
     "recover": ("kafkalog_cli.commands.recover", "Repair partitions as a broker does after a crash."),
     "fetch": ("kafkalog_cli.commands.fetch", "Read records as a consumer does, without a broker."),
+    "grep": ("kafkalog_cli.commands.grep", "Search the records of logs."),
     "help": ("kafkalog_cli.commands.help", "Show the help of a command."),
     "remote": ("kafkalog_cli.commands.remote", "Show, check and restore tiered storage."),
     "requests": ("kafkalog_cli.commands.requests", "Decode captured requests and responses of Kafka's protocol."),
