@@ -23,6 +23,7 @@ COMMANDS = {
     "compact": ("kafkalog_cli.commands.compact", "Delete records whose key has a later value, as the log cleaner does."),
     "delete-records": ("kafkalog_cli.commands.delete_records", "Delete the oldest records of partitions."),
     "dump-log": ("kafkalog_cli.commands.dump_log", "Print Kafka's files as text or JSON; a drop-in for kafka-dump-log."),
+    "explain": ("kafkalog_cli.commands.explain", "Explain the bytes of a file, field by field."),
     "verify": ("kafkalog_cli.commands.verify", "Check the indexes and snapshots of partitions against their logs."),
     "recover": ("kafkalog_cli.commands.recover", "Repair partitions as a broker does after a crash."),
     "fetch": ("kafkalog_cli.commands.fetch", "Read records as a consumer does, without a broker."),

@@ -299,7 +299,7 @@ def _text(files: ReadOnlyFiles, path: str, kind: FileKind, choice: Choice, repor
         if choice.entry not in (None, number) or (choice.at is not None and not at <= choice.at < end):
             continue
         note = wrong.get(at, wrong.get(None, "") if number == 0 else "")
-        source = Source(memoryview(data), 0, ("line", at))
+        source = Source(memoryview(data), 0, ("text", 0))
         yield source.field(name, at, end - at, "text", value, note=note, meaning=meaning, is_damaged=bool(note))
 
 
@@ -314,7 +314,10 @@ def _lines(data: bytes, kind: FileKind) -> list[_Line]:
     for number, ((start, text), end) in enumerate(zip(starts, ends, strict=True)):
         value: str | bytes = data[start:end] if text is None else text
         if kind in (FileKind.PARTITION_METADATA, FileKind.META_PROPERTIES):
-            name = re.split(r"[:=\s]", text or "", maxsplit=1)[0] if text and text[0] not in "#!" else "comment"
+            name = "comment"
+            if text and text[0] not in "#!":
+                name, *others = re.split(r"[:=\s]\s*", text, maxsplit=1)
+                value = "".join(others)
             meaning = _PROPERTIES.get(name, "")
         else:
             name, meaning = _CHECKPOINT_LINES[min(number, 2)]

@@ -89,14 +89,15 @@ def batch_fields(window: Window, row: int, records: RecordChoice | None, limit: 
         yield from _chosen(_records(source, body, end, count, is_control=is_control), records, base)
         return
     if codec == Codec.NONE:
-        yield source.bytes_field("records", body, end - body, note=count_of(count, "record"))
+        yield source.field("records", body, end - body, "bytes", None, note=count_of(count, "record"))
         return
     inflated = inflate(codec, window.data[body:end], limit)
     name = CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else f"codec {codec}"
     note = f"{count_of(count, 'record')}, {name}, {count_of(len(inflated.data), 'byte')} decompressed"
     if inflated.status != InflateStatus.OK:
         note = inflated.problem or "cannot be decompressed"
-    yield source.bytes_field("records", body, end - body, note=note, is_damaged=inflated.status != InflateStatus.OK)
+    is_damaged = inflated.status != InflateStatus.OK
+    yield source.field("records", body, end - body, "bytes", None, note=note, is_damaged=is_damaged)
     if records is not None and inflated.status != InflateStatus.OVER_LIMIT:
         inner = Source(memoryview(inflated.data), 0, source.unit, inflated=True)
         by_offset = records._replace(at=None) if records.at is not None else records

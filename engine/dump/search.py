@@ -24,7 +24,7 @@ from engine.record.soundness import resume_after_damage, too_large, unsound_batc
 from engine.record.windows import MAX_BATCH_BYTES, LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.discovery.names import FileName
     from engine.files import OpenFile, ReadOnlyFiles
@@ -100,7 +100,7 @@ class Search:
         decoder  of an internal topic's records: patterns match the decoded key and value, which replace those of the record
         """
         has_around = self._options.before > 0 or self._options.after > 0
-        reader = self._reader(path, self._literals if decoder is None and not has_around else None)
+        reader = self._reader(path, self._literals if decoder is None and not has_around else ())
         matcher = self._matcher if decoder is None else RecordMatcher(self._selection._replace(patterns=()))
         before: deque[Record] = deque(maxlen=self._options.before)
         due = 0  # records to return after the last match
@@ -154,7 +154,7 @@ class Search:
             self._report(larger)
         return start_position(self._files, path, name, file, self._selection)
 
-    def _reader(self, path: str, literals: Literals | None) -> ChunkReader:
+    def _reader(self, path: str, literals: Sequence[Literals]) -> ChunkReader:
         return ChunkReader(
             path, self._report, self._options.max_decompressed_bytes, literals=literals,
             on_remark=lambda remark, _kind: self._report(remark),
@@ -190,7 +190,7 @@ class Search:
         the file is one part, so that damage is reported as by one thread.
         """
         end, jobs = _end_of(file), self._options.jobs
-        if jobs == 1 or self._literals is None or end - start < 2 * PIECE or self._selection.end_offset != END:
+        if jobs == 1 or not self._literals or end - start < 2 * PIECE or self._selection.end_offset != END:
             yield start, end
             return
         pieces = _pieces(file, start, end)

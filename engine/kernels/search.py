@@ -7,6 +7,7 @@ Most batches of a log do not hold what a user searches for. They are left out be
 import cython
 from cython.cimports.engine.kernels import fields, tables
 from cython.cimports.engine.kernels.bounds import contents_exist
+from cython.cimports.engine.kernels.numbers import varint
 from cython.cimports.engine.kernels.predicates import is_legacy, is_whole
 
 # Positions that are compared at once: the compiler turns this loop into vector instructions.
@@ -144,9 +145,10 @@ def leave_out_batches(data: cython.const[cython.uchar][::1], batches: cython.lon
 @cython.returns(cython.Py_ssize_t)
 def mask_holding(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
                  end: cython.Py_ssize_t, needles: Needles, in_keys: cython.bint, in_values: cython.bint,
-                 keep: cython.uchar[::1]):
-    """Set `keep` to 0 for each record first … end − 1 that holds none of the strings in its key or value → records kept.
+                 in_headers: cython.bint, keep: cython.uchar[::1]):
+    """Set `keep` to 0 for each record first … end − 1 that holds none of the strings in the chosen fields → records kept.
 
+    in_headers  names and values of headers
     Only records whose `keep` is not 0 are searched. −1: bad arguments, nothing is changed.
     """
     kept: cython.Py_ssize_t = 0
@@ -160,6 +162,9 @@ def mask_holding(data: cython.const[cython.uchar][::1], records: cython.longlong
                 kept += 1
             elif in_values and _holds(data, records[fields.R_VALUE_POSITION, record], records[fields.R_VALUE_SIZE, record],
                                       needles):
+                kept += 1
+            elif in_headers and _in_headers(data, records[fields.R_HEADERS_POSITION, record],
+                                            records[fields.R_HEADER_COUNT, record], needles):
                 kept += 1
             else:
                 keep[record] = 0
@@ -179,4 +184,21 @@ def _holds(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: c
                  needles.table[tables.NEEDLE_SIZE, number], needles.table[tables.NEEDLE_RARE, number],
                  needles.table[tables.NEEDLE_SECOND, number]) < at + size:
             return True
+    return False
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _in_headers(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, count: cython.longlong,
+                needles: Needles) -> cython.bint:
+    """Does a name or a value of `count` headers from `at` on hold one of the strings? Damaged headers end the search."""
+    size: cython.longlong
+    end: cython.Py_ssize_t = data.shape[0]
+    for _ in range(2 * count):
+        size, at = varint(data, at, end)
+        if at < 0 or size > end - at: return False
+        if size > 0:
+            if _holds(data, at, size, needles): return True
+            at += size
     return False

@@ -15,9 +15,10 @@ from engine.kernels.tables import NEEDLE_FIELDS, Needle
 from engine.record.columns import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _SAMPLE = 64 << 10  # bytes from which the frequency of bytes is estimated
+_CANDIDATES = 200  # places of a byte at which its neighbours are compared
 _MIXED = frozenset("iks")  # letters that other characters than their own capital match when case is ignored: ı ſ K
 _CASE = 0x20  # the bit between a letter and its capital in ASCII
 
@@ -33,20 +34,43 @@ class Literals(NamedTuple):
         """The larger, the fewer batches hold one by chance."""
         return min(map(len, self.texts)), -len(self.texts)
 
-    def needles(self, sample: memoryview) -> Needles:
-        """Return the strings for kernels, which compare first the bytes that are rarest in `sample`."""
+    def frequency(self, sample: bytes, lower: bytes) -> int:
+        """Return how often one is in `sample`, whose text in lower case is `lower`."""
+        return sum(lower.count(text.lower()) if self.ignore_case else sample.count(text) for text in self.texts)
+
+    def needles(self, sample: bytes, lower: bytes) -> Needles:
+        """Return the strings for kernels, which compare first the bytes that are rarest in the sample."""
         texts = [text.lower() if self.ignore_case else text for text in self.texts]
-        whole, head = b"".join(texts), bytes(sample[:_SAMPLE]).lower() if self.ignore_case else bytes(sample[:_SAMPLE])
+        whole, head = b"".join(texts), lower if self.ignore_case else sample
         masks = bytes(_CASE if self.ignore_case and byte in b"abcdefghijklmnopqrstuvwxyz" else 0 for byte in whole)
-        counts = {byte: head.count(byte) for byte in set(whole)}
         table, start = Table(NEEDLE_FIELDS, len(texts)).table, 0
         for column, text in enumerate(texts):
-            rarest = sorted(range(len(text)), key=lambda at, text=text: (counts[text[at]], at))  # type: ignore[misc]
             table[Needle.START, column], table[Needle.SIZE, column] = start, len(text)
-            table[Needle.RARE, column] = rarest[0]
-            table[Needle.SECOND, column] = rarest[min(1, len(text) - 1)]
+            table[Needle.RARE, column], table[Needle.SECOND, column] = _rare_pair(text, head)
             start += len(text)
         return Needles(whole, masks, table)
+
+
+def _rare_pair(text: bytes, sample: bytes) -> tuple[int, int]:
+    """Return two positions in `text`: of its rarest byte in `sample`, and of one that is seldom at its place near that byte."""
+    first = min(range(len(text)), key=lambda at: sample.count(text[at]))
+    together, found = [0] * len(text), sample.find(text[first])
+    for _ in range(_CANDIDATES):
+        if found < 0:
+            break
+        for at in range(len(text)):
+            beside = found + at - first
+            together[at] += 0 <= beside < len(sample) and sample[beside] == text[at]
+        found = sample.find(text[first], found + 1)
+    return first, min(range(len(text)), key=lambda at: (together[at], at == first))
+
+
+def rarest(sets: Sequence[Literals], data: memoryview) -> Needles:
+    """Return the strings to search for in data like `data`: those of the set that is rarest there. `sets`: not empty."""
+    sample = bytes(data[:_SAMPLE])
+    lower = sample.lower()
+    best = min(sets, key=lambda one: (one.frequency(sample, lower), *(-number for number in one.weight)))
+    return best.needles(sample, lower)
 
 
 class Pattern:
@@ -55,8 +79,8 @@ class Pattern:
     text         encoded as UTF-8; bytes that are not UTF-8 are surrogates, as in command line arguments
     fixed        `text` is the string itself
     ignore_case  capital and small letters are equal
-    literals     byte strings of which each match holds one; None: not known
-    is_literal   whether the bytes that hold one of `literals` are exactly those that match
+    literals     sets of byte strings: each match holds a string of each set
+    is_literal   whether the bytes that hold a string of the only set are exactly those that match
 
     With characters beyond ASCII it is compared with the text, so that one of them is one character; else with the bytes.
     Raises re.error, OverflowError, RecursionError for text that is not a regular expression.
@@ -70,7 +94,7 @@ class Pattern:
         self._text_regex = re.compile(expression, flags) if self.is_text else None
         self._regex = None if self.is_text else re.compile(re.escape(raw) if fixed else raw, flags)
         self.is_literal = fixed and bool(text) and not self.is_text
-        self.literals = Literals((raw,), ignore_case) if self.is_literal else None
+        self.literals: tuple[Literals, ...] = (Literals((raw,), ignore_case),) if self.is_literal else ()
         if not self.is_literal:
             regex = self._text_regex or self._regex
             assert regex is not None
@@ -101,13 +125,13 @@ def _text(data: memoryview | bytes) -> str:
 # ---- the strings that a regular expression requires
 
 
-def _required(expression: str | bytes, flags: re.RegexFlag, *, is_text: bool) -> Literals | None:
-    """Return the best literals of a valid regular expression; None: it requires no string."""
+def _required(expression: str | bytes, flags: re.RegexFlag, *, is_text: bool) -> tuple[Literals, ...]:
+    """Return the sets of strings that a valid regular expression requires."""
     parsed = _parser.parse(expression, flags)
     ignore_case = bool(parsed.state.flags & re.IGNORECASE)
     if parsed.state.flags & re.LOCALE and ignore_case:
-        return None
-    return max(_sets(parsed, is_text=is_text, ignore_case=ignore_case), key=lambda one: one.weight, default=None)
+        return ()
+    return tuple(_sets(parsed, is_text=is_text, ignore_case=ignore_case))
 
 
 def _sets(parsed: Any, *, is_text: bool, ignore_case: bool) -> Iterator[Literals]:

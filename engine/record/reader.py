@@ -21,7 +21,7 @@ from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.legacy import decode_entry, decode_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.kernels.search import Needles
     from engine.record.legacy import RemarkKind
@@ -180,15 +180,15 @@ class ChunkReader:
     report   receives problems
     limit    decompressed bytes of one batch (--max-decompressed-bytes)
     records  columns to reuse, which saves time with many small files
-    literals  byte strings of which a wanted batch holds one: records of other batches of format 2 with a right checksum are not
-              decoded. None: all are wanted
+    literals  sets of byte strings: a wanted batch holds one of each set. Records of other batches of format 2 are not decoded
+              if their checksum is right
     with_overlong  return messages of which only the value's length is wrong, too, each as a chunk (see Chunk.is_overlong)
     on_remark  receives problems in inner sets that Kafka ignores, and their kind; None: they are not reported
     """
 
     def __init__(
         self, path: str, report: Callable[[Finding], None], limit: int = MAX_DECOMPRESSED_BYTES,
-        records: RecordColumns | None = None, *, literals: Literals | None = None,
+        records: RecordColumns | None = None, *, literals: Sequence[Literals] = (),
         on_remark: Callable[[Finding, RemarkKind], None] | None = None, with_overlong: bool = False,
     ) -> None:  # fmt: skip
         self._on_remark, self._with_overlong = on_remark, with_overlong
@@ -295,10 +295,12 @@ class ChunkReader:
 
     def _may_hold(self, data: memoryview, table: memoryview, row: int, end: int) -> bool:
         """Leave out the batches row … end − 1, whose records are in `data`, that hold none of the literals; are others left?"""
-        if self._literals is None:
+        if not self._literals:
             return True
         if self._needles is None:
-            self._needles = self._literals.needles(data)
+            from engine.record.patterns import rarest  # not needed for most reads
+
+            self._needles = rarest(self._literals, data)
         kept = leave_out_batches(data, table, row, end, self._needles)
         if kept < 0:
             raise AssertionError("batches and bytes do not match")

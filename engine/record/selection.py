@@ -8,13 +8,14 @@ from engine.formats import CODEC_MASK, LONG_MAX, LONG_MIN, MAGIC_V2, TRANSACTION
 from engine.kernels.search import LARGEST_SET, mask_holding
 from engine.kernels.select import ANY, Conditions, mask_records, pack_records
 from engine.record.columns import RECORD_ROWS
+from engine.record.patterns import Literals, rarest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import TypeAlias
 
     from engine.kernels.search import Needles
-    from engine.record.patterns import Literals, Pattern
+    from engine.record.patterns import Pattern
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
@@ -42,9 +43,16 @@ class FieldPattern(NamedTuple):
 
     def matches(self, chunk: Chunk, record: int) -> bool:
         """Return whether one record of a chunk matches."""
-        key = chunk.slice(RecordField.KEY_POSITION, RecordField.KEY_SIZE, record)
-        value = chunk.slice(RecordField.VALUE_POSITION, RecordField.VALUE_SIZE, record)
-        return self.matches_fields(key, value, chunk.headers(record) if self.has_headers else ())
+        found_in = self.pattern.found_in
+        if self.in_keys:
+            key = chunk.slice(RecordField.KEY_POSITION, RecordField.KEY_SIZE, record)
+            if key is not None and found_in(key):
+                return True
+        if self.in_values:
+            value = chunk.slice(RecordField.VALUE_POSITION, RecordField.VALUE_SIZE, record)
+            if value is not None and found_in(value):
+                return True
+        return self.has_headers and self.matches_fields(None, None, chunk.headers(record))
 
     def matches_fields(
         self, key: Field | None, value: Field | None, headers: Sequence[tuple[bytes, bytes | None]]
@@ -99,15 +107,13 @@ class Selection(NamedTuple):
         """Whether record contents are needed, so that a shallow walk is not enough."""
         return bool(self.keys or self.patterns or self.headers)
 
-    def literals(self) -> Literals | None:
-        """Return byte strings of which every batch of format 2 with a match holds one; None: none are known."""
-        from engine.record.patterns import Literals
-
-        sets = [one.pattern.literals for one in self.patterns if one.pattern.literals is not None]
+    def literals(self) -> tuple[Literals, ...]:
+        """Return sets of byte strings: every batch of format 2 with a match holds a string of each set."""
+        sets = [literals for one in self.patterns for literals in one.pattern.literals]
         if 0 < len(self.keys) <= LARGEST_SET and all(self.keys):
             sets.append(Literals(self.keys))
         sets += [Literals((text,)) for header in self.headers for text in header if text]
-        return max(sets, key=lambda one: one.weight, default=None)
+        return tuple(sets)
 
     def unknown_to_07(self) -> list[str]:
         """Return the options that messages of 0.7 cannot meet: they have only an offset."""
@@ -194,7 +200,7 @@ class RecordMatcher:
         return kept
 
     def mask(self, chunk: Chunk, first: int = 0) -> memoryview:
-        """Return a byte for each record up to chunk.end, 1 if it matches and is not before `first`; valid until the next call."""
+        """Return a byte for each record up to chunk.end, valid until the next call: 1 if it matches and is not before first."""
         if chunk.end > len(self._keep):
             self._keep = memoryview(bytearray(chunk.end))
         keep = self._keep
@@ -212,14 +218,13 @@ class RecordMatcher:
     def _mask_pattern(self, chunk: Chunk, first: int, number: int) -> None:
         """Keep only records that match a pattern. Most of the others are found without looking at them one by one."""
         wanted, keep = self._selection.patterns[number], self._keep
-        literals = wanted.pattern.literals
-        if literals is not None and not wanted.has_headers:
+        if wanted.pattern.literals and wanted.header is None and first < chunk.end:
             if number not in self._needles:
-                self._needles[number] = literals.needles(chunk.data)
-            needles = self._needles[number]
+                self._needles[number] = rarest(wanted.pattern.literals, chunk.data)
             kept = mask_holding(
-                chunk.data, chunk.records.table, first, chunk.end, needles, wanted.in_keys, wanted.in_values, keep
-            )
+                chunk.data, chunk.records.table, first, chunk.end, self._needles[number], wanted.in_keys, wanted.in_values,
+                wanted.in_headers, keep,
+            )  # fmt: skip
             if kept < 0:
                 raise AssertionError("records and bytes do not match")
             if wanted.pattern.is_literal:

@@ -129,7 +129,7 @@ def command(pattern: str, paths: tuple[str, ...], **values: Any) -> int:
     with BackgroundWriter(raw_stdout()) as writer, TextBuffer(writer.write) as out:
         stream = json_stream(values["form"], out, "grep")
         outcome = Outcome(stream=stream, verbose=values["verbose"], quiet=values["quiet"])
-        if outcome.is_verbose and outcome.is_text and selection.literals() is None:
+        if outcome.is_verbose and outcome.is_text and not selection.literals():
             click.echo("note: the pattern requires no fixed text, so that every batch is decoded", err=True)
         found = 0
         try:
