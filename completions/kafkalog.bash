@@ -398,7 +398,7 @@ _kafkalog() {
         ;;
     requests)
         case $prev in
-        --api|--client|--producer|--max-message-bytes)
+        --api|--client|--producer-id|--max-message-bytes)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -412,7 +412,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--api --client -t --topic --producer --max-message-bytes --format -V --version -h --help' "$cur"
+            _kafkalog_words '--api --client -t --topic --producer-id --max-message-bytes --format -V --version -h --help' "$cur"
         fi
         ;;
     restore)
@@ -510,7 +510,7 @@ _kafkalog() {
         ;;
     spark)
         case $prev in
-        --topic)
+        -t|--topic)
             _kafkalog_partitions 1 "$cur"
             return
             ;;
@@ -540,7 +540,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
             _kafkalog_words 'verify stats export import recover compact undo' "$cur"
         fi

@@ -1,4 +1,4 @@
-"""What a broker would do with log dirs at its start, without starting one.
+"""What a broker would do with log dirs at its start, without starting one: stop, go offline, rename partitions to -stray.
 
 Each `StartProblem` quotes the broker's message; `survey_start` reports findings. Verified with Kafka 4.3.1. Mirrors
 KafkaRaftServer.initializeLogDirs, LogManager.loadLogs and BrokerMetadataPublisher, in that order. Damage inside logs is not
