@@ -12,10 +12,9 @@ from engine.dump.json_stream import bytes_field, text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError, argument
 from engine.kernels.escapes import terminal_safe
-from engine.remote.urls import files_for
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH_OR_URL, Whole, format_option, size_option, version_option
+from kafkalog_cli.options import PATH_OR_URL, Whole, files_for, format_option, size_option, version_option
 from kafkalog_cli.output import BackgroundWriter, json_stream, raw_stdout
 
 if TYPE_CHECKING:
@@ -141,6 +140,6 @@ def _put(stream: JsonStream, field: Field) -> None:
     )
     stream.put("field", {
         "unit": field.unit[0], "unit_at": field.unit[1], "at": field.at, "size": field.size, "inflated": field.inflated,
-        "path": f"{field.unit[0]}.{field.name}", "kind": field.kind, "bits": field.bits or None, "raw": field.raw.hex(), **value,
-        "note": field.note or None, "meaning": field.meaning or None, "damaged": field.is_damaged,
+        "path": f"{field.unit[0]}.{field.name}", "kind": field.kind, "bits": field.bits or None, "raw": field.raw.hex(),
+        **value, "note": field.note or None, "meaning": field.meaning or None, "damaged": field.is_damaged,
     })  # fmt: skip
