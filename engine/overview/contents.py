@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import time_text
+from engine.discovery.names import FileKind
 from engine.errors import KafkalogError
 from engine.files import look
 from engine.formats import CODEC_MASK, CODEC_NAMES, CONTROL_FLAG, LONG_MAX, LONG_MIN, BatchField, RecordField
@@ -61,7 +62,7 @@ class Contents:
     def add(self, used: Iterable[UsedFile]) -> None:
         """Add the logs among `used`."""
         for one in used:
-            if one.kind == LOG:
+            if one.kind == LOG and FileKind.LOG.value in one.name:  # a log of Kafka 0.7 has no batches
                 try:
                     self._add_log(one)
                 except KafkalogError as error:

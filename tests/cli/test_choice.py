@@ -82,6 +82,11 @@ def test_dump_log_prints_only_files_of_the_chosen_partitions(node):
     assert dumped("-t", "orders", str(log)) == set()
 
 
+def test_grep_searches_the_chosen_partitions(node):
+    found = kafkalog("grep", "-l", "-t", "orders", "-p", "0", "-p", "2", "k", *dirs(node)).out.decode().splitlines()
+    assert [Path(path).parent.name for path in found] == ["orders-2", "orders-0"]
+
+
 def test_fetch_reads_by_number_alone(node):
     rows = [one for one in all_objects(kafkalog("fetch", "-p", "2", "--format", "jsonl", *dirs(node)).out) if one["type"] == "fetched-record"]
     assert {(one["topic"], one["partition"]) for one in rows} == {("orders", 2), ("ledger", 2)}
