@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from engine.amounts import time_text, whole_number
 from engine.dump.json_stream import bytes_field, text_field
@@ -134,7 +135,8 @@ class ByType(click.ParamType[By]):
 @bytes_option
 @format_option
 @version_option
-def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
+@click.pass_context
+def command(context: click.Context, /, paths: tuple[str, ...], form: str, **values: Any) -> int:
     """Show what uses the space of log dirs.
 
     PATHS are partitions, log dirs, trees of them or quoted patterns; they may be URLs (s3://BUCKET/KEY, gs://, az://). du also
@@ -153,6 +155,11 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     """
     if values["reclaimable"] and values["codecs"]:
         raise click.UsageError("--reclaimable and --recompress exclude each other")
+    sources = map(context.get_parameter_source, ("by", "times", "sort", "top"))
+    if ParameterSource.COMMANDLINE in sources and (values["reclaimable"] or values["codecs"]):
+        raise click.UsageError("--by, --time, --sort and --top are not for --reclaimable and --recompress")
+    if values["now"] is not None and not values["reclaimable"]:
+        raise click.UsageError("--now needs --reclaimable")
     if values["times"] is not None and values["by"].is_of_files:
         raise click.UsageError(f"--time needs --by {', '.join(_OF_CONTENTS)} or {_KEY_PREFIX}")
     if values["reclaimable"]:

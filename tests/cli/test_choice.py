@@ -12,8 +12,8 @@ from tests.support.run import kafkalog
 
 
 @pytest.fixture
-def node(cluster_corpus, tmp_path) -> Path:
-    shutil.copytree(cluster_corpus / "ops/1-stopped/n1", tmp_path / "n1")
+def node(own_cluster_corpus, tmp_path) -> Path:
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1", tmp_path / "n1")
     return tmp_path / "n1"
 
 

@@ -43,8 +43,8 @@ def on_terminal(columns: int, *words: str, **environment: str) -> list[str]:
 
 @pytest.mark.parametrize("columns", [80, 40])
 @pytest.mark.parametrize("words", [("ls",), ("ls", "--long"), ("ls", "--topics"), ("du",), ("du", "--by", "codec")], ids=" ".join)
-def test_rows_fit_and_keep_what_matters(cluster_corpus, columns, words):
-    lines = [_CODES.sub("", line) for line in on_terminal(columns, *words, str(cluster_corpus / "preflight/base/n1"))]
+def test_rows_fit_and_keep_what_matters(own_cluster_corpus, columns, words):
+    lines = [_CODES.sub("", line) for line in on_terminal(columns, *words, str(own_cluster_corpus / "preflight/base/n1"))]
     table = [line for line in lines if line.startswith("  ")]
     assert max(map(len, table)) <= columns
     assert any(block in line for line in table for block in "▏▎▍▌▋▊▉█") or columns == 40
@@ -54,8 +54,8 @@ def test_rows_fit_and_keep_what_matters(cluster_corpus, columns, words):
         assert any("208 bytes" in line for line in table)
 
 
-def test_colours_are_off_if_the_user_says_so(cluster_corpus):
-    words = ("ls", str(cluster_corpus / "preflight/base/n1"))
+def test_colours_are_off_if_the_user_says_so(own_cluster_corpus):
+    words = ("ls", str(own_cluster_corpus / "preflight/base/n1"))
     assert any("\x1b[" in line for line in on_terminal(100, *words))
     assert not any("\x1b[" in line for line in on_terminal(100, *words, NO_COLOR="1"))
 

@@ -37,9 +37,9 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("source", ["ops/1-stopped/n1", "forks/2-forked-twice/n1"])
-def test_bad_bytes_in_a_file_of_every_kind(cluster_corpus, tmp_path, source):
+def test_bad_bytes_in_a_file_of_every_kind(own_cluster_corpus, tmp_path, source):
     rng, seen = random.Random(SEED), Counter()
-    original = cluster_corpus / source
+    original = own_cluster_corpus / source
     by_kind: dict[str, list[Path]] = {}
     for path in sorted(path for log_dir in ("d0", "d1") for path in (original / log_dir).rglob("*") if path.is_file()):
         by_kind.setdefault(kind_of(path), []).append(path.relative_to(original))
@@ -60,9 +60,9 @@ def test_bad_bytes_in_a_file_of_every_kind(cluster_corpus, tmp_path, source):
     assert len(seen) > 10
 
 
-def test_memory_does_not_grow_with_what_a_file_claims(cluster_corpus, tmp_path):
+def test_memory_does_not_grow_with_what_a_file_claims(own_cluster_corpus, tmp_path):
     """Sparse files of two gigabytes, as logs, indexes and snapshots; read by every command."""
-    shutil.copytree(cluster_corpus / "ops/1-stopped/n1/d0/orders-1", tmp_path / "d/orders-1")
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1/d0/orders-1", tmp_path / "d/orders-1")
     directory = tmp_path / "d/orders-1"
     for suffix in (".index", ".timeindex"):
         with (directory / f"{0:020d}{suffix}").open("ab") as file:
@@ -81,11 +81,11 @@ def test_memory_does_not_grow_with_what_a_file_claims(cluster_corpus, tmp_path):
 
 
 @pytest.mark.parametrize(("length", "words"), [(300, ("du", "--by", "producer")), (300, ("du", "--by", "key-prefix:8"))])
-def test_groups_are_bounded(cluster_corpus, monkeypatch, length, words):
+def test_groups_are_bounded(own_cluster_corpus, monkeypatch, length, words):
     from engine.overview import contents
 
     monkeypatch.setattr(contents, "_MOST_NAMES", 3)
-    rows = [one for one in all_objects(kafkalog(*words, "--format", "jsonl", str(cluster_corpus / "ops/1-stopped/n1")).out) if one["type"] == "usage"]
+    rows = [one for one in all_objects(kafkalog(*words, "--format", "jsonl", str(own_cluster_corpus / "ops/1-stopped/n1")).out) if one["type"] == "usage"]
     assert len(rows) == 5  # three, the others, the total
     assert {one["name"] for one in rows} >= {"(others)", "total"}
     assert sum(one["log_bytes"] for one in rows[:-1]) == rows[-1]["log_bytes"]

@@ -16,9 +16,9 @@ from engine.overview.usage import used_files
 
 
 @pytest.fixture
-def place(cluster_corpus, tmp_path) -> PartitionPath:
+def place(own_cluster_corpus, tmp_path) -> PartitionPath:
     """short-0: three segments with the offsets 20 to 80."""
-    shutil.copytree(cluster_corpus / "ops/1-stopped/n1/d1/short-0", tmp_path / "short-0")
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1/d1/short-0", tmp_path / "short-0")
     name = parse_partition_dir("short-0")
     assert name is not None
     return PartitionPath(str(tmp_path / "short-0"), str(tmp_path), name)
@@ -80,9 +80,9 @@ def test_a_file_that_cannot_be_read(place, suffix):
     assert state.size > 0
 
 
-def test_one_directory_that_cannot_be_read_does_not_hide_the_others(cluster_corpus):
+def test_one_directory_that_cannot_be_read_does_not_hide_the_others(own_cluster_corpus):
     files, failures = Refusing("orders-1"), []
-    [log_dir] = list(find_log_dirs(ReadOnlyFiles(), [str(cluster_corpus / "ops/1-stopped/n1/d0")]))
+    [log_dir] = list(find_log_dirs(ReadOnlyFiles(), [str(own_cluster_corpus / "ops/1-stopped/n1/d0")]))
     found = {one.place.name.topic for one in used_files(files, [log_dir], failures.append) if one.place is not None}
     assert {"ledger", "trimmed", "orders"} <= found
     assert len(failures) == 1

@@ -327,8 +327,8 @@ def test_a_file_is_read_from_any_position():
 
 
 @pytest.mark.parametrize("words", [("ls",), ("du", "--by", "codec"), ("du", "--by", "kind"), ("du", "--recompress", "zstd")], ids=" ".join)
-def test_a_bucket_is_listed_like_a_disk(bucket, cluster_corpus, words):
-    node = cluster_corpus / "ops/1-stopped/n1"
+def test_a_bucket_is_listed_like_a_disk(bucket, own_cluster_corpus, words):
+    node = own_cluster_corpus / "ops/1-stopped/n1"
     shutil.copytree(node, Path(bucket.name) / "n1")
 
     def rows(path: str) -> list[dict]:
