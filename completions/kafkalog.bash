@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append completion compact delete-records dump-log verify recover fetch help remote requests restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append check completion compact delete-records dump-log verify recover fetch help remote requests restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -94,6 +94,28 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --offset --time --key --key-regex --header --partition-leader-epoch --transactional-only --limit --tail --topic --partitions --partitioner --linger --seed --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+        fi
+        ;;
+    check)
+        case $prev in
+        --level)
+            _kafkalog_words 'start quick full' "$cur"
+            return
+            ;;
+        --config-file)
+            return
+            ;;
+        --now|-j|--jobs)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--level --config-file --now -j --jobs --all --format -V --version -h --help' "$cur"
         fi
         ;;
     completion)
@@ -265,7 +287,7 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append compact completion delete-records dump-log fetch help recover remote requests restore retain roll serve spark truncate verify' "$cur"
+            _kafkalog_words 'append check compact completion delete-records dump-log fetch help recover remote requests restore retain roll serve spark truncate verify' "$cur"
         fi
         ;;
     remote)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -26,7 +25,6 @@ from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
-from engine.remote.requests import checked
 from engine.remote.urls import files_for
 from kafkalog_cli.app import Outcome, Total, printable
 from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
@@ -51,9 +49,10 @@ from kafkalog_cli.output import json_stream, raw_stdout, tolerant, tolerate_outp
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 from kafkalog_cli.quarantining import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.remote_store import WHOLE, whole_files, whole_options
+from kafkalog_cli.workers import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.config.server import Settings
     from engine.config.topic import LogConfig
@@ -211,7 +210,7 @@ def verify_all(
                     begun = stack.enter_context(rebuild.begun(disk, tally.directories, errors))
                 progress.expect_partitions(files, tally.directories)
                 work = partial(_verify, files, topics)
-                with closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
+                with closing(in_order(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
                     for result in results:
                         if (done := result.verification) is not None:
                             progress.done_with(done.path)
@@ -284,29 +283,6 @@ class _Tally:
             return done
         return (f"{done}, the next one is {printable(self.directories[self.done])}; unfinished files are as after a crash: "
                 "run the command again to continue")
-
-
-def _results(
-    work: Callable[[str, Event], _Verified], directories: list[str], jobs: int
-) -> Generator[_Verified, None, None]:
-    """Return the result of each directory, in order; `jobs` of them are read at the same time."""
-    stop = Event()
-    if min(jobs, len(directories)) <= 1:
-        for directory in directories:
-            yield work(directory, stop)
-        return
-    pool = ThreadPoolExecutor(jobs)
-    with checked(partial(_end_if, stop)):
-        try:
-            yield from pool.map(lambda directory: work(directory, stop), directories)
-        finally:
-            stop.set()  # after Ctrl-C, stop reading large logs, and waiting for a store
-            pool.shutdown(cancel_futures=True)
-
-
-def _end_if(stop: Event) -> None:
-    if stop.is_set():
-        raise KeyboardInterrupt
 
 
 class _Remote:
