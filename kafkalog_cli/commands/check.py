@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,25 +16,29 @@ from engine.discovery.names import PartitionKind
 from engine.dump.json_stream import text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError
-from engine.files import ReadOnlyFiles, now_ms
+from engine.files import Files, ReadOnlyFiles, now_ms
 from engine.findings import KINDS, Severity
+from engine.log.logdir.log_dirs import choose_partitions
+from engine.log.logdir.metrics import check_textfile, write_gauges
 from engine.log.logdir.startup import survey
 from engine.log.logdir.topics import Topics
 from engine.log.starting.brokers import configured_broker, named_brokers
 from engine.log.starting.foresee import foresee_start, survey_broker
 from engine.log.starting.outcome import Verdict
 from engine.log.verify.partition import verify_partition
+from engine.log.verify.proven import ProvenSegments
 from kafkalog_cli.app import Outcome, printable
-from kafkalog_cli.engine_options import paths_from, settings_from
+from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Time, format_option, jobs_option, shown_size, version_option
+from kafkalog_cli.options import PATH, Duration, Time, bytes_option, jobs_option, shown_size, version_option
 from kafkalog_cli.output import json_stream, raw_stdout
 from kafkalog_cli.progress import Progress, watched_reader
+from kafkalog_cli.render_report import verification_fields
 from kafkalog_cli.streams import colour_choice
 from kafkalog_cli.workers import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
     from threading import Event
 
     from engine.config.server import Settings
@@ -44,26 +50,37 @@ if TYPE_CHECKING:
     from engine.log.verify.partition import Verification
 
 _SECTIONS = (
+    WHICH,
     Section("What is checked", ("--level", "--config-file", "--now", "--jobs")),
-    Section("Output", ("--all", "--format")),
+    Section("A part in each run", ("--state", "--max-duration", "--max-age")),
+    Section("Output", ("--all", "--bytes", "--format", "--metrics-textfile")),
 )
+_MAIN = ("--level", "--config-file", "--all", "--format")
 _EXAMPLES = (
     Example("Would this broker start, and what would it do?", "kafkalog check --level start --config-file server.properties"),
     Example("The same for log dirs without their configuration:", "kafkalog check /data/kafka-1 /data/kafka-2"),
-    Example("Every checksum, index entry and snapshot too:", "kafkalog check --level full --config-file server.properties"),
+    Example("An hour each night, until every byte was read, and every byte once a month:",
+            "kafkalog check --level full --state /var/lib/kafkalog/state --max-duration 1h --max-age 30d /data/kafka-1"),
 )
 _HEADLINES = {
     Verdict.STARTS: ("STARTS", "green"), Verdict.DEGRADED: ("STARTS DEGRADED", "yellow"),
     Verdict.LOSES_METADATA: ("STARTS AND LOSES METADATA", "red"), Verdict.REFUSES: ("WOULD NOT START", "red"),
 }  # fmt: skip
+_PHRASES = (
+    ("take-offline", "take {} offline", "log dir"), ("truncate", "truncate {}", "segment"),
+    ("rename-stray", "rename {} to -stray", "directory"), ("create-empty", "create {} empty", "log"),
+    ("promote-future", "promote {}", "future replica"), ("rebuild-index", "rebuild {}", "index"),
+    ("delete", "delete {}", "file"), ("rewrite", "rewrite {}", "file"),
+)  # fmt: skip
 _SHOWN = 3  # findings of a code that are printed without --all
 _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 _RANKS = list(reversed(Severity))
+_REPLICAS = (PartitionKind.PLAIN, PartitionKind.FUTURE)  # a broker serves no others
 
 
-@click.command("check", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=("--level", "--config-file",
-               "--all", "--format"))
+@click.command("check", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
 @click.argument("paths", nargs=-1, type=PATH)
+@choice_options
 @click.option("--level", type=click.Choice(["start", "quick", "full"]), default="quick", show_default=True,
               help="start: what a starting broker reads. quick: also the header of every batch, and the indexes. full: every "
                    "byte, as `verify`.")
@@ -71,109 +88,165 @@ _RANKS = list(reversed(Severity))
               help="The broker's server.properties. Without PATHS, its log.dirs are checked, as those of one broker.")
 @click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's.")
 @jobs_option("Partitions at a time. Default: one for each processor, up to 8.")
+@click.option("--state", type=PATH, metavar="FILE",
+              help="With --level full: remember in FILE which segments are sound, and read only the headers of those that have "
+                   "not changed since.")
+@click.option("--max-duration", type=Duration(), metavar="TIME",
+              help="With --state: read no further segment after this time, such as 1h; the next run continues.")
+@click.option("--max-age", type=Duration(), default="30d", show_default=True, metavar="TIME",
+              help="With --state: read a segment again when it was last read longer ago.")
 @click.option("--all", "shows_all", is_flag=True, help="In text, show every finding and every action, the harmless ones too.")
-@format_option
+@click.option("--metrics-textfile", type=PATH, metavar="FILE",
+              help="Write metrics to FILE in Prometheus text format (node_exporter's textfile collector).")
+@bytes_option
+@click.option("--format", "form", type=click.Choice(["text", "json", "jsonl", "junit"]), default="text", show_default=True,
+              help="Text, one JSON document, one JSON object a line, or JUnit's XML.")
 @version_option
-def command(level: str, shows_all: bool, **values: Any) -> int:
-    """Say whether a broker would start on its log dirs, and what it would do.
+def command(shows_all: bool, **values: Any) -> int:
+    """Say whether a broker would start on its log dirs, what it would do, and what is wrong in them.
 
     PATHS are log directories, or trees of them; the log dirs of several brokers are split by cluster.id and node.id. For each
-    broker, check prints a verdict (starts, starts degraded, loses metadata, would not start) in the broker's own words, what a
-    start would do to the files, and the findings, the worst first, each with the command that comes next.
+    broker, check prints a verdict in the broker's own words: starts, starts degraded (without a log dir), loses metadata, or
+    would not start. Then follow what a start would do to the files, and the findings, the worst first, each with the command
+    that comes next. If nothing is wrong, it prints one line.
 
-    Nothing is written, and no broker is asked. Beside a running broker, the verdict is about its small files only.
+    Nothing is written to the log dirs, and no broker is asked. Beside a running broker, the verdict is about the small files
+    only. --topic and --partition choose the logs that are read; the verdict is always about whole log dirs.
     """
-    outcome = Outcome(quiet_codes=frozenset(KINDS))
+    if values["state"] is None and values["max_duration"] is not None:
+        raise click.UsageError("--max-duration needs --state, where the next run continues")
+    if values["state"] is not None and values["level"] != "full":
+        raise click.UsageError("--state needs --level full: it remembers what was read completely")
+    out = TextBuffer(raw_stdout())
+    stream = json_stream(values["form"], out) if values["form"] != "junit" else None
+    outcome = Outcome(quiet_codes=frozenset(KINDS), stream=stream)
+    results: list[_Result] = []
     try:
         settings = settings_from(values["config_file"], ())
         paths = paths_from(values["paths"], settings)
-    except KafkalogError as error:
-        outcome.error(error)
-        return outcome.finish()
-    out = TextBuffer(raw_stdout())
-    outcome = Outcome(quiet_codes=frozenset(KINDS), stream=json_stream(values["form"], out))
-    try:
+        if values["metrics_textfile"] is not None:
+            check_textfile(Files(), values["metrics_textfile"])
         with Progress() as progress:
-            files = watched_reader(progress, ReadOnlyFiles())
-            brokers, named = (named_brokers(files, paths) if values["paths"]
-                              else ([configured_broker(files, settings.server)], []))
-            check = _Check(files, settings, level, values["now"] or now_ms(), values["jobs"])
-            for broker in brokers:
-                _show(check.broker(broker), outcome, shows_all=shows_all)
-            if named:
-                _show(check.partitions(named), outcome, shows_all=shows_all)
+            check = _Check(watched_reader(progress, ReadOnlyFiles()), settings, values)
+            for result in check.results(paths):
+                results.append(result)
+                _show(result, outcome, values["form"], shows_all=shows_all)
+            check.save()
     except KafkalogError as error:
         outcome.error(error)
+    if values["form"] == "junit":
+        out.put(_junit(results))
+    if values["metrics_textfile"] is not None:
+        try:
+            write_gauges(Files(), values["metrics_textfile"], _gauges(results, values["now"] or now_ms()))
+        except KafkalogError as error:
+            outcome.error(error)
     status = outcome.finish()
     out.flush()
     return status
 
 
-class _Result(NamedTuple):
-    """What was found out about a broker, or about partitions that were named alone. start: None: no verdict."""
+@dataclass(slots=True)
+class _Result:
+    """What was found out about a broker, or about partitions that were named alone.
+
+    start       None: no verdict      verified  the partitions that were read
+    unfinished  number of partitions that were not read to their end, because --max-duration was over
+    """
 
     log_dirs: list[str]
-    start: Start | None
-    findings: list[Finding]
-    errors: list[KafkalogError]
-    verified: list[Verification]
+    start: Start | None = None
+    findings: list[Finding] = field(default_factory=list)
+    errors: list[KafkalogError] = field(default_factory=list)
+    verified: list[Verification] = field(default_factory=list)
+    unfinished: int = 0
 
     @property
-    def bytes(self) -> int:
-        return sum(one.bytes for one in self.verified)
+    def counts(self) -> Counter[Severity]:
+        return Counter(one.severity for one in self.findings)
 
 
 class _Check:
-    """Checks brokers and partitions to a level."""
+    """Checks brokers and partitions as the options say."""
 
-    def __init__(self, files: ReadOnlyFiles, settings: Settings, level: str, now: int, jobs: int) -> None:
-        self._files, self._settings, self._level, self._now, self._jobs = files, settings, level, now, jobs
+    def __init__(self, files: ReadOnlyFiles, settings: Settings, values: dict[str, Any]) -> None:
+        self._files, self._settings, self._values = files, settings, values
+        self._now, self._jobs = values["now"] or now_ms(), values["jobs"]
+        self._deadline = None if values["max_duration"] is None else perf_counter() + values["max_duration"] / 1000
+        self._proven = None if values["state"] is None else ProvenSegments(files, self._now, values["max_age"])
+        if self._proven is not None:
+            self._proven.load(values["state"])
 
-    def broker(self, broker: Broker) -> _Result:
-        """Check the log dirs of a broker. Raises UnreadableFile."""
+    def results(self, paths: list[str]) -> Iterator[_Result]:
+        """Check everything at `paths`. Raises UnreadableFile, UsageError."""
+        if not self._values["paths"]:
+            yield self._broker(configured_broker(self._files, self._settings.server))
+            return
+        brokers, named = named_brokers(self._files, paths)
+        yield from map(self._broker, brokers)
+        if named:
+            yield self._verified(_Result([one.path for one in named]), survey(self._files, named), named)
+
+    def save(self) -> None:
+        """Write the state file, if one is wanted. Raises UnwritableFile."""
+        if self._proven is not None:
+            self._proven.save(Files(), self._values["state"])
+
+    def _broker(self, broker: Broker) -> _Result:
         cluster = survey_broker(self._files, broker)
         start = foresee_start(self._files, broker, cluster, self._settings, self._now, self._jobs)
-        result = self._verified([one.path for one in broker.log_dirs], cluster, cluster.log_dirs)
-        found = {(finding.code, finding.where.file) for finding in result.findings}
-        new = [] if start is None else [one for one in start.findings if (one.code, one.where.file) not in found]
-        return result._replace(start=start, findings=new + result.findings)
+        result = self._verified(_Result([one.path for one in broker.log_dirs], start), cluster, cluster.log_dirs)
+        known = {(finding.code, finding.where.file) for finding in result.findings}
+        new = [] if start is None else [one for one in start.findings if (one.code, one.where.file) not in known]
+        result.findings = new + result.findings
+        return result
 
-    def partitions(self, named: list[LogDir]) -> _Result:
-        """Check partitions that were named alone. Raises UnreadableFile."""
-        return self._verified([one.path for one in named], survey(self._files, named), named)
-
-    def _verified(self, paths: list[str], cluster: Cluster, log_dirs: Iterable[LogDir]) -> _Result:
-        result = _Result(paths, None, [], [], [])
-        if self._level == "start":
+    def _verified(self, result: _Result, cluster: Cluster, log_dirs: Sequence[LogDir]) -> _Result:
+        """Verify the chosen partitions of `log_dirs` to the level."""
+        if self._values["level"] == "start":
             return result
         topics = Topics(self._files, [cluster], self._settings)
-        kinds = (PartitionKind.PLAIN, PartitionKind.FUTURE)
-        directories = [place.path for log_dir in log_dirs for place in log_dir.partitions(*kinds)]
-
-        def verify(directory: str, stop: Event) -> tuple[list[Finding], Verification | KafkalogError]:
-            findings: list[Finding] = []
-            try:
-                return findings, verify_partition(
-                    self._files, directory, findings.append, lambda: not stop.is_set(), partial(topics.policy, directory),
-                    lambda _path: self._level == "full",
-                )
-            except KafkalogError as error:
-                return findings, error
-
-        with closing(in_order(verify, directories, self._jobs)) as results:
+        chosen = choose_partitions(log_dirs, choice_from(self._values), _REPLICAS)
+        directories = [place.path for log_dir in chosen for place in log_dir.partitions(*_REPLICAS)]
+        if self._proven is not None:
+            directories = self._proven.by_age(directories)
+        with closing(in_order(partial(self._partition, topics), directories, self._jobs)) as results:
             for findings, done in results:
                 result.findings.extend(findings)
+                result.unfinished += done is None
                 if isinstance(done, KafkalogError):
                     result.errors.append(done)
-                else:
+                elif done is not None:
                     result.verified.append(done)
         return result
+
+    def _partition(
+        self, topics: Topics, directory: str, stop: Event
+    ) -> tuple[list[Finding], Verification | KafkalogError | None]:
+        """Verify a partition. None: the time was over first."""
+        findings: list[Finding] = []
+        reads, note = (lambda _path: self._values["level"] == "full"), (lambda _path: None)
+        if self._proven is not None:
+            reads, note = self._proven.is_due, self._proven.note
+        if self._is_over():
+            return findings, None
+        try:
+            done = verify_partition(
+                self._files, directory, findings.append, lambda: not (stop.is_set() or self._is_over()),
+                partial(topics.policy, directory), reads, note,
+            )  # fmt: skip
+        except KafkalogError as error:
+            return findings, error
+        return findings, None if self._is_over() else done
+
+    def _is_over(self) -> bool:
+        return self._deadline is not None and perf_counter() > self._deadline
 
 
 # ---- output
 
 
-def _show(result: _Result, outcome: Outcome, *, shows_all: bool) -> None:
+def _show(result: _Result, outcome: Outcome, form: str, *, shows_all: bool) -> None:
     """Print a result: verdict, actions, findings."""
     findings = sorted(result.findings, key=lambda one: (_RANKS.index(one.severity), one.code))
     start = result.start
@@ -184,10 +257,10 @@ def _show(result: _Result, outcome: Outcome, *, shows_all: bool) -> None:
         for number, action in enumerate(start.actions, 1):
             outcome.put("start-action", _action_fields(number, action), None)
     for done in result.verified:
-        outcome.put("checked", {**text_field("path", done.path), **_counts(done)}, None)
+        outcome.put("verification", verification_fields(done), None)
     for finding in findings:
         outcome.finding(finding)
-    if outcome.is_text:
+    if form == "text":
         for line in _lines(result, findings, shows_all=shows_all):
             click.echo(line, color=colour_choice())
     for error in result.errors:
@@ -195,27 +268,29 @@ def _show(result: _Result, outcome: Outcome, *, shows_all: bool) -> None:
 
 
 def _lines(result: _Result, findings: list[Finding], *, shows_all: bool) -> Iterator[str]:
-    start, counts = result.start, Counter(one.severity for one in findings)
+    start, counts = result.start, result.counts
     is_well = not counts[Severity.ERROR] and not counts[Severity.WARNING] and not result.errors
     yield _headline(result) + ("; no problems" if is_well else "")
     if start is not None and start.decided_by is not None:
+        problem = start.decided_by
         yield f'  broker: "{printable(start.broker_says or "")}"'
-        yield f"  {printable(start.decided_by.what)}" + (f"; {printable(start.decided_by.do)}" if start.decided_by.do else "")
+        yield f"  {printable(problem.what)}" + (f"; {printable(problem.do)}" if problem.do else "")
     if start is not None and (not is_well or shows_all):
         yield f"  {_would(start)}"
         for action in start.actions if shows_all else ():
             yield f"    {action.action}: {printable(_action_text(action))}"
-    shown = [one for one in findings if shows_all or one.severity is not Severity.INFO]
-    yield from _folded(shown, shows_all=shows_all)
+    yield from _folded([one for one in findings if shows_all or one.severity is not Severity.INFO], shows_all=shows_all)
     if not is_well or shows_all:
         parts = [count_of(counts[severity], severity.value) for severity in (Severity.ERROR, Severity.WARNING)]
         harmless = "" if shows_all or not counts[Severity.INFO] else f"; {counts[Severity.INFO]} harmless (--all)"
         yield f"{', '.join(parts)}{harmless}"
+    if result.unfinished:
+        yield f"{count_of(result.unfinished, 'partition')} left for the next run: --max-duration is over"
 
 
 def _headline(result: _Result) -> str:
     start = result.start
-    read = f", {shown_size(result.bytes)} checked" if result.verified else ""
+    read = f", {shown_size(sum(one.bytes for one in result.verified))} checked" if result.verified else ""
     dirs = count_of(len(result.log_dirs), "log dir")
     if start is None:
         paths = ", ".join(map(printable, result.log_dirs))
@@ -233,14 +308,6 @@ def _would(start: Start) -> str:
     parts = [f"recover {recovered} of {count_of(len(start.logs), 'log')}"]
     parts += [text.format(count_of(counts[word], noun)) for word, text, noun in _PHRASES if counts[word]]
     return f"would {', '.join(parts)}"
-
-
-_PHRASES = (
-    ("take-offline", "take {} offline", "log dir"), ("truncate", "truncate {}", "segment"),
-    ("rename-stray", "rename {} to -stray", "directory"), ("create-empty", "create {} empty", "log"),
-    ("promote-future", "promote {}", "future replica"), ("rebuild-index", "rebuild {}", "index"),
-    ("delete", "delete {}", "file or directory"), ("rewrite", "rewrite {}", "file"),
-)  # fmt: skip
 
 
 def _action_text(action: StartAction) -> str:
@@ -281,5 +348,52 @@ def _action_fields(order: int, action: StartAction) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _counts(done: Verification) -> dict[str, object]:
-    return {"segments": done.segments, "bytes": done.bytes, "batches": done.batches}
+def _gauges(results: list[_Result], now: int) -> list[tuple[str, str, dict[str, str], float]]:
+    """Metrics of this run: (name, description, labels, value)."""
+    rows: list[tuple[str, str, dict[str, str], float]] = []
+    for result in results:
+        start = result.start
+        names = ("", "") if start is None else (start.cluster_id or "", "" if start.node_id is None else str(start.node_id))
+        labels = dict(zip(("cluster", "node"), names, strict=True))
+        if start is not None:
+            rows.append(("kafkalog_check_starts", "1: the broker would start with all its log dirs and metadata", labels,
+                         start.verdict is Verdict.STARTS))
+        for severity in Severity:
+            tags = {**labels, "severity": severity.value}
+            rows.append(("kafkalog_check_findings", "findings of this run", tags, result.counts[severity]))
+        rows.append(("kafkalog_check_partitions", "partitions that were read to their end", labels, len(result.verified)))
+        rows.append(("kafkalog_check_unfinished", "partitions left for the next run", labels, result.unfinished))
+        rows.append(("kafkalog_check_errors", "partitions that could not be read", labels, len(result.errors)))
+    return [*rows, ("kafkalog_last_run_timestamp_seconds", "time of the last run", {}, now / 1000)]
+
+
+def _junit(results: list[_Result]) -> str:
+    """The results as JUnit's XML: a suite for each broker; a case for its start, and for each partition."""
+    suites = []
+    for result in results:
+        start = result.start
+        name = "partitions" if start is None else f"node {start.node_id} of cluster {start.cluster_id}"
+        cases: list[tuple[str, list[str]]] = []
+        left = [one for one in result.findings if one.severity is not Severity.INFO]
+        for done in result.verified:
+            own = [one for one in left if one.where.file.startswith(f"{done.path}/")]
+            left = [one for one in left if one not in own]
+            cases.append((done.path, [f"{one.code}: {one.where.file}: {one.what}" for one in own]))
+        if start is not None:
+            broken = [] if start.verdict is Verdict.STARTS else [f"{start.verdict.value}: {start.broker_says}"]
+            cases.insert(0, ("start", broken + [f"{one.code}: {one.where.file}: {one.what}" for one in left]))
+        cases += [(error.path or "partition", [str(error)]) for error in result.errors]
+        failures = sum(bool(problems) for _, problems in cases)
+        suites.append(f"<testsuite name={_xml(name)} tests=\"{len(cases)}\" failures=\"{failures}\">\n")
+        for case, problems in cases:
+            inside = "".join(f"<failure message={_xml(one)}/>" for one in problems)
+            suites.append(f"<testcase classname={_xml(name)} name={_xml(case)}>{inside}</testcase>\n")
+        suites.append("</testsuite>\n")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n{"".join(suites)}</testsuites>\n'
+
+
+def _xml(text: str) -> str:
+    """An attribute of XML, which allows no control characters."""
+    from xml.sax.saxutils import quoteattr
+
+    return quoteattr(printable(text))

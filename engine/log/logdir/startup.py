@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.identity import MetaProperties, decode_meta_properties, read_identity
+from engine.discovery.choice import EVERY_PARTITION, PartitionChoice
 from engine.discovery.names import FileKind, parent_of
 from engine.discovery.paths import is_brokers_log_dir
 from engine.errors import UnreadableFile, UsageError
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, prove_metadata_log, read_cluster_metadata
-from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.log_dirs import choose_partitions, find_log_dirs
 from engine.log.logdir.start_problems import Effect, find_start_problems, finding_of
 
 if TYPE_CHECKING:
@@ -181,12 +182,15 @@ def _owner(files: ReadOnlyFiles, log_dir: LogDir) -> _Owner | None:
     return None if identity is None else _Owner(identity.cluster_id, identity.node_id, identity.directory_id)
 
 
-def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None]) -> list[Cluster]:
+def survey_start(
+    files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None],
+    choice: PartitionChoice = EVERY_PARTITION,
+) -> list[Cluster]:
     """Survey the log dirs around `paths`, for each of their brokers, and report problems of a start.
 
     Log dirs that `paths` name as a whole, or contain, are checked together, as at a start. For partitions that are named
-    alone, only problems that stop a broker or take their log dir offline are reported, unless the file is verified anyway.
-    Raises UnreadableFile.
+    alone, or are a part of them by `choice`, only problems that stop a broker or take their log dir offline are reported,
+    unless the file is verified anyway. Raises UnreadableFile, and UsageError if there is no chosen partition.
     """
     log_dirs: dict[str, LogDir] = {}
     for path in paths:
@@ -200,8 +204,10 @@ def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[F
             known = log_dirs.get(one.path)
             log_dirs[one.path] = one if known is None or not known.is_whole else known
     clusters = survey_all(files, list(log_dirs.values()))
+    chosen = {one.path: one for one in choose_partitions(list(log_dirs.values()), choice)}
     for cluster in clusters:
-        _report_start(files, cluster, report)
+        named = tuple(chosen[one.path] for one in cluster.log_dirs if one.path in chosen)
+        _report_start(files, replace(cluster, log_dirs=named), report)
     return clusters
 
 

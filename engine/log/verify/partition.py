@@ -87,6 +87,7 @@ class Verification:
 def verify_partition(
     files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool] = lambda: True,
     policy: Policy = nothing_known, reads: Callable[[str], bool] = lambda _path: True,
+    note_sound: Callable[[str], object] = lambda _path: None,
 ) -> Verification:
     """Check all files of the partition in `directory`. Returns what was checked; `report` is called with findings.
 
@@ -94,12 +95,13 @@ def verify_partition(
     go_on  called repeatedly; False stops the check. The findings so far were reported
     reads  is the .log at this path read? Of others only the headers of batches are: checksums, producer snapshots and
            transaction indexes are not checked then
+    note_sound  called with the path of each .log that was read and in which nothing is wrong
 
     Files with `.deleted`, `.cleaned`, `.swap` and similar suffixes are not part of the log. For `.cleaned` and `.swap` files
     the effect of a start is reported. Memory: one window, one index of each kind, the producers. The number of findings is
     limited by FindingLimiter. Raises UnreadableFile, and FileChangedWhileReading.
     """
-    return _Partition(files, directory, report, go_on, policy, reads).run()
+    return _Partition(files, directory, report, go_on, policy, reads, note_sound).run()
 
 
 class _FindingRecorder:
@@ -111,6 +113,7 @@ class _FindingRecorder:
 
     def __init__(self, result: Verification, report: Report) -> None:
         self._result, self._limiter = result, FindingLimiter(report)
+        self.damaged: set[str] = set()  # files with a problem
 
     def __call__(self, finding: Finding) -> None:
         """Process one finding."""
@@ -119,6 +122,8 @@ class _FindingRecorder:
         result.worst = max(result.worst, finding.severity, key=order.index)
         if finding.severity is Severity.ERROR and finding.where.file.endswith(_LOGS):
             result.is_log_damaged = True
+        if finding.severity is not Severity.INFO:
+            self.damaged.add(finding.where.file)
         if finding.severity is not Severity.INFO and finding.code not in LOSSES:
             result.is_broken = True
         result.is_partly_remote |= finding.code == "records-in-remote-storage"
@@ -132,9 +137,9 @@ class _FindingRecorder:
 class _Partition:
     def __init__(
         self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool], policy: Policy,
-        reads: Callable[[str], bool],
+        reads: Callable[[str], bool], note_sound: Callable[[str], object],
     ) -> None:
-        self._reads, self._reads_all = reads, True
+        self._reads, self._note_sound, self._reads_all = reads, note_sound, True
         self._files, self._policy = files, policy
         self._prefix = directory if directory.endswith("/") else directory + "/"
         self._go_on = go_on
@@ -335,6 +340,8 @@ class _Partition:
                 self._zero_tail(index, is_last=is_last)
         if self._reads_all:
             self._end_producers(aborted if isinstance(aborted, TransactionIndex) else None, base)
+        if isinstance(walk, LogWalk) and path not in self._report.damaged:
+            self._note_sound(path)
         return True
 
     def _end_producers(self, aborted: TransactionIndex | None, base: int) -> None:
