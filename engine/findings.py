@@ -439,7 +439,7 @@ KINDS: dict[str, Kind] = {
     ),
     "future-abandoned": Kind(
         Severity.ERROR, "a replica was being moved to another log dir (kafka-reassign-partitions) and its current directory is "
-        "gone", "rename the directory to its name without the id and -future before a broker starts",
+        "gone", "if the current directory is gone: rename this one to its name without the id and -future before a start",
     ),
     "delete-due": Kind(
         Severity.INFO, "its topic was deleted, or the replica moved: the delay begins again with each start of a broker",

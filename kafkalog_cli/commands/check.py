@@ -20,6 +20,7 @@ from engine.files import Files, ReadOnlyFiles, now_ms
 from engine.findings import KINDS, Severity
 from engine.log.logdir.log_dirs import choose_partitions
 from engine.log.logdir.metrics import check_textfile, write_gauges
+from engine.log.logdir.start_problems import finding_of
 from engine.log.logdir.startup import survey
 from engine.log.logdir.topics import Topics
 from engine.log.starting.brokers import configured_broker, named_brokers
@@ -279,7 +280,9 @@ def _lines(result: _Result, findings: list[Finding], *, shows_all: bool) -> Iter
         yield f"  {_would(start)}"
         for action in start.actions if shows_all else ():
             yield f"    {action.action}: {printable(_action_text(action))}"
-    yield from _folded([one for one in findings if shows_all or one.severity is not Severity.INFO], shows_all=shows_all)
+    told = None if start is None or start.decided_by is None else finding_of(start.decided_by)  # printed above
+    shown = [one for one in findings if shows_all or (one.severity is not Severity.INFO and one != told)]
+    yield from _folded(shown, shows_all=shows_all)
     if not is_well or shows_all:
         parts = [count_of(counts[severity], severity.value) for severity in (Severity.ERROR, Severity.WARNING)]
         harmless = "" if shows_all or not counts[Severity.INFO] else f"; {counts[Severity.INFO]} harmless (--all)"
@@ -296,6 +299,7 @@ def _headline(result: _Result) -> str:
         paths = ", ".join(map(printable, result.log_dirs))
         return f"{click.style('NO VERDICT', bold=True)}  not the log dirs of a broker: {paths}{read}"
     words, colour = _HEADLINES[start.verdict]
+    colour = "yellow" if colour == "green" and result.counts[Severity.ERROR] else colour
     who = f"node {start.node_id} of cluster {start.cluster_id}" if start.node_id is not None else "a broker"
     running, logs = ", running now" if start.is_running else "", count_of(len(start.logs), "log")
     return f"{click.style(words, fg=colour, bold=True)}  {printable(who)}{running}: {logs} in {dirs}{read}"

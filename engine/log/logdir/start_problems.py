@@ -84,7 +84,7 @@ def find_start_problems(files: ReadOnlyFiles, cluster: Cluster) -> list[StartPro
             found += _checkpoints(files, cluster, log_dir)
         for place in log_dir.directories:
             found += _readable_partition(files, cluster, place)
-    found += _duplicates(cluster)
+    found += _duplicates(files, cluster)
     losses = list(_metadata(cluster))
     if any(problem.effect is Effect.LOSES_TOPICS for problem in losses):  # which strays it makes is a part of that problem
         found = [problem for problem in found if problem.effect is not Effect.STRAYS or problem.kind is not None]
@@ -333,7 +333,7 @@ def _stray(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, topic_i
     return None
 
 
-def _duplicates(cluster: Cluster) -> Iterator[StartProblem]:
+def _duplicates(files: ReadOnlyFiles, cluster: Cluster) -> Iterator[StartProblem]:
     for kind in (PartitionKind.PLAIN, PartitionKind.FUTURE):
         seen: dict[tuple[str, int], PartitionPath] = {}
         for log_dir in cluster.log_dirs:
@@ -341,7 +341,7 @@ def _duplicates(cluster: Cluster) -> Iterator[StartProblem]:
                 first = seen.setdefault(place.key, place)
                 if first is place:
                     continue
-                both = f"{first.path} and {place.path}"
+                both = f"{files.absolute(first.path)} and {files.absolute(place.path)}"
                 message = (f"Duplicate log directories for {place.key[0]}-{place.key[1]} are found in both {both}."
                         if kind is PartitionKind.PLAIN else f"Duplicate log directories found: {place.path}, {first.path}")
                 yield StartProblem(Effect.STOPS, place.log_dir, file_name(place.path), message,

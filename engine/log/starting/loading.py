@@ -75,10 +75,15 @@ def actions_of(log: LoadedLog) -> Iterator[StartAction]:
     for event in log.report.events:
         if event.path.endswith(_SNAPSHOT) or event.action not in (*_WORDS, Action.REBUILT):
             continue
-        word = _WORDS.get(event.action) or ("rebuild-index" if event.path.endswith(_INDEXES) else "rewrite")
+        word = _WORDS.get(event.action) or _rebuilt(event.path)
         path = f"{log.path}/{event.path}" if event.path else log.path
         to = None if event.to is None else f"{log.path}/{event.to}"
         yield StartAction(word, path, to, event.first_offset, event.end_offset, event.size, _says(log, event))
+
+
+def _rebuilt(name: str) -> str:
+    """What rebuilding a file is called. A segment without an offset index is recovered, which makes all its indexes."""
+    return "recover" if name.endswith(FileKind.LOG.value) else "rebuild-index" if name.endswith(_INDEXES) else "rewrite"
 
 
 def _says(log: LoadedLog, event: Event) -> str | None:
