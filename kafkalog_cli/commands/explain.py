@@ -141,6 +141,6 @@ def _put(stream: JsonStream, field: Field) -> None:
     )
     stream.put("field", {
         "unit": field.unit[0], "unit_at": field.unit[1], "at": field.at, "size": field.size, "inflated": field.inflated,
-        "path": f"{field.unit[0]}.{field.name}", "kind": field.kind, "bits": field.bits or None, "raw": field.raw.hex(), **value,
-        "note": field.note or None, "meaning": field.meaning or None, "damaged": field.is_damaged,
+        "path": f"{field.unit[0]}.{field.name}", "kind": field.kind, "bits": field.bits or None, "raw": field.raw.hex(),
+        **value, "note": field.note or None, "meaning": field.meaning or None, "damaged": field.is_damaged,
     })  # fmt: skip
