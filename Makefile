@@ -40,7 +40,6 @@ oracle: build ## compare with real Kafka (Java, Maven)
 	KAFKALOG_BROKER=all $(PYTHON) -m pytest tests/oracle -m oracle
 
 object-server: setup ## build the servers for S3, Google Cloud Storage and Azure that tests/s3 run against (Go, npm, the network)
-	$(PYTHON) -m tests.s3.server
 	$(PYTHON) -m tests.s3.others
 
 audit: setup ## look for known vulnerabilities of the versions in constraints.txt (needs the network; what cannot be looked up is an error)

@@ -41,6 +41,11 @@ INDEX_FILE_NAMES = {
 class SegmentParts(Protocol):
     """The parts of one remote segment. Raises UnreadableFile, FileChangedWhileReading; CorruptObject for a damaged part."""
 
+    @property
+    def are_indexes_together(self) -> bool:
+        """Does one request read all parts besides the log?"""
+        ...
+
     def keys(self, segment: RemoteSegment) -> dict[str, int | None]:
         """Return the size by key for all objects of the segment; None: the size is unknown, −1: the object may be missing."""
         ...
