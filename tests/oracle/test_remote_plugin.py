@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracle.broker import Broker
-from tests.oracle.test_remote_restore import PATIENCE, goes_on, restored, serves_what_was_copied
+from tests.oracle.test_remote_restore import PATIENCE, goes_on, restored, serves_what_was_copied, whole_logs
 from tests.remote.corpus import TOP, private_keys
 from tests.remote.test_restore import NOT_LIMITED
 from tests.remote.test_upload import never_copied
@@ -56,8 +56,7 @@ def test_the_plug_in_reads_what_upload_copied(way, kafka, tmp_path):
     assert done.status == 0, done.err
     uploaded = {path for path in store.rglob("*") if path.is_file()}
     assert len(uploaded) > 200
-    ends = {path.name: 2**62 for log_dir in dirs for path in Path(log_dir).iterdir()
-            if path.is_dir() and not path.name.startswith(("__", "expired-size"))}  # fmt: skip
+    ends = whole_logs(dirs, "expired-size")
     cold = top / "d0/cold-0/00000000000000000000.log"
     with Broker(top, store=store, storage=lines) as broker:
         assert broker.has_started, broker.said[-2000:]
@@ -78,15 +77,14 @@ def test_a_new_cluster_with_the_plug_in_serves_what_the_bucket_has(kafka, tmp_pa
     store.mkdir()
     lines = storage(store, "both", tmp_path)
     (tmp_path / "server.properties").write_text("\n".join(lines) + "\n")
-    words = ("--config-file", str(tmp_path / "server.properties"))
-    done = kafkalog("remote", "upload", "--no-quarantine", *words, "--topic", "plain", "--topic", "codecs", "--topic", "tx",
+    done = kafkalog("remote", "upload", "--no-quarantine", "--config-file", str(tmp_path / "server.properties"), "--topic", "plain", "--topic", "codecs", "--topic", "tx",
                     str(top / "d0"), str(top / "d1"))  # fmt: skip
     assert done.status == 0, done.err
     new = tmp_path / "new"
     new.mkdir()
     broker = Broker(new, store=store, storage=lines)
     broker.format("AAAAAAAAAAAAAAAAAAAAAQ")
-    ends = restored(new, store, "--metadata-partitions", "3", *words)
+    ends = restored(new, store, "--metadata-partitions", "3", "--private-key", f"k1={private_keys(tmp_path)['k1']}")
     with broker:
         assert broker.has_started, broker.said[-2000:]
         serves_what_was_copied(broker, "clean", ends)
