@@ -74,8 +74,14 @@ def decode_request(frame: bytes | memoryview, most_structs: int = MOST_STRUCTS) 
     most_structs  see `messages.decode`
     """
     header, at = decode_request_header(frame)
-    body, end = decode(api_message("request", header.api_key).name, header.api_version, frame, at, most_structs)
-    return Request(header, body, end)
+    return Request(header, *decode_request_body(header, frame, at, most_structs))
+
+
+def decode_request_body(
+    header: RequestHeader, frame: bytes | memoryview, at: int, most_structs: int = MOST_STRUCTS
+) -> tuple[Value, int]:
+    """Return (body, position after it) of the request with that header, whose body begins at `at`. See decode_request."""
+    return decode(api_message("request", header.api_key).name, header.api_version, frame, at, most_structs)
 
 
 def encode_request(header: RequestHeader, body: Value) -> list[Sized]:

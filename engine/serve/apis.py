@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.protocol.frames import decode_request, decode_request_header, encode_response
+from engine.protocol.frames import decode_request_body, decode_request_header, encode_response
 from engine.protocol.messages import api_key, api_name, api_versions
 from engine.schema.wire import SchemaError
 from engine.serve.cluster import ClusterAnswers
@@ -107,14 +107,14 @@ class Apis:
         address  where the client reaches the server        host  where the client is
         """
         try:
-            header, _ = decode_request_header(frame)
+            header, at = decode_request_header(frame)
             api = api_name(header.api_key)
             respond = self._answers.get(api)
             if respond is None:
                 raise Refused(f"{api} is not served")
             if api == "ApiVersions" and header.api_version not in api_versions(header.api_key):
                 return _encoded(api, header, _unsupported())
-            asked = decode_request(frame).body
+            asked, _ = decode_request_body(header, frame, at)
             client = Client(header.client_id or "", f"/{host}", header.api_version)
             body = respond(_Request(header.api_version, asked, address, client))
         except (SchemaError, Unanswered) as error:

@@ -47,7 +47,8 @@ class _Reading(NamedTuple):
 def serve(bench: Bench) -> Iterator[Result]:
     """All rows."""
     source = bench.partition("none-0")
-    copied = bench.out / f"serve/{consuming.TOPIC}-0"
+    copied = bench.home / f"serve/{consuming.TOPIC}-0"  # on the file system of the broker's copy: its page cache decides
+    shutil.rmtree(copied.parent, ignore_errors=True)
     shutil.copytree(source, copied)
     log_dirs = own_corpus_directory() / "kafka-4.3.1/logs/clean"
     with consuming.broker_with(log_dirs, source, bench.home) as broker, _ours(bench, copied.parent) as ours:
@@ -57,6 +58,7 @@ def serve(bench: Bench) -> Iterator[Result]:
         yield _client(bench, theirs, ours)
         yield _at_once(ours)
     yield _started(bench, copied)
+    shutil.rmtree(copied.parent)
 
 
 @contextmanager
@@ -72,6 +74,7 @@ def _ours(bench: Bench, *paths: Path) -> Iterator[_Server]:
 
 
 def _cpu(pid: int) -> float:
+    """Processor time of a process, in seconds."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
