@@ -53,6 +53,7 @@ def serve(bench: Bench) -> Iterator[Result]:
     log_dirs = own_corpus_directory() / "kafka-4.3.1/logs/clean"
     with consuming.broker_with(log_dirs, source, bench.home) as broker, _ours(bench, copied.parent) as ours:
         theirs = _Server(broker.port, broker.pid)
+        _wait_for_leader(theirs)
         for limit, target in ((8 * _MIB, 1.0), (_MIB, 0.8)):
             yield from _read_through(theirs, ours, limit, target, bench.runs)
         yield _client(bench, theirs, ours)
@@ -136,6 +137,23 @@ class _Consumer:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _wait_for_leader(server: _Server) -> None:
+    """A broker that has just started does not lead its partitions yet."""
+    due = time.monotonic() + 60
+    while True:
+        client = _Consumer(server.port, _MIB)
+        try:
+            client.read(1)
+        except WrongRunError:
+            if time.monotonic() > due:
+                raise
+            time.sleep(0.5)
+        else:
+            return
+        finally:
+            client.close()
 
 
 def _reading(server: _Server, limit: int) -> _Reading:
