@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _NEWEST_LISTED = {"InitProducerId": 5, "AddPartitionsToTxn": 3}  # later ones are unstable, or for brokers
 _OLDEST_LISTED = {"Produce": 0}  # librdkafka fetches only from a server that lists Produce; 0 as a broker lists it
 _FIRST_WITH_FEATURES = 3  # ApiVersions
+_MOST_STRUCTS = 20_000  # topics, partitions … of a request: each takes some kilobytes until it is answered
 
 
 class Refused(Exception):
@@ -114,7 +115,7 @@ class Apis:
                 raise Refused(f"{api} is not served")
             if api == "ApiVersions" and header.api_version not in api_versions(header.api_key):
                 return _encoded(api, header, _unsupported())
-            asked, _ = decode_request_body(header, frame, at)
+            asked, _ = decode_request_body(header, frame, at, _MOST_STRUCTS)
             client = Client(header.client_id or "", f"/{host}", header.api_version)
             body = respond(_Request(header.api_version, asked, address, client))
         except (SchemaError, Unanswered) as error:
