@@ -5,12 +5,13 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MOST_SESSIONS = 200  # Kafka: max.incremental.fetch.session.cache.slots
+_MOST_PARTITIONS = 100_000  # of all sessions
 _LAST_EPOCH = 0x7FFFFFFF  # of a session; 1 follows
 
 
@@ -34,11 +35,13 @@ class Session:
 
     def put_last(self, key: tuple[str, int]) -> None:
         """Answer a partition that had data last the next time, so that every partition gets its turn."""
-        self.asked[key] = self.asked.pop(key)
+        fields = self.asked.pop(key, None)
+        if fields is not None:  # else another connection of the client has removed it meanwhile
+            self.asked[key] = fields
 
 
 class FetchSessions:
-    """The sessions of all connections. Beyond 200 of them the oldest one ends: its client begins a new one."""
+    """The sessions of all connections. If there are too many, the oldest ones end: their clients begin new ones."""
 
     def __init__(self, random: Callable[[], int]) -> None:
         self._random = random  # a positive int32
@@ -71,3 +74,10 @@ class FetchSessions:
         """End a session, if there is one with this number."""
         with self._lock:
             self._sessions.pop(number, None)
+
+    def bound(self) -> None:
+        """End the oldest sessions while all have too many partitions."""
+        with self._lock:
+            count = sum(len(session.asked) for session in self._sessions.values())
+            while count > _MOST_PARTITIONS:
+                count -= len(self._sessions.pop(next(iter(self._sessions))).asked)

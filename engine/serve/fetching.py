@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.log.fetch.reading import FetchIsolation
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 from engine.serve.partition_reads import close_slices, failed, read_partition
 
 if TYPE_CHECKING:
@@ -70,22 +70,24 @@ class Fetching:
         for one, part in parts:
             if len(part["records"]):
                 session.put_last(one.key)
+        self._sessions.bound()
         return _response(parts, session=session.number)
 
     def _asked(self, version: int, body: dict[str, Any], session: Session | None) -> list[_Asked]:
         """Return the partitions to read: those of the request, or with a session all of it, changed by the request."""
         is_by_id = version >= _FIRST_TOPIC_IDS
-        if session is None:
-            return [self._find(topic, fields, is_by_id=is_by_id) for topic in body["topics"] for fields in topic["partitions"]]
         name = "topicId" if is_by_id else "topic"
-        for topic in body.get("forgottenTopicsData", ()):
-            for index in topic["partitions"]:
-                session.asked.pop((topic[name], index), None)
-                session.sent.pop((topic[name], index), None)
+        asked: dict[tuple[str, int], dict[str, Any]] = {}  # the last one of a partition that is repeated
+        if session is not None:
+            asked = session.asked
+            for topic in body.get("forgottenTopicsData", ()):
+                for index in topic["partitions"]:
+                    asked.pop((topic[name], index), None)
+                    session.sent.pop((topic[name], index), None)
         for topic in body["topics"]:
             for fields in topic["partitions"]:
-                session.asked[topic[name], fields["partition"]] = fields
-        return [self._find({name: key[0]}, fields, is_by_id=is_by_id) for key, fields in session.asked.items()]
+                asked[topic[name], fields["partition"]] = fields
+        return [self._find({name: key[0]}, fields, is_by_id=is_by_id) for key, fields in list(asked.items())]
 
     def _find(self, topic: dict[str, Any], fields: dict[str, Any], *, is_by_id: bool) -> _Asked:
         name = "topicId" if is_by_id else "topic"

@@ -11,7 +11,7 @@ from engine.errors import KafkalogError
 from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD
 from engine.log.errors import CorruptRecord, OffsetOutOfRange
 from engine.log.fetch.reading import read
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -79,7 +79,7 @@ def failed(index: int, error: Error, *, was_read: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _end_of_epoch(log: ReadableLog, epoch: int) -> tuple[int, int]:
+def end_of_epoch(log: ReadableLog, epoch: int) -> tuple[int, int]:
     """Return (the largest epoch up to `epoch`, its end offset); (−1, −1): unknown. Mirrors endOffsetFor."""
     entries = log.leader_epoch_cache.entries
     if entries and epoch == entries[-1].epoch:
@@ -95,7 +95,7 @@ def _end_of_epoch(log: ReadableLog, epoch: int) -> tuple[int, int]:
 
 def _diverging(log: ReadableLog, epoch: int, offset: int) -> dict[str, int] | None:
     """Return where the log of a follower that read `epoch` before `offset` diverges from ours; None: nowhere."""
-    found, end = _end_of_epoch(log, epoch)
+    found, end = end_of_epoch(log, epoch)
     if found == end == -1:
         raise OffsetOutOfRange(f"no end offset is known of leader epoch {epoch}")
     if found < epoch or end < offset:

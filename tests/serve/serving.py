@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import struct
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.files import ReadOnlyFiles
@@ -23,7 +25,6 @@ from tests.support.corpus import wire_corpus
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
-    from pathlib import Path
 
 CONSUME = wire_corpus() / "consume"
 SESSIONS = sorted(path.name for path in (CONSUME / "sessions").iterdir())
@@ -71,6 +72,27 @@ def copied_log_dirs(target: Path) -> list[str]:
         for index, epoch in partitions.items():
             raise_epoch(next(target.glob(f"d?/{topic}-{index}")), epoch)
     return sorted(str(path) for path in target.glob("d?"))
+
+
+@contextmanager
+def unchanged(paths: list[str]) -> Iterator[None]:
+    """Forbid to write below `paths`, and check afterwards that every file is as it was."""
+    before = digests(paths)
+    everything = [one for path in paths for one in [Path(path), *Path(path).rglob("*")]]
+    for one in everything:
+        one.chmod(one.stat().st_mode & ~0o222)
+    try:
+        yield
+        assert digests(paths) == before
+    finally:
+        for one in everything:
+            one.chmod(one.stat().st_mode | 0o200)
+
+
+def digests(paths: list[str]) -> dict[Path, tuple[bytes, int]]:
+    """Return the content and the time of change of every file below `paths`."""
+    files = sorted(path for one in paths for path in Path(one).rglob("*") if path.is_file())
+    return {path: (hashlib.sha256(path.read_bytes()).digest(), path.stat().st_mtime_ns) for path in files}
 
 
 def large_partition(directory: Path) -> Path:
