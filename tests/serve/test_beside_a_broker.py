@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import socket
+import time
 
 import pytest
 
@@ -37,7 +38,17 @@ def broker(top):
         lacking(f"real Kafka needs {', '.join(missing)}: not found")
     with Broker(top) as running:
         assert running.has_started, running.said[-3000:]
-        yield f"127.0.0.1:{running.port}"
+        where = f"127.0.0.1:{running.port}"
+        while stable_end(where, 1) < stable_end(where, 0):
+            time.sleep(0.5)
+        yield where
+
+
+def stable_end(where, isolation):
+    """Where readers of an isolation find the end of the topic whose last transaction was open."""
+    asked = [{"name": "tx", "partitions": [{"partitionIndex": 0, "timestamp": -1}]}]
+    answer = ask(where, "ListOffsets", 2, {"replicaId": -1, "isolationLevel": isolation, "topics": asked})
+    return answer["topics"][0]["partitions"][0]["offset"]
 
 
 @pytest.fixture(scope="module")
