@@ -53,7 +53,7 @@ def _defaults() -> dict[str, tuple[str, int]]:
 def describe_configs(catalogue: Catalogue, body: dict[str, Any]) -> dict[str, Any]:
     """Answer DescribeConfigs for topics; for brokers only with the settings that were changed while the cluster ran."""
     with_synonyms = bool(body.get("includeSynonyms"))
-    resources = {(one["resourceType"], one["resourceName"]): one for one in body["resources"]}  # each once: a bounded answer
+    resources = {repr(one): one for one in body["resources"]}  # each once: an answer is not much larger than its request
     results = [_described(catalogue, resource, with_synonyms=with_synonyms) for resource in resources.values()]
     return {"throttleTimeMs": 0, "results": results}
 
@@ -76,7 +76,7 @@ def _described(catalogue: Catalogue, resource: dict[str, Any], *, with_synonyms:
     else:
         return answer | {"errorCode": int(Error.INVALID_REQUEST), "errorMessage": f"Unsupported resource type {kind}"}
     wanted = resource["configurationKeys"]
-    return answer | {"configs": [one for one in configs if wanted is None or one["name"] in wanted]}
+    return answer | {"configs": [one for one in configs if not wanted or one["name"] in wanted]}
 
 
 def _of_topic(

@@ -68,7 +68,7 @@ public class Throughput {
         KafkaProducer<byte[], byte[]> maker = new KafkaProducer<>(config, context, metrics, new ByteArraySerializer(), new ByteArraySerializer(),
             metadata, accumulator, null, null, new ProducerInterceptors<>(List.of(), metrics), null, time, null, Optional.empty());
         Sender sender = maker.newSender(context, client, metadata);
-        KafkaThread thread = new KafkaThread("sender", sender, true);
+        Sender.SenderThread thread = new Sender.SenderThread("sender", sender, true);
         thread.start();
         return new KafkaProducer<>(config, context, new Metrics(time), new ByteArraySerializer(), new ByteArraySerializer(), metadata,
             accumulator, null, sender, new ProducerInterceptors<>(List.of(), metrics), null, time, thread, Optional.empty());
