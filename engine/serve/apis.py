@@ -52,9 +52,9 @@ def _of_producers(leader: Leader, coordinator: GroupCoordinator) -> dict[str, Ca
     transactions.offsets = coordinator
     return {
         "Produce": lambda one: leader.produce(one.version, one.body),
-        "InitProducerId": lambda one: transactions.init_producer_id(one.body),
-        "AddPartitionsToTxn": lambda one: transactions.add_partitions(one.body),
-        "AddOffsetsToTxn": lambda one: transactions.add_offsets(one.body),
+        "InitProducerId": lambda one: transactions.init_producer_id(one.version, one.body),
+        "AddPartitionsToTxn": lambda one: transactions.add_partitions(one.version, one.body),
+        "AddOffsetsToTxn": lambda one: transactions.add_offsets(one.version, one.body),
         "TxnOffsetCommit": lambda one: transactions.commit_offsets(one.body, one.client),
         "EndTxn": lambda one: transactions.end_txn(one.version, one.body),
     }
@@ -136,7 +136,13 @@ class Apis:
                 for key, api, (low, high) in known]  # fmt: skip
         answer: dict[str, Any] = {"errorCode": 0, "apiKeys": keys, "throttleTimeMs": 0}
         if version >= _FIRST_WITH_FEATURES:
-            answer |= {"finalizedFeaturesEpoch": 0, "finalizedFeatures": _FEATURES, "supportedFeatures": _SUPPORTED}
+            features = _FEATURES if "EndTxn" in self._answers else _FEATURES_READ_ONLY
+            answer |= {
+                "finalizedFeaturesEpoch": 0,
+                "finalizedFeatures": [
+                    {"name": name, "maxVersionLevel": level, "minVersionLevel": level} for name, level in features],
+                "supportedFeatures": [{"name": name, "minVersion": 0, "maxVersion": level} for name, level in features],
+            }  # fmt: skip
         return answer
 
     def close(self) -> None:
@@ -144,8 +150,8 @@ class Apis:
         self._groups.close()
 
 
-_FEATURES = [{"name": "group.version", "maxVersionLevel": 1, "minVersionLevel": 1}]
-_SUPPORTED = [{"name": "group.version", "minVersion": 0, "maxVersion": 1}]
+_FEATURES_READ_ONLY = (("group.version", 1),)
+_FEATURES = (*_FEATURES_READ_ONLY, ("transaction.version", 2))
 
 
 def _unsupported() -> dict[str, Any]:

@@ -10,7 +10,9 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
@@ -19,6 +21,7 @@ import pytest
 from engine.protocol.frames import RequestHeader, decode_response, encode_request
 from engine.serve.catalogue import Wanted
 from engine.serve.server import Connection
+from tests.fuzz.requests import make_session
 from tests.remote.corpus import log_dirs, stores
 from tests.serve.serving import copied_log_dirs, exchanges, received, serving, unchanged
 from tests.support.run import kafkalog
@@ -113,6 +116,32 @@ def test_what_no_client_sends_ends_its_connection_and_no_other(dirs):
             one._socket.close()
         answer = other.ask(METADATA, 5, {"topics": None, "allowAutoTopicCreation": False})
         assert len(answer["topics"]) == 9
+
+
+def test_damaged_sessions_through_sockets(dirs):
+    """Whole sessions, in pieces, from clients that leave at any time: another client is still served, and threads end."""
+    rng = random.Random(8)
+    threads = threading.active_count()
+    with serving(dirs) as server:
+        other = Client(server)
+        for number in range(300):
+            stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in make_session(9, number).frames)
+            with socket.create_connection(server.address) as client, suppress(OSError):  # the server ends it
+                while stream:
+                    size = rng.choice((1, 3, 50, 1000, len(stream)))
+                    client.sendall(stream[:size])
+                    stream = stream[size:]
+                if rng.random() < 0.5:
+                    client.shutdown(socket.SHUT_WR)
+                    client.settimeout(0.01)
+                    client.recv(1 << 16)
+            if number % 50 == 0:
+                assert len(other.topics()) == 9
+        assert len(other.topics()) == 9
+    deadline = time.monotonic() + 30
+    while threading.active_count() > threads and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert threading.active_count() <= threads
 
 
 def test_api_versions_of_an_unknown_version_is_answered_in_version_0(dirs):
