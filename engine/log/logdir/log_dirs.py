@@ -41,7 +41,7 @@ from engine.files import (
 from engine.log.logdir.cluster_metadata import METADATA_DIR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from engine.files import Files, Owner, ReadOnlyFiles
 
@@ -173,11 +173,14 @@ def find_replicas(
                 found.setdefault(place.key, []).append(place.path)
     if not found:
         wanted = " or ".join(topics) + (f", partition {', '.join(map(str, partitions))}" if partitions else "")
-        some = sorted(there)[:_SHOWN_TOPICS]
-        names = ", ".join(some) + (", …" if len(there) > len(some) else "")
-        what = f"no partition of topic {wanted} was found"
-        raise UsageError(what, f"name one of the topics found: {names}" if there else None)
+        raise UsageError(f"no partition of topic {wanted} was found", topics_found(there))
     return [found[key] for key in sorted(found)]
+
+
+def topics_found(topics: Collection[str]) -> str | None:
+    """Return the advice to name one of these topics, of which it shows some; None: there is none."""
+    shown = sorted(topics)[:_SHOWN_TOPICS]
+    return f"name one of the topics found: {', '.join(shown)}{', …' if len(topics) > len(shown) else ''}" if shown else None
 
 
 def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:
