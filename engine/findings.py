@@ -434,6 +434,10 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING, "the server has no authentication: everyone who can reach its address can read all that it serves",
         "listen on 127.0.0.1, or only in a network that you trust",
     ),
+    "too-many-connections": Kind(
+        Severity.WARNING, "the server has as many connections as it accepts: a client that connects now is disconnected, and "
+        "usually tries again", "end other clients; or serve on a second port with another `kafkalog serve`",
+    ),
     "replica-divergence": Kind(
         Severity.ERROR, "two replicas hold different records at the same offsets: after an unclean leader election, or a crash "
         "that lost acknowledged records", "keep the copy with the latest leader epoch; the others fetch it again",

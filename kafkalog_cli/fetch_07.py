@@ -64,7 +64,7 @@ class Log07:
         for message in islice(self._reader.messages(self.start), self._skip, None):
             if message.offset >= self._wanted.selection.end_offset:
                 break
-            shown.show_message(renderer, message)
+            shown.show_record(renderer, message)
             if shown.is_done():
                 break
 

@@ -452,7 +452,7 @@ class ClassicGroup:
 
     # ---- offsets
 
-    def check_commit(self, body: Body) -> None:
+    def check_commit(self, body: Body, *, is_transactional: bool = False) -> None:
         """Check whether an OffsetCommit comes from a member of this generation. Raises RefusedError."""
         generation, member_id = body["generationIdOrMemberEpoch"], body["memberId"]
         instance_id = body.get("groupInstanceId")
@@ -463,7 +463,7 @@ class ClassicGroup:
         member = self._validated(member_id, instance_id)
         if generation != self.generation:
             raise RefusedError(Error.ILLEGAL_GENERATION)
-        if self.state is GroupState.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
             raise RefusedError(Error.REBALANCE_IN_PROGRESS)
         self.keep_alive(member)
 

@@ -14,7 +14,7 @@ from engine.errors import UsageError
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.operations.compact import Compact
 from engine.log.operations.operation import operate
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_option
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, WHICH, engine_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import INTERRUPTION
 from kafkalog_cli.options import Ratio, Whole, size_option
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _SECTIONS = (
+    WHICH,
     Section("Action", (
         "--first-dirty-offset", "--min-dirty-ratio", "--force", "--rounds", "--keep-deleted", "--quarantine", "--explain",
     )),

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_options
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, WHICH, engine_options, quarantine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
 _SECTIONS = (
-    Section("Action", ("--before", "--keep-deleted", "--quarantine", "--no-quarantine")), OPENING, SETTINGS, OUTPUT,
+    WHICH, Section("Action", ("--before", "--keep-deleted", "--quarantine", "--no-quarantine")), OPENING, SETTINGS, OUTPUT,
 )
 _MAIN = ("--before", "--no-quarantine", "--quarantine", "--dry-run")
 _EXAMPLES = (
