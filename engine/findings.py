@@ -450,6 +450,10 @@ KINDS: dict[str, Kind] = {
         Severity.INFO, "several directories hold this partition: the copy with the latest leader epoch is read, of those the "
         "longest", "name the directory of another copy to read that one",
     ),
+    "offsets-compacted": Kind(
+        Severity.INFO, "the cleaner removed records of an earlier time: an offset that is shown for such a time is right, but "
+        "offsets that changed later are missing", "choose a later --at, or read a copy of the log dir from that time",
+    ),
     "open-to-all": Kind(
         Severity.WARNING, "the server has no authentication: everyone who can reach its address can read all that it serves",
         "listen on 127.0.0.1, or only in a network that you trust",

@@ -31,6 +31,7 @@ COMMANDS = {
     "recover": ("kafkalog_cli.commands.recover", "Repair partitions as a broker does after a crash."),
     "fetch": ("kafkalog_cli.commands.fetch", "Read records as a consumer does, without a broker."),
     "grep": ("kafkalog_cli.commands.grep", "Search the records of logs."),
+    "groups": ("kafkalog_cli.commands.groups", "Show groups and their committed offsets, now or at an earlier time."),
     "help": ("kafkalog_cli.commands.help", "Show the help of a command."),
     "remote": ("kafkalog_cli.commands.remote", "Show, check and restore tiered storage."),
     "requests": ("kafkalog_cli.commands.requests", "Decode captured requests and responses of Kafka's protocol."),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.discovery.names import PartitionKind, is_log_file_name, log_file_name, parse_partition_dir
+from engine.formats import INT_MIN, to_int
+from engine.java.hash_maps import hash_of_text
 from engine.log.fetch.replicas import best_replica
 from engine.record.batch import read_records
 
@@ -25,12 +27,21 @@ def coordinator_logs(files: ReadOnlyFiles, log_dirs: Iterable[str], topic: str) 
     Raises UnreadableFile.
     """
     copies: dict[int, list[str]] = {}
-    for log_dir in dict.fromkeys(map(files.resolve, log_dirs)):
+    for log_dir in {files.resolve(one): one.rstrip("/") for one in log_dirs}.values():
         for name in files.list(log_dir):
             parsed = parse_partition_dir(name)
             if parsed is not None and parsed.topic == topic and parsed.kind is PartitionKind.PLAIN:
                 copies.setdefault(parsed.partition, []).append(f"{log_dir}/{name}")
     return {number: best_replica(files, directories) for number, directories in sorted(copies.items())}
+
+
+def coordinator_partition(key: str, partitions: int) -> int:
+    """Return the partition of a coordinator's topic with the records of a group or transactional id.
+
+    Mirrors GroupCoordinatorService.partitionFor and TransactionStateManager.partitionFor.
+    """
+    hashed = to_int(hash_of_text(key))
+    return 0 if hashed == INT_MIN else abs(hashed) % partitions
 
 
 def coordinator_records(files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]) -> Iterator[Record]:
