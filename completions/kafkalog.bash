@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append check completion compact delete-records du dump-log verify ls recover fetch help remote requests restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append check completion compact delete-records du dump-log explain verify ls recover fetch grep help remote requests restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -261,6 +261,21 @@ _kafkalog() {
             _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder -t --topic -p --partition --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --store --log-dir --layout --key-prefix --private-key --config-file --format --decode -j --jobs --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
         fi
         ;;
+    explain)
+        case $prev in
+        --at|--offset|--entry|--max-decompressed-bytes|--width)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--at --offset --entry --records --max-decompressed-bytes --format --width -V --version -h --help' "$cur"
+        fi
+        ;;
     verify)
         case $prev in
         -t|--topic)
@@ -389,13 +404,32 @@ _kafkalog() {
             _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark --store --layout --key-prefix --private-key --config-file -f --template --format --raw --force -q --quiet -v --verbose -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
+    grep)
+        case $prev in
+        -H|--in-header|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|-m|--max-count|-A|--after-context|-B|--before-context|-f|--template|-j|--jobs|--max-decompressed-bytes|--max-batch-bytes)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        --decode)
+            _kafkalog_words 'auto' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-k --in-key -s --in-value -H --in-header -F --fixed-strings -E --regex -i --ignore-case --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail -m --max-count --include-deleted -c --count -l --files-with-matches -o --only-matching -A --after-context -B --before-context -f --template --force --format --decode -q --quiet -v --verbose -j --jobs --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
+        fi
+        ;;
     help)
         case $prev in
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append check compact completion delete-records du dump-log fetch help ls recover remote requests restore retain roll serve spark truncate verify' "$cur"
+            _kafkalog_words 'append check compact completion delete-records du dump-log explain fetch grep help ls recover remote requests restore retain roll serve spark truncate verify' "$cur"
         fi
         ;;
     remote)
@@ -428,7 +462,7 @@ _kafkalog() {
         ;;
     requests)
         case $prev in
-        --api|--client|--producer|--max-message-bytes)
+        --api|--client|--producer-id|--max-message-bytes)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -442,7 +476,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--api --client -t --topic --producer --max-message-bytes --format -V --version -h --help' "$cur"
+            _kafkalog_words '--api --client -t --topic --producer-id --max-message-bytes --format -V --version -h --help' "$cur"
         fi
         ;;
     restore)
@@ -540,7 +574,7 @@ _kafkalog() {
         ;;
     spark)
         case $prev in
-        --topic)
+        -t|--topic)
             _kafkalog_partitions 1 "$cur"
             return
             ;;
@@ -570,7 +604,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
             _kafkalog_words 'verify stats export import recover compact undo' "$cur"
         fi

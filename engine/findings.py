@@ -178,7 +178,7 @@ KINDS: dict[str, Kind] = {
     "half-committed": Kind(
         Severity.WARNING, "a write of Spark's sink did not finish: partitions of the log dir may hold only a part of it, or "
                           "be missing",
-        "if that write is no longer running: kafkalog restore on the log dir",
+        "if that write is no longer running: run `kafkalog restore` on the log dir",
     ),
     "no-offset-left": Kind(
         Severity.ERROR, "no offset is left for a batch after it: a broker that finds it at the end of the log computes a "
@@ -300,8 +300,8 @@ KINDS: dict[str, Kind] = {
     "records-in-remote-storage": Kind(
         Severity.WARNING,
         "the log starts before its first local segment, as logs with remote storage do: the broker copied the earlier "
-        "segments and deleted them here. verify does not read remote storage and reports this as info",
-        "kafkalog fetch --store URL reads them from the store; if the topic never had remote storage, compare with a replica "
+        "segments and deleted them here. verify without --store reports this as info",
+        "`kafkalog fetch --store URL` reads them from the store; if the topic never had remote storage, compare with a replica "
         "of the partition",
     ),
     "frame-invalid": Kind(
@@ -444,6 +444,10 @@ KINDS: dict[str, Kind] = {
     "delete-due": Kind(
         Severity.INFO, "its topic was deleted, or the replica moved: the delay begins again with each start of a broker",
         "nothing to do; to keep the records, copy the directory before a broker starts",
+    ),
+    "stray-kept": Kind(
+        Severity.INFO, "an earlier start renamed the directory, because the metadata log did not assign the partition to this "
+        "broker", "if its records are not needed: rm -r {path}",
     ),
     "broker-warns": Kind(Severity.WARNING, "a broker starts without this file and logs a warning", _RECOVER),
     "replica-chosen": Kind(

@@ -76,12 +76,12 @@ def run(
     """
     quarantines = quarantines_for(name, values)
     tolerate_output_failure()
-    stream = stream or json_stream(values["form"], Lines())
+    stream = stream or json_stream(values["form"])
     try:
         tally = Tally(with_metadata=with_metadata, counts=not makes_partitions, dry_run=values["dry_run"])
         status = _run(name, values, work, quarantines, gauges, tally, stream, more_log_dirs)
     finally:
-        if quarantines is not None:
+        if quarantines is not None and not (values["dry_run"] and values["quiet"]):
             print_kept(quarantines, values["form"], dry_run=values["dry_run"])
     if values["dry_run"] and values["form"] == "text" and not values["quiet"]:
         click.echo("dry run: nothing was changed")

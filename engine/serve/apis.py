@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.protocol.error_codes import Error
 from engine.protocol.frames import decode_request, decode_request_header, encode_response
 from engine.protocol.messages import api_key, api_name, api_versions
 from engine.schema.wire import SchemaError
 from engine.serve.cluster import ClusterAnswers
 from engine.serve.configs import describe_configs
-from engine.serve.errors import Error
 from engine.serve.fetch_sessions import FetchSessions
 from engine.serve.fetching import Fetching
 from engine.serve.group_common import Client

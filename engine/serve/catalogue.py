@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engine.log.fetch.reading import ReadableLog
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.partition.unified_log import UnifiedLog
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
     from engine.remote.access import RemoteAccess
     from engine.remote.reading import TieredView
 

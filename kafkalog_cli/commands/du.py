@@ -18,6 +18,7 @@ from kafkalog_cli.options import (
     Time,
     Whole,
     bytes_option,
+    files_for,
     format_option,
     refuse_urls,
     shown_size,
@@ -164,7 +165,6 @@ def _show(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     from engine.discovery.patterns import expand
     from engine.log.logdir.log_dirs import choose_partitions, find_log_dirs
     from engine.overview.usage import used_files
-    from engine.remote.urls import files_for
 
     settings = settings_from(values["config_file"], values["settings"])
     named = paths_from(paths, settings)

@@ -19,12 +19,21 @@ from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX
-from engine.remote.urls import files_for, is_url
+from engine.remote.urls import is_url
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.decoders import DecoderClass, payload_decoder
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.options import PATH_OR_URL, FileList, KafkaCommand, format_option, jobs_option, size_option, version_option
+from kafkalog_cli.options import (
+    PATH_OR_URL,
+    FileList,
+    KafkaCommand,
+    files_for,
+    format_option,
+    jobs_option,
+    size_option,
+    version_option,
+)
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.remote_store import WHOLE, store_config_option, whole_files, whole_options
 from kafkalog_cli.selecting import NO_END, SELECTION, OffsetRange, selection_from, selection_options

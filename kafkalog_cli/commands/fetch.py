@@ -23,7 +23,7 @@ from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
 from engine.log.logdir.topics import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
-from engine.remote.urls import files_for, is_url
+from engine.remote.urls import is_url
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
 from kafkalog_cli.fetch_output import Limit, Output, ReadTally, Wanted, send
@@ -32,6 +32,7 @@ from kafkalog_cli.options import (
     PATH_OR_URL,
     Size,
     Whole,
+    files_for,
     format_option,
     jobs_option,
     quiet_option,
@@ -100,19 +101,19 @@ _EXAMPLES = (
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
               show_default=True, help="read_committed skips aborted transactions, and ends where one is open.")
 @click.option("--open-transactions", type=click.Choice(["wait", "abort"]), metavar="wait|abort",
-              help="With read_committed, where transactions are open at the end of a dead broker's log: end before them and "
-              "report what they hold back, or read on as after the next start of their coordinators, which abort them "
-              "(commit those that __transaction_state beside it says are decided). Default: wait.")
+              help="With read_committed, how to treat transactions that a dead broker left open. wait: end before them, and "
+              "report what they hold back. abort: read on as if their coordinator had started again: it completes those "
+              "that __transaction_state says are decided, and aborts the others. Default: wait.")
 @click.option("--log-dir", "log_dirs", type=PATH_OR_URL, multiple=True, metavar="DIR",
-              help="Another log dir of the same cluster; may be repeated. With --open-transactions abort its "
-                   "__transaction_state is read as well, with a store its __remote_log_metadata.")
+              help="Another log dir of the same cluster, for its __transaction_state (--open-transactions abort) and its "
+                   "__remote_log_metadata (with a store); may be repeated.")
 @store_options
 @store_config_option
 @click.option("--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
 @click.option("--log-start-offset", type=Whole(0), metavar="N",
               help="The log starts here; lower offsets count as deleted. Default: from the log dir's checkpoint.")
 @click.option("--high-watermark", type=Whole(0), metavar="N",
-              help="Records from this offset on are not shown: not on all replicas. Default: the log end.")
+              help="Records below this offset are on all replicas; those from it on are not shown. Default: the log end.")
 @click.option("--template", "-f", metavar="FORMAT",
               help="Text for each record: %s %k value and key, %S %K their sizes, %o offset, %T timestamp, %h headers, "
                    "%t topic, %p partition, %R the size of the value in 4 bytes; \\n \\r \\t \\xHH. Default: '%s\\n'.")

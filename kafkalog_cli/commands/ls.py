@@ -11,7 +11,7 @@ from engine.discovery.names import directory_order, file_name
 from engine.dump.json_stream import text_field
 from kafkalog_cli.engine_options import WHICH, ConfigSetting, choice_from, choice_options, paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, PATH_OR_URL, bytes_option, format_option, shown_size, version_option
+from kafkalog_cli.options import PATH, PATH_OR_URL, bytes_option, files_for, format_option, shown_size, version_option
 from kafkalog_cli.show import show
 from kafkalog_cli.table import Column, bar, terminal_width
 
@@ -94,7 +94,6 @@ def _list(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     from engine.log.logdir.log_dirs import find_log_dirs
     from engine.overview.brokers import brokers_of
     from engine.overview.partition_state import StateReader, Totals
-    from engine.remote.urls import files_for
 
     settings = settings_from(values["config_file"], values["settings"])
     named = paths_from(paths, settings)

@@ -9,7 +9,7 @@ import click
 
 from engine.amounts import count_of, time_text
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH_OR_URL, Whole, format_option, size_option, version_option
+from kafkalog_cli.options import PATH_OR_URL, Whole, files_for, format_option, size_option, version_option
 from kafkalog_cli.show import show
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from kafkalog_cli.show import Output
 
 _SECTIONS = (
-    Section("Selection", ("--api", "--client", "--topic", "--producer")),
+    Section("Selection", ("--api", "--client", "--topic", "--producer-id")),
     Section("Limits", ("--max-message-bytes",)),
     Section("Output", ("--format",)),
 )
-_MAIN = ("--api", "--client", "--topic", "--producer", "--format")
+_MAIN = ("--api", "--client", "--topic", "--producer-id", "--format")
 _EXAMPLES = (
     Example("The requests and responses in a packet capture:", "kafkalog requests kafka.pcap"),
     Example("The batches that producers sent to one topic, and their problems:",
@@ -60,8 +60,8 @@ class ApiName(click.ParamType[str]):
               help="Only this client id, or those that match a quoted pattern; may be repeated.")
 @click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
               help="Only messages about this topic: a name, a quoted pattern or a topic id; may be repeated.")
-@click.option("--producer", "producers", type=Whole(0), multiple=True, metavar="ID",
-              help="Only messages with batches of this producer id; may be repeated.")
+@click.option("--producer-id", "producers", type=Whole(0), multiple=True, metavar="ID",
+              help="Only messages with batches of this producer; may be repeated.")
 @size_option("--max-message-bytes", default=1_048_588,
              help="Report batches near or above this size: max.message.bytes of the topics.")
 @format_option
@@ -76,8 +76,8 @@ def command(path: str, form: str, max_message_bytes: int, **wanted: Any) -> int:
     The text has a line for each message, and a line for each batch of Produce requests and Fetch responses. JSON has all
     fields, under Kafka's names.
 
-    Reported are wrong checksums, batches that a broker refuses, gaps and repeats in the sequences of idempotent producers,
-    batches near the size limit, and messages that cannot be decoded.
+    The command reports wrong checksums, batches that a broker refuses, gaps and repeats in the sequences of idempotent
+    producers, batches near the size limit, and messages that cannot be decoded.
 
     Newer requests have only the id of a topic. The topic is shown by name if an earlier Metadata response has its id and name.
     """
@@ -85,7 +85,7 @@ def command(path: str, form: str, max_message_bytes: int, **wanted: Any) -> int:
     def work(output: Output) -> None:
         from engine.files import open_stream
         from engine.protocol.sent_batches import SentBatches
-        from engine.remote.urls import files_for, is_url
+        from engine.remote.urls import is_url
 
         with files_for([path]).open(path) if is_url(path) else open_stream(path) as file:
             _Listing(output, path, SentBatches(path, max_message_bytes), wanted).run(file)

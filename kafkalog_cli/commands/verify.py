@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from threading import Event
@@ -25,7 +24,6 @@ from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
-from engine.remote.urls import files_for
 from kafkalog_cli.app import Outcome, Total, printable
 from kafkalog_cli.engine_options import (
     WHICH,
@@ -43,9 +41,10 @@ from kafkalog_cli.options import (
     PATH,
     PATH_OR_URL,
     Time,
-    Whole,
     bytes_option,
+    files_for,
     format_option,
+    jobs_option,
     quiet_option,
     refuse_urls,
     shown_size,
@@ -103,13 +102,13 @@ _EXAMPLES = (
               help="A topic setting, such as cleanup.policy, or index.interval.bytes with --rebuild; may be repeated. "
               "Overrides every other source.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: settings of topics, log.dirs where no PATHS are given, and, if it names a "
-                   "RemoteStorageManager and there is no --store, the store whose segments are read as well.")
+              help="A broker's server.properties: settings of topics; log.dirs where no PATHS are given; the store of remote "
+                   "segments (rsm.config.*) where no --store is given.")
 @click.option("--now", type=Time(), metavar="TIME",
               help="With --rebuild: the clock by which producers expire: ISO-8601, ms, or `2h ago`. Default: the machine's.")
 @whole_options
 @format_option
-@click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
+@jobs_option("Partitions at a time. Default: one for each processor, up to 8.")
 @quiet_option
 @verbose_option
 @bytes_option
@@ -143,7 +142,7 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
     if rebuild:
         refuse_urls(values["paths"])
         if values["store"] is not None:
-            raise click.UsageError("--rebuild is for local files: leave out --store; `remote verify` checks a store by itself")
+            raise click.UsageError("--rebuild is for local files: leave out --store; `remote verify` checks a store on its own")
         from engine.files import now_ms
         from kafkalog_cli.quarantining import quarantines_for
 
@@ -185,7 +184,7 @@ class _Verified(NamedTuple):
 
 
 def verify_all(
-    paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None,
+    paths: Iterable[str], form: str, jobs: int, settings: Settings, rebuild: Rebuild | None = None,
     shows: Shows = PLAIN, open_whole: OpenWhole | None = None, choice: PartitionChoice = EVERY_PARTITION,
 ) -> int:
     """Verify every partition of `paths`, rebuild files on request, print the results in order; return the exit status.
@@ -218,7 +217,7 @@ def verify_all(
                     begun = stack.enter_context(rebuild.begun(disk, tally.directories, errors))
                 progress.expect_partitions(files, tally.directories)
                 work = partial(_verify, files, topics)
-                with closing(in_order(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
+                with closing(in_order(work, tally.directories, jobs)) as results:
                     for result in results:
                         if (done := result.verification) is not None:
                             progress.done_with(done.path)

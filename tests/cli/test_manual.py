@@ -264,6 +264,15 @@ def test_the_short_help_fits_on_a_screen(name):
 
 
 @pytest.mark.parametrize("name", sorted(commands()))
+def test_the_help_fits_a_narrow_terminal(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    for words in ("-h", "--help"):
+        lines = kafkalog(*name.split(), words).out.decode().splitlines()
+        unbroken = "    kafkalog ", "  -"  # command lines, names of options
+        assert [line for line in lines if len(line) > 41 and not line.startswith(unbroken)] == []  # click breaks a word one letter late
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
 def test_a_long_introduction_ends_with_the_name_of_the_man_page(name):
     introduction = []
     for line in kafkalog(*name.split(), "--help").out.decode().splitlines():

@@ -16,7 +16,7 @@ from engine.index.sparse import count_used
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.log.errors import CorruptRecord, refuse_too_large
 from engine.log.segment.batch_search import largest_timestamp_after, search_for_offset, sound_windows, whole_windows
-from engine.log.segment.reading import ReadableSegment
+from engine.log.segment.readable_segment import ReadableSegment
 
 if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles

@@ -10,6 +10,7 @@ import click
 from engine.amounts import count_of, size_text
 from kafkalog_cli.app import printable
 from kafkalog_cli.help import Example, Section
+from kafkalog_cli.options import files_for
 from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 from kafkalog_cli.show import show
@@ -85,7 +86,6 @@ def _cost(
     from engine.remote.metadata_log import MetadataLogs
     from engine.remote.orphans import find_orphans
     from engine.remote.partitions import TieredPartitions
-    from engine.remote.urls import files_for
 
     files, metadata, report = files_for(named), RemoteLogMetadata(), output.outcome.finding
     layout = options.open(files)

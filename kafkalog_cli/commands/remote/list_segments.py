@@ -9,6 +9,7 @@ import click
 
 from engine.amounts import count_of, size_text, time_text
 from kafkalog_cli.help import Example, Section
+from kafkalog_cli.options import files_for
 from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options
 from kafkalog_cli.show import show
 from kafkalog_cli.table import columns_of
@@ -51,7 +52,6 @@ def command(
 
     def work(output: Output) -> None:
         from engine.remote.metadata_log import MetadataLogs
-        from engine.remote.urls import files_for
 
         logs = MetadataLogs(files_for(named), named, output.outcome.finding)
         (_events if events else _segments)(logs, topics, segment_id, output)

@@ -8,6 +8,7 @@ import click
 
 from engine.amounts import count_of, size_text
 from kafkalog_cli.help import Example
+from kafkalog_cli.options import files_for
 from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options
 from kafkalog_cli.show import show
 from kafkalog_cli.table import columns_of
@@ -42,7 +43,6 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | 
         from engine.errors import KafkalogError
         from engine.remote.partitions import TieredPartitions
         from engine.remote.tiered_log import copy_lag, log_offsets
-        from engine.remote.urls import files_for
 
         partitions = TieredPartitions(files_for(named), named, settings, topics, output.outcome.finding)
         rows, waits = [], []

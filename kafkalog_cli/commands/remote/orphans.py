@@ -43,8 +43,8 @@ _WORDS = ("partition", "why", "segment")
               help="Number of partitions of __remote_log_metadata, if no log dir has the cluster's metadata.")
 @store_options
 @click.option("--delete", "deletes", is_flag=True, help="Delete the orphans; needs --older-than.")
-@click.option("--older-than", "older_than_ms", type=Duration(), metavar="TIME",
-              help="Only objects that were written before: 30d, 12h, 90m, 45s.")
+@click.option("--older-than", "older_than_ms", type=Duration(), metavar="AGE",
+              help="Only objects that were written longer ago than this, such as 30d, 12h, 90m or 45s.")
 @click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be deleted.")
 @quarantine_options
 @yes_option

@@ -8,7 +8,7 @@ import click
 
 from engine.amounts import count_of, size_text
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.options import Whole
+from kafkalog_cli.options import Whole, files_for
 from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 from kafkalog_cli.show import show
@@ -56,7 +56,6 @@ def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, 
     """Verify; `count`: number of segments to read; None: all."""
     from engine.discovery.choice import is_chosen_topic
     from engine.remote.metadata_log import MetadataLogs
-    from engine.remote.urls import files_for
     from engine.remote.verify import DeepCheck, compare_with_listing, sample
 
     files, report = files_for(named), output.outcome.finding
