@@ -406,6 +406,14 @@ _kafkalog() {
         ;;
     grep)
         case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
         -H|--in-header|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|-m|--max-count|-A|--after-context|-B|--before-context|-f|--template|-j|--jobs|--max-decompressed-bytes|--max-batch-bytes)
             compopt +o default 2>/dev/null
             return
@@ -420,7 +428,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-k --in-key -s --in-value -H --in-header -F --fixed-strings -E --regex -i --ignore-case --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail -m --max-count --include-deleted -c --count -l --files-with-matches -o --only-matching -A --after-context -B --before-context -f --template --force --format --decode -q --quiet -v --verbose -j --jobs --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition -k --in-key -s --in-value -H --in-header -F --fixed-strings -E --regex -i --ignore-case --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail -m --max-count --include-deleted -c --count -l --files-with-matches -o --only-matching -A --after-context -B --before-context -f --template --force --format --decode -q --quiet -v --verbose -j --jobs --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
         fi
         ;;
     help)

@@ -176,7 +176,7 @@ def total_verdict(report: Report, *, dry_run: bool = False) -> tuple[str, Severi
         fine = "without problems" if report.unread_below is None else "without problems in what was read"
         return "would change" if dry_run and is_changed else fine, report.worst
     how = "without loss" if report.worst is Severity.WARNING else "with loss of records"
-    return f"would change {how}" if dry_run else f"repaired {how}", report.worst
+    return f"would be repaired {how}" if dry_run else f"repaired {how}", report.worst
 
 
 def has_changes(report: Report) -> bool:
