@@ -164,6 +164,13 @@ def test_a_node_id_of_the_configuration_that_is_not_stored(cluster_corpus, tmp_p
     assert start.broker_says.startswith("Stored node id 1 doesn't match previous node id 7 in ")
 
 
+def test_a_broker_that_runs_is_no_problem(cluster_corpus, tmp_path):
+    home = materialize(cluster_corpus / "preflight", "control", tmp_path / "n1")
+    with locked(home / "d0/.lock"), locked(home / "d1/.lock"):
+        start = foreseen(server_properties(home, {}))
+    assert (start.verdict.value, start.is_running, start.logs) == ("starts", True, [])
+
+
 def test_log_dirs_that_all_fail(cluster_corpus, tmp_path):
     home = materialize(cluster_corpus / "preflight", "control", tmp_path / "n1")
     values = {**server_properties(home, {}), "log.dirs": f"{home}/d1", "metadata.log.dir": f"{home}/d0"}
