@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from tests.oracle.jvm import ENVIRONMENT, class_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _STARTED = "Kafka Server started"
@@ -26,12 +27,14 @@ _STATIC = "controller.quorum.voters=1@127.0.0.1:{controller}"
 _TIERED = (
     "remote.log.storage.system.enable=true", "remote.log.metadata.manager.listener.name=PLAINTEXT",
     "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT", "inter.broker.listener.name=PLAINTEXT",
-    "remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-    "rsm.config.dir={store}", "rlmm.config.remote.log.metadata.topic.replication.factor=1",
+    "rlmm.config.remote.log.metadata.topic.replication.factor=1",
     "rlmm.config.remote.log.metadata.topic.num.partitions=3", "rlmm.config.remote.log.metadata.topic.min.isr=1",
     "remote.log.manager.task.interval.ms=500", "remote.fetch.max.wait.ms=30000", "log.roll.ms=1000",
     "internal.metadata.log.segment.bytes=60000", "log.initial.task.delay.ms=500", "log.retention.check.interval.ms=1000",
 )  # fmt: skip
+LOCAL_TIERED_STORAGE = (
+    "remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage", "rsm.config.dir={store}",
+)
 
 
 class Broker:
@@ -39,11 +42,13 @@ class Broker:
 
     static_quorum  the log dirs were made with voters in the configuration, not in the metadata log
     cleaner        its log cleaner works, and looks for work all the time
-    store          folder of its remote storage, LocalTieredStorage; None: it has none
+    store          folder of its remote storage; None: it has none
+    storage        settings of its RemoteStorageManager
     """
 
     def __init__(
         self, top: Path, *, static_quorum: bool = False, cleaner: bool = False, store: Path | None = None,
+        storage: Sequence[str] = LOCAL_TIERED_STORAGE,
     ) -> None:
         self._top = top
         self._out = top.parent / f"{top.name}.broker.out"
@@ -57,7 +62,7 @@ class Broker:
             "delegation.token.secret.key=corpus", "num.recovery.threads.per.data.dir=1",
         ]  # fmt: skip
         if store is not None:
-            lines += [line.format(store=store) for line in _TIERED]
+            lines += [line.format(store=store) for line in (*_TIERED, *storage)]
         self._settings = top.parent / f"{top.name}.properties"
         self._settings.write_text("\n".join(lines) + "\n")
         self._process: subprocess.Popen[bytes] | None = None
@@ -96,13 +101,7 @@ class Broker:
 
     def format(self, cluster_id: str) -> None:
         """Make its log dirs, as `kafka-storage format` does."""
-        self._tool("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id, "-c", str(self._settings))
-
-    def _tool(self, name: str, *words: str, data: str | None = None) -> str:
-        """What one of Kafka's tools prints."""
-        command = ["java", *_OPTIONS[:-1], "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path(), name, *words]
-        done = subprocess.run(command, input=data, capture_output=True, text=True, env=ENVIRONMENT, check=True, timeout=_PATIENCE)
-        return done.stdout
+        tool("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id, "-c", str(self._settings))
 
     @property
     def has_started(self) -> bool:
@@ -121,7 +120,7 @@ class Broker:
 
     def end_offsets(self, time_ms: int = -1) -> dict[str, int]:
         """Log end offset by `topic-partition`, as clients are told; or what else a special time stands for."""
-        found = self._tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", f"127.0.0.1:{self.port}", "--time", str(time_ms))
+        found = tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", f"127.0.0.1:{self.port}", "--time", str(time_ms))
         offsets = re.findall(r"^(.+):(\d+):(-?\d+)$", found, re.MULTILINE)
         return {f"{topic}-{partition}": int(offset) for topic, partition, offset in offsets}
 
@@ -153,16 +152,29 @@ class Broker:
     def produce(self, topic: str, lines: list[str]) -> None:
         """Send the lines as records, each in a batch of its own."""
         words = ("--bootstrap-server", f"127.0.0.1:{self.port}", "--topic", topic, "--command-property", "batch.size=0")
-        self._tool("org.apache.kafka.tools.ConsoleProducer", *words, data="\n".join(lines) + "\n")
+        tool("org.apache.kafka.tools.ConsoleProducer", *words, data="\n".join(lines) + "\n")
 
     def read_all(self, isolation: str) -> dict[str, list[tuple[int, int, str | None, str | None]]]:
-        """(offset, timestamp, key and value as base64) of all records that a consumer is handed, by `topic-partition`."""
-        found: dict[str, list[tuple[int, int, str | None, str | None]]] = {}
-        for line in self._tool("kafkalog.oracle.ReadAll", f"127.0.0.1:{self.port}", isolation).splitlines():
-            name, offset, timestamp, key, value = line.split("\t")
-            row = (int(offset), int(timestamp), None if key == "-" else key, None if value == "-" else value)
-            found.setdefault(name, []).append(row)
-        return found
+        """See the function."""
+        return read_all(f"127.0.0.1:{self.port}", isolation)
+
+
+def tool(name: str, *words: str, data: str | None = None) -> str:
+    """What one of Kafka's tools, or a class of ours, prints."""
+    command = ["java", *_OPTIONS[:-1], "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path(), name, *words]
+    done = subprocess.run(command, input=data, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=_PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def read_all(address: str, isolation: str) -> dict[str, list[tuple[int, int, str | None, str | None]]]:
+    """(offset, timestamp, key and value as base64) of all records that a consumer is handed, by `topic-partition`."""
+    found: dict[str, list[tuple[int, int, str | None, str | None]]] = {}
+    for line in tool("kafkalog.oracle.ReadAll", address, isolation).splitlines():
+        name, offset, timestamp, key, value = line.split("\t")
+        row = (int(offset), int(timestamp), None if key == "-" else key, None if value == "-" else value)
+        found.setdefault(name, []).append(row)
+    return found
 
 
 def _free_port() -> int:
