@@ -178,7 +178,7 @@ KINDS: dict[str, Kind] = {
     "half-committed": Kind(
         Severity.WARNING, "a write of Spark's sink did not finish: partitions of the log dir may hold only a part of it, or "
                           "be missing",
-        "if that write is no longer running: kafkalog restore on the log dir",
+        "if that write is no longer running: run `kafkalog restore` on the log dir",
     ),
     "no-offset-left": Kind(
         Severity.ERROR, "no offset is left for a batch after it: a broker that finds it at the end of the log computes a "
@@ -300,8 +300,8 @@ KINDS: dict[str, Kind] = {
     "records-in-remote-storage": Kind(
         Severity.WARNING,
         "the log starts before its first local segment, as logs with remote storage do: the broker copied the earlier "
-        "segments and deleted them here. verify does not read remote storage and reports this as info",
-        "kafkalog fetch --store URL reads them from the store; if the topic never had remote storage, compare with a replica "
+        "segments and deleted them here. verify without --store reports this as info",
+        "`kafkalog fetch --store URL` reads them from the store; if the topic never had remote storage, compare with a replica "
         "of the partition",
     ),
     "frame-invalid": Kind(
@@ -433,6 +433,10 @@ KINDS: dict[str, Kind] = {
     "open-to-all": Kind(
         Severity.WARNING, "the server has no authentication: everyone who can reach its address can read all that it serves",
         "listen on 127.0.0.1, or only in a network that you trust",
+    ),
+    "too-many-connections": Kind(
+        Severity.WARNING, "the server has as many connections as it accepts: a client that connects now is disconnected, and "
+        "usually tries again", "end other clients; or serve on a second port with another `kafkalog serve`",
     ),
     "replica-divergence": Kind(
         Severity.ERROR, "two replicas hold different records at the same offsets: after an unclean leader election, or a crash "

@@ -1,4 +1,4 @@
-"""Read a log of Kafka 0.7 for fetch. A module of its own, because its imports are needed only for these logs."""
+"""Read a log of Kafka 0.7 for fetch. It stands alone because only these logs need its imports."""
 
 from __future__ import annotations
 

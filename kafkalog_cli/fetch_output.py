@@ -24,8 +24,8 @@ from engine.kernels.escapes import terminal_safe
 from engine.kernels.tables import PIECE_FIELDS, Piece, Shown
 from engine.log.fetch.coordinator_logs import TransactionalIds
 from engine.record.columns import Table
-from engine.remote.urls import files_for
 from kafkalog_cli.app import Outcome, Total
+from kafkalog_cli.options import files_for
 from kafkalog_cli.output import json_stream
 
 if TYPE_CHECKING:

@@ -45,15 +45,20 @@ def layout_table(name: str) -> str:
 def findings_table(_name: str = "") -> str:
     """Return the table of codes for docs/findings.md."""
     rows = [
-        f"| `{code}` | {kind.severity.value} | {_sentence(kind.why)} | {_sentence(kind.do)} |"
+        f"| `{code}` | {kind.severity.value} | {_sentence(kind.why)} | {_advice(kind.do)} |"
         for code, kind in sorted(KINDS.items())
     ]
     return "\n".join(["| code | severity | why | what to do |", "|---|---|---|---|", *rows, ""])
 
 
 def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _advice(text: str) -> str:
+    """Return a command as code, and a sentence as it is."""
     text = text.replace("{path}", "FILE").replace("{directory}", "DIRECTORY")
-    return f"`{text}`" if text.startswith("kafkalog ") else text[0].upper() + text[1:]
+    return f"`{text}`" if text.startswith(("kafkalog ", "du ")) else _sentence(text)
 
 
 _TABLES: dict[str, Callable[[str], str]] = {"layout": layout_table, "findings": findings_table}

@@ -13,17 +13,17 @@ from __future__ import annotations
 from struct import Struct as Packed
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.protocol.error_codes import Error
 from engine.protocol.layout import UNKNOWN_TAGS, Value
-from engine.protocol.messages import MOST_STRUCTS, api_head, api_message, decode, encode, join_pieces
+from engine.protocol.messages import MOST_STRUCTS, Api, api_head, api_message, decode, encode, join_pieces
 from engine.schema.wire import SchemaError, underflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sized
 
-API_VERSIONS = 18  # the API key of ApiVersions
 LARGEST_FRAME = 100 << 20  # socket.request.max.bytes
 _SIZE, _API = Packed(">i"), Packed(">hh")
-_UNSUPPORTED_VERSION = b"\0\x23"  # error 35
+_UNSUPPORTED_VERSION = Error.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class RequestHeader(NamedTuple):
@@ -99,7 +99,7 @@ def decode_response(header: RequestHeader, frame: bytes | memoryview) -> Respons
     try:
         body, end = decode(name, version, frame, at)
     except SchemaError:
-        if header.api_key != API_VERSIONS or frame[at : at + 2] != _UNSUPPORTED_VERSION:
+        if header.api_key != Api.API_VERSIONS or frame[at : at + 2] != _UNSUPPORTED_VERSION:
             raise
         version = 0
         body, end = decode(name, version, frame, at)
@@ -122,7 +122,7 @@ def encode_response(
 def response_version(header: RequestHeader) -> int:
     """Return the version of the response's body: that of the request, but 0 for ApiVersions in an unknown version."""
     known = header.api_version in api_message("request", header.api_key).versions
-    return 0 if header.api_key == API_VERSIONS and not known else header.api_version
+    return 0 if header.api_key == Api.API_VERSIONS and not known else header.api_version
 
 
 def _request_header_version(api_key: int, api_version: int) -> int:
@@ -131,7 +131,7 @@ def _request_header_version(api_key: int, api_version: int) -> int:
 
 
 def _response_header_version(header: RequestHeader) -> int:
-    if header.api_key == API_VERSIONS:
+    if header.api_key == Api.API_VERSIONS:
         return 0  # the client does not know yet what the broker can read
     flexible = api_message("response", header.api_key).flexible
     return 1 if flexible is not None and header.api_version in flexible else 0

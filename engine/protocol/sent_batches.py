@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.findings import Finding, Severity, Where
 from engine.formats import CODEC_NAMES, MAGIC_V2, NO_PRODUCER_ID
 from engine.protocol.layout import ZERO_ID
+from engine.protocol.messages import Api
 from engine.record.batch import RecordBatch
 from engine.record.columns import BatchColumns
 from engine.record.control import increment_sequence
@@ -28,7 +29,6 @@ _MOST_NAMES = 1_000_000  # topics
 _MOST_BATCHES = 100_000  # of a message
 _ROWS = 16  # batches at a time
 _KEPT = 5  # batches of a producer that a broker compares a repetition with
-_PRODUCE, _FETCH, _METADATA = 0, 1, 3
 
 
 class SentBatch(NamedTuple):
@@ -79,11 +79,11 @@ class SentBatches:
         if message.body is None or message.header is None:
             return [], []
         api_key = message.header.api_key
-        if api_key == _METADATA and not message.is_request and len(self._names) < _MOST_NAMES:
+        if api_key == Api.METADATA and not message.is_request and len(self._names) < _MOST_NAMES:
             self._names |= {one["topicId"]: one["name"] for one in message.body["topics"] if one["name"]}
         found: list[SentBatch] = []
         findings: list[Finding] = []
-        if (api_key, message.is_request) in {(_PRODUCE, True), (_FETCH, False)}:
+        if (api_key, message.is_request) in {(Api.PRODUCE, True), (Api.FETCH, False)}:
             for records in self._records(message):
                 if len(found) < _MOST_BATCHES:
                     batches, rest = _batches(records)

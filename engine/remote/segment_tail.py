@@ -1,6 +1,7 @@
 """The end of a remote segment whose first offsets an earlier segment has too: what consumers read of it.
 
 Copies of different leaders overlap. A consumer reads a segment to its end, and then the next offset from the next segment.
+The module stands alone beside `layouts`: a tail has the interface of SegmentParts, whatever the layout of the segment.
 """
 
 from __future__ import annotations

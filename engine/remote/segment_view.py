@@ -9,7 +9,7 @@ from engine.files import FileInfo, ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.index.time import TimestampOffset
 from engine.log.fetch.segment_view import SegmentView
-from engine.log.segment.reading import ReadableSegment
+from engine.log.segment.readable_segment import ReadableSegment
 from engine.remote.layouts import IndexKind
 from engine.remote.ranged_file import RangedFile
 

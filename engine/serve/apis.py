@@ -5,15 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.protocol.error_codes import Error
 from engine.protocol.frames import decode_request, decode_request_header, encode_response
 from engine.protocol.messages import api_key, api_name, api_versions
 from engine.schema.wire import SchemaError
 from engine.serve.cluster import ClusterAnswers
 from engine.serve.configs import describe_configs
-from engine.serve.errors import Error
-from engine.serve.fetching import Fetching, FetchSessions, close_slices, list_offsets
+from engine.serve.fetch_sessions import FetchSessions
+from engine.serve.fetching import Fetching
 from engine.serve.group_common import Client
 from engine.serve.groups import GROUP_APIS, GroupCoordinator
+from engine.serve.list_offsets import list_offsets, offsets_for_leader_epochs
+from engine.serve.partition_reads import close_slices
 from engine.serve.producing import Unanswered, refused_produce
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 _NEWEST_LISTED = {"InitProducerId": 5, "AddPartitionsToTxn": 3}  # later ones are unstable, or for brokers
 _OLDEST_LISTED = {"Produce": 0}  # librdkafka fetches only from a server that lists Produce; 0 as a broker lists it
 _FIRST_WITH_FEATURES = 3  # ApiVersions
+_MOST_STRUCTS = 100_000  # in the arrays of a request: more than partitions have room in 1 MiB
 
 
 class Refused(Exception):
@@ -43,12 +47,15 @@ class _Request(NamedTuple):
     client: Client
 
 
-def _of_producers(leader: Leader) -> dict[str, Callable[[_Request], dict[str, Any] | None]]:
+def _of_producers(leader: Leader, coordinator: GroupCoordinator) -> dict[str, Callable[[_Request], dict[str, Any] | None]]:
     transactions = leader.transactions
+    transactions.offsets = coordinator
     return {
         "Produce": lambda one: leader.produce(one.version, one.body),
         "InitProducerId": lambda one: transactions.init_producer_id(one.body),
         "AddPartitionsToTxn": lambda one: transactions.add_partitions(one.body),
+        "AddOffsetsToTxn": lambda one: transactions.add_offsets(one.body),
+        "TxnOffsetCommit": lambda one: transactions.commit_offsets(one.body, one.client),
         "EndTxn": lambda one: transactions.end_txn(one.version, one.body),
     }
 
@@ -84,7 +91,8 @@ class Apis:
             "Produce": lambda one: refused_produce(one.version, one.body),
             "Fetch": lambda one: fetching.answer(one.version, one.body),
             "ListOffsets": lambda one: list_offsets(catalogue, one.version, one.body),
-            "Metadata": lambda one: cluster.metadata(one.body, one.address),
+            "OffsetForLeaderEpoch": lambda one: offsets_for_leader_epochs(catalogue, one.body),
+            "Metadata": lambda one: cluster.metadata(one.version, one.body, one.address),
             "FindCoordinator": lambda one: cluster.find_coordinator(one.version, one.body, one.address),
             "ApiVersions": lambda one: self._api_versions(one.version),
             "DescribeConfigs": lambda one: describe_configs(catalogue, one.body),
@@ -94,7 +102,7 @@ class Apis:
             "DescribeTopicPartitions": lambda one: cluster.describe_topic_partitions(one.body),
         }
         if leader is not None:
-            self._answers |= _of_producers(leader)
+            self._answers |= _of_producers(leader, coordinator)
         for api in GROUP_APIS:
             self._answers[api] = partial(_of_group, coordinator, api)
 
@@ -111,7 +119,7 @@ class Apis:
                 raise Refused(f"{api} is not served")
             if api == "ApiVersions" and header.api_version not in api_versions(header.api_key):
                 return _encoded(api, header, _unsupported())
-            asked = decode_request(frame).body
+            asked = decode_request(frame, _MOST_STRUCTS).body
             client = Client(header.client_id or "", f"/{host}", header.api_version)
             body = respond(_Request(header.api_version, asked, address, client))
         except (SchemaError, Unanswered) as error:

@@ -12,10 +12,9 @@ from engine.dump.json_stream import bytes_field, text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError, argument
 from engine.kernels.escapes import terminal_safe
-from engine.remote.urls import files_for
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH_OR_URL, Whole, format_option, size_option, version_option
+from kafkalog_cli.options import PATH_OR_URL, Whole, files_for, format_option, size_option, version_option
 from kafkalog_cli.output import BackgroundWriter, json_stream, raw_stdout
 
 if TYPE_CHECKING:

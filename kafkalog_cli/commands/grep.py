@@ -26,13 +26,13 @@ from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError, argument
 from engine.log.fetch.coordinator_logs import TransactionalIds
 from engine.record.selection import FieldPattern
-from engine.remote.urls import files_for
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.fetch_output import Limit, TextRecords, partition_fields, record_fields
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import (
     PATH_OR_URL,
     Whole,
+    files_for,
     format_option,
     jobs_option,
     quiet_option,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict
@@ -14,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from engine.amounts import count_of
+from engine.discovery.choice import EVERY_PARTITION
 from engine.discovery.names import FileKind, file_name, is_log_file_name, parent_of, parse_file_name
 from engine.discovery.paths import discover
 from engine.discovery.patterns import expand
@@ -27,9 +27,16 @@ from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
 from engine.remote.requests import checked
-from engine.remote.urls import files_for
 from kafkalog_cli.app import Outcome, Total, printable
-from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
+from kafkalog_cli.engine_options import (
+    WHICH,
+    ConfigSetting,
+    choice_from,
+    choice_options,
+    paths_from,
+    quarantine_options,
+    settings_from,
+)
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, print_interrupted
@@ -37,9 +44,10 @@ from kafkalog_cli.options import (
     PATH,
     PATH_OR_URL,
     Time,
-    Whole,
     bytes_option,
+    files_for,
     format_option,
+    jobs_option,
     quiet_option,
     refuse_urls,
     shown_size,
@@ -57,6 +65,7 @@ if TYPE_CHECKING:
 
     from engine.config.server import Settings
     from engine.config.topic import LogConfig
+    from engine.discovery.choice import PartitionChoice
     from engine.dump.json_stream import JsonStream
     from engine.files import Files, ReadOnlyFiles
     from engine.log.logdir.startup import Cluster
@@ -68,6 +77,7 @@ if TYPE_CHECKING:
 
 
 _SECTIONS = (
+    WHICH,
     Section("Settings", ("--config", "--config-file")),
     Section("Repair", ("--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--now")),
     WHOLE,
@@ -84,6 +94,7 @@ _EXAMPLES = (
 
 @click.command("verify", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("paths", nargs=-1, type=PATH_OR_URL)
+@choice_options
 @click.option("--rebuild", is_flag=True, help="Rebuild broken files from the log. Damaged logs need `recover`.")
 @quarantine_options
 @yes_option
@@ -92,13 +103,13 @@ _EXAMPLES = (
               help="A topic setting, such as cleanup.policy, or index.interval.bytes with --rebuild; may be repeated. "
               "Overrides every other source.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: settings of topics, log.dirs where no PATHS are given, and, if it names a "
-                   "RemoteStorageManager and there is no --store, the store whose segments are read as well.")
+              help="A broker's server.properties: settings of topics; log.dirs where no PATHS are given; the store of remote "
+                   "segments (rsm.config.*) where no --store is given.")
 @click.option("--now", type=Time(), metavar="TIME",
               help="With --rebuild: the clock by which producers expire: ISO-8601, ms, or `2h ago`. Default: the machine's.")
 @whole_options
 @format_option
-@click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
+@jobs_option("Partitions at a time. Default: one for each processor, up to 8.")
 @quiet_option
 @verbose_option
 @bytes_option
@@ -132,7 +143,7 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
     if rebuild:
         refuse_urls(values["paths"])
         if values["store"] is not None:
-            raise click.UsageError("--rebuild is for local files: leave out --store; `remote verify` checks a store by itself")
+            raise click.UsageError("--rebuild is for local files: leave out --store; `remote verify` checks a store on its own")
         from engine.files import now_ms
         from kafkalog_cli.quarantining import quarantines_for
 
@@ -141,7 +152,8 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
                         asks=not values["yes"])
     shows = Shows(quiet=values["quiet"], verbose=values["verbose"])
     open_whole = partial(whole_files, values={**values, "config_file": None} if rebuild else values)
-    return verify_all(paths_from(values["paths"], known), values["form"], values["jobs"], known, asked, shows, open_whole)
+    paths = paths_from(values["paths"], known)
+    return verify_all(paths, values["form"], values["jobs"], known, asked, shows, open_whole, choice_from(values))
 
 
 _OF_A_PARTITION = frozenset((
@@ -179,14 +191,15 @@ class _Verified(NamedTuple):
 
 
 def verify_all(
-    paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None,
-    shows: Shows = PLAIN, open_whole: OpenWhole | None = None,
+    paths: Iterable[str], form: str, jobs: int, settings: Settings, rebuild: Rebuild | None = None,
+    shows: Shows = PLAIN, open_whole: OpenWhole | None = None, choice: PartitionChoice = EVERY_PARTITION,
 ) -> int:
     """Verify every partition of `paths`, rebuild files on request, print the results in order; return the exit status.
 
     settings    of topics, in addition to those of the metadata log in the same log dir
     rebuild     None: nothing is written
     open_whole  gives the files with remote segments; None: remote segments are not read
+    choice      only these partitions of `paths`
     """
     writes = rebuild is not None and not rebuild.dry_run
     if rebuild is not None:
@@ -202,7 +215,7 @@ def verify_all(
                 disk = None if rebuild is None else watched_disk(progress, None)
                 remote = _Remote(disk or watched_reader(progress, files_for(paths)), open_whole, outcome)
                 files = remote.files
-                tally.directories, clusters = _partitions(files, paths, outcome)
+                tally.directories, clusters = _partitions(files, paths, choice, outcome)
                 topics = Topics(files, clusters, settings)
                 begun = None
                 if rebuild is not None and disk is not None:
@@ -211,7 +224,7 @@ def verify_all(
                     begun = stack.enter_context(rebuild.begun(disk, tally.directories, errors))
                 progress.expect_partitions(files, tally.directories)
                 work = partial(_verify, files, topics)
-                with closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
+                with closing(_results(work, tally.directories, jobs)) as results:
                     for result in results:
                         if (done := result.verification) is not None:
                             progress.done_with(done.path)
@@ -354,7 +367,9 @@ def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
     return [place for place in places if files.info(place).is_directory]
 
 
-def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> tuple[list[str], list[Cluster]]:
+def _partitions(
+    files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionChoice, outcome: Outcome
+) -> tuple[list[str], list[Cluster]]:
     """Return the directories with files of a partition, each once, in order, and the findings about their log dirs."""
     from engine.log.logdir.startup import survey_start
 
@@ -366,7 +381,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
             outcome.error(error)
     clusters: list[Cluster] = []
     try:
-        clusters = survey_start(files, [place for places in expanded.values() for place in places], outcome.finding)
+        clusters = survey_start(files, [place for places in expanded.values() for place in places], outcome.finding, choice)
     except KafkalogError as error:
         outcome.error(error)
     found: dict[str, None] = {}
@@ -374,7 +389,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
         try:
             holds_any = False
             for place in places:
-                discovery = discover(files, place)
+                discovery = discover(files, place, choice=choice)
                 for finding in discovery.findings:
                     if _is_lost_segment(files, finding.where.file):
                         holds_any = True
@@ -384,7 +399,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
                 here = [parent_of(one) if "/" in one else "." for one in discovery.paths if _counts(one)]
                 holds_any |= bool(here)
                 found.update(dict.fromkeys(here))
-            if not holds_any:
+            if not holds_any and choice.is_all:
                 found.update(dict.fromkeys(_without_files(files, path, places)))
         except KafkalogError as error:
             outcome.error(error)

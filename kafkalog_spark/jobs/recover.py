@@ -1,6 +1,6 @@
 """Recover many partitions in Spark tasks, as `kafkalog recover` does, with its locks, quarantine and checkpoints.
 
-A module of its own, as every job is.
+It stands alone, as every job does.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from engine.protocol.frames import (
     encode_response,
 )
 from engine.protocol.layout import UNKNOWN_TAGS, Layout
-from engine.protocol.messages import _json_struct, api_name, api_versions, catalogue, decode, encode
+from engine.protocol.messages import Api, _json_struct, api_name, api_versions, catalogue, decode, encode
 from engine.protocol.reading import struct_reader
 from engine.protocol.writing import struct_writer
 from engine.schema import tables
@@ -59,6 +59,11 @@ def test_the_same_as_the_decoders_of_internal_topics(table):
                 out = []
                 struct_writer(layout, message.body)(value, out)
                 assert struct_reader(layout, message.body)(memoryview(joined(out)), 0, [1000])[0] == value
+
+
+@pytest.mark.parametrize("api", Api)
+def test_the_names_of_apis(api):
+    assert api_name(api).upper() == api.name.replace("_", "")
 
 
 def test_what_the_catalogue_has():

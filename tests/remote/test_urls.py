@@ -17,7 +17,8 @@ from engine.files import ReadOnlyFiles
 from engine.remote import object_store, url_files
 from engine.remote.ranged_file import RangedFile
 from engine.remote.url_files import UrlFiles
-from engine.remote.urls import files_for, spelled
+from engine.remote.urls import spelled
+from kafkalog_cli.options import files_for
 from tests.remote.corpus import TOP
 from tests.support.folder_bucket import FolderBucket
 from tests.support.run import kafkalog

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import shutil
@@ -21,7 +20,7 @@ from engine.protocol.frames import RequestHeader, decode_response, encode_reques
 from engine.serve.catalogue import Wanted
 from engine.serve.server import Connection
 from tests.remote.corpus import log_dirs, stores
-from tests.serve.serving import copied_log_dirs, exchanges, received, serving
+from tests.serve.serving import copied_log_dirs, exchanges, received, serving, unchanged
 from tests.support.run import kafkalog
 
 FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, PRODUCE = 1, 2, 3, 18, 0
@@ -96,11 +95,6 @@ class Client:
             found += data[:at]
 
 
-def digests(paths):
-    files = sorted(path for one in paths for path in Path(one).rglob("*") if path.is_file())
-    return {path: (hashlib.sha256(path.read_bytes()).digest(), path.stat().st_mtime_ns) for path in files}
-
-
 def test_what_no_client_sends_ends_its_connection_and_no_other(dirs):
     rng = random.Random(7)
     hello = bytes.fromhex("16030100c8010000c403035f")
@@ -130,24 +124,36 @@ def test_api_versions_of_an_unknown_version_is_answered_in_version_0(dirs):
 
 
 def test_nothing_on_the_disk_changes(dirs):
-    before = digests(dirs)
-    for path in dirs:
-        for one in [Path(path), *Path(path).rglob("*")]:
-            one.chmod(one.stat().st_mode & ~0o222)
-    try:
-        with serving(dirs, Wanted(is_internal=True)) as server:
-            client = Client(server)
-            for topic, indexes in {"plain": (0, 1), "codecs": (0, 1), "tx": (0,), "compacted": (0,), "__consumer_offsets": (0, 1)}.items():
-                for index in indexes:
-                    client.everything(topic, index)
-            refused = client.ask(PRODUCE, 3, {"transactionalId": None, "acks": -1, "timeoutMs": 1, "topicData": [
-                {"name": "plain", "partitionData": [{"index": 0, "records": b"x"}]}]})  # fmt: skip
-            assert refused["responses"][0]["partitionResponses"][0]["errorCode"] == 44
-        assert digests(dirs) == before
-    finally:
-        for path in dirs:
-            for one in [Path(path), *Path(path).rglob("*")]:
-                one.chmod(one.stat().st_mode | 0o200)
+    with unchanged(dirs), serving(dirs, Wanted(is_internal=True)) as server:
+        client = Client(server)
+        for topic, indexes in {"plain": (0, 1), "codecs": (0, 1), "tx": (0,), "compacted": (0,), "__consumer_offsets": (0, 1)}.items():
+            for index in indexes:
+                client.everything(topic, index)
+        refused = client.ask(PRODUCE, 3, {"transactionalId": None, "acks": -1, "timeoutMs": 1, "topicData": [
+            {"name": "plain", "partitionData": [{"index": 0, "records": b"x"}]}]})  # fmt: skip
+        assert refused["responses"][0]["partitionResponses"][0]["errorCode"] == 44
+
+
+def can_mount():
+    words = ["unshare", "--mount", "sh", "-c", "mount --bind /proc /proc"]
+    return shutil.which("unshare") is not None and subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def test_the_command_serves_a_file_system_that_is_mounted_read_only(dirs):
+    if not can_mount():
+        pytest.skip("needs the right to mount")
+    top = str(Path(dirs[0]).parent)
+    mount = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && ! touch "$0/x" 2> /dev/null && exec "$@"'
+    command = [sys.executable, "-m", "kafkalog_cli.main", "serve", "--listen", "127.0.0.1:0", *dirs]
+    process = subprocess.Popen(["unshare", "--mount", "sh", "-c", mount, top, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    host, _, port = process.stdout.readline().decode().rpartition(" at ")[2].partition(",")[0].rpartition(":")
+    with socket.create_connection((host, int(port))) as client:
+        for one in exchanges("java-group"):
+            client.sendall(one.request)
+            if received(client) is None:
+                break
+    process.send_signal(signal.SIGTERM)
+    assert (process.communicate(timeout=30)[1], process.returncode) == (b"", 0)
 
 
 def test_internal_topics_are_served_on_request_only(dirs):

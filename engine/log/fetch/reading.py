@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from engine.checkpoint.checkpoints import EpochEntry
     from engine.files import OpenFile
-    from engine.log.segment.reading import FetchSlice, ReadableSegment
+    from engine.log.segment.readable_segment import FetchSlice, ReadableSegment
     from engine.record.windows import Window
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3  # special timestamps of ListOffsetsRequest

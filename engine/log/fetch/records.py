@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from engine.formats import AbortedTxn
     from engine.log.fetch.reading import FetchData, ReadableLog
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
     from engine.record.reader import Chunk
     from engine.record.selection import Selection
     from engine.record.windows import Window

@@ -12,10 +12,11 @@ from engine.errors import UnreadableFile
 from engine.files import look
 from engine.formats import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from engine.index.offset import OffsetIndex, OffsetPosition
+from engine.index.sparse import count_used
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.log.errors import CorruptRecord, refuse_too_large
 from engine.log.segment.batch_search import largest_timestamp_after, search_for_offset, sound_windows, whole_windows
-from engine.log.segment.reading import ReadableSegment
+from engine.log.segment.readable_segment import ReadableSegment
 
 if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
@@ -156,20 +157,6 @@ def _open(sort: type[_Probed], files: ReadOnlyFiles, path: str, base_offset: int
     """Open the index, of class `sort`, without the unused zeros after its entries."""
     index = sort.open(files, path, base_offset, writable=False)
     if len(index):
-        index.truncate_to_entries(_used_entries(files, path, sort.entry_size, len(index)))
+        with files.open(path) as file:
+            index.truncate_to_entries(count_used(file, sort.entry_size, len(index)))
     return index
-
-
-def _used_entries(files: ReadOnlyFiles, path: str, size: int, count: int) -> int:
-    """Number of entries before the zeros at the end, found with few reads in a file of any size. `count`: all entries."""
-    with files.open(path) as file:
-        if any(file.read(size * (count - 1), size)):
-            return count
-        low, high = 0, count - 1
-        while low < high:
-            middle = (low + high) // 2
-            if any(file.read(size * middle, size)):
-                low = middle + 1
-            else:
-                high = middle
-        return low

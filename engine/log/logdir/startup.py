@@ -1,4 +1,4 @@
-"""What a broker would do with log dirs at its start, without starting one.
+"""What a broker would do with log dirs at its start, without starting one: stop, go offline, rename partitions to -stray.
 
 Each `StartProblem` quotes the broker's message; `survey_start` reports findings. Verified with Kafka 4.3.1. Mirrors
 KafkaRaftServer.initializeLogDirs, LogManager.loadLogs and BrokerMetadataPublisher, in that order. Damage inside logs is not
@@ -7,7 +7,7 @@ searched here, except in the metadata log, because its loss is the loss of every
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,12 +21,13 @@ from engine.checkpoint.identity import (
     read_identity,
 )
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.discovery.choice import EVERY_PARTITION, PartitionChoice
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of, parent_of
 from engine.discovery.paths import STAGING, is_brokers_log_dir, undo_advice
 from engine.errors import UnreadableFile, UsageError, argument
 from engine.findings import Finding, Where
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, prove_metadata_log, read_cluster_metadata
-from engine.log.logdir.log_dirs import files_without_offset, find_log_dirs
+from engine.log.logdir.log_dirs import choose_partitions, files_without_offset, find_log_dirs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -470,12 +471,15 @@ _CODES = {
 }
 
 
-def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None]) -> list[Cluster]:
+def survey_start(
+    files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None],
+    choice: PartitionChoice = EVERY_PARTITION,
+) -> list[Cluster]:
     """Survey the log dirs around `paths`, for each of their brokers, and report problems of a start.
 
     Log dirs that `paths` name as a whole, or contain, are checked together, as at a start. For partitions that are named
-    alone, only problems that stop a broker or take their log dir offline are reported, unless the file is verified anyway.
-    Raises UnreadableFile.
+    alone, or are a part of them by `choice`, only problems that stop a broker or take their log dir offline are reported,
+    unless the file is verified anyway. Raises UnreadableFile, and UsageError if there is no chosen partition.
     """
     log_dirs: dict[str, LogDir] = {}
     for path in paths:
@@ -489,8 +493,10 @@ def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[F
             known = log_dirs.get(one.path)
             log_dirs[one.path] = one if known is None or not known.is_whole else known
     clusters = survey_all(files, list(log_dirs.values()))
+    chosen = {one.path: one for one in choose_partitions(list(log_dirs.values()), choice)}
     for cluster in clusters:
-        _report_start(files, cluster, report)
+        named = tuple(chosen[one.path] for one in cluster.log_dirs if one.path in chosen)
+        _report_start(files, replace(cluster, log_dirs=named), report)
     return clusters
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import DeferredDeletion, LogSegments
     from engine.log.segment.producer_rows import TxnMarker
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
     from engine.record.windows import Window
 
 _ROWS = 1032  # batches of producers in a chunk
