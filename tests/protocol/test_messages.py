@@ -166,14 +166,14 @@ def test_what_writers_refuse(name, version, value, message):
 @pytest.mark.parametrize(
     ("name", "version", "data", "message"),
     [
-        ("HeartbeatRequest", 0, b"", "HeartbeatRequest version 0, groupId, byte 0: the 0 bytes end inside"),
+        ("HeartbeatRequest", 0, b"", "HeartbeatRequest version 0, groupId, byte 0: the bytes end, at byte 0, inside"),
         ("HeartbeatRequest", 0, b"\0\3ab", "groupId, byte 0: Error reading byte array of 3 byte"),
         ("HeartbeatRequest", 0, b"\xff\xff", "groupId, byte 0: non-nullable field groupId was serialized as null"),
         ("HeartbeatRequest", 4, b"\xff\xff\xff\xff\xff", "groupId, byte 0: Varint is too long"),
         ("MetadataRequest", 0, b"\x7f\xff\xff\xff", "topics, byte 0: Tried to allocate a collection of size 2147483647"),
         ("MetadataRequest", 0, b"\0\0\0\1\0\5a", r"topics\[0\].name, byte 4: Error reading"),
-        ("MetadataRequest", 0, b"\0\0\0\2\0\1a\0", r"topics\[1\].name, byte 7: the 8 bytes end"),
-        ("FetchRequest", 4, bytes(20), r"topics, byte 17: the 20 bytes end inside"),
+        ("MetadataRequest", 0, b"\0\0\0\2\0\1a\0", r"topics\[1\].name, byte 7: the bytes end, at byte 8"),
+        ("FetchRequest", 4, bytes(20), r"topics, byte 17: the bytes end, at byte 20, inside"),
     ],
 )
 def test_what_readers_refuse(name, version, data, message):

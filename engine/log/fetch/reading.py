@@ -160,7 +160,8 @@ def out_of_range(log: ReadableLog, offset: int, what: str) -> OffsetOutOfRange:
     """The error with Kafka's message."""
     name = log.directory.rstrip("/").rpartition("/")[2]
     return OffsetOutOfRange(
-        f"Received request for offset {offset} for partition {name}, but we only have log segments {what}."
+        f"Received request for offset {offset} for partition {name}, but we only have log segments {what}.",
+        do=f"choose an offset from {log.log_start_offset} to {log.log_end_offset}",
     )
 
 

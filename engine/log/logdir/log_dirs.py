@@ -172,10 +172,9 @@ def choose_partitions(
         if places:
             found.append(replace(log_dir, is_whole=False, directories=places, foreign=(), files=()))
     if not found:
-        there = sorted({place.name.topic for log_dir in log_dirs for place in log_dir.partitions(*kinds)})
-        names = ", ".join(there[:_SHOWN_TOPICS]) + (", …" if len(there) > _SHOWN_TOPICS else "")
+        there = {place.name.topic for log_dir in log_dirs for place in log_dir.partitions(*kinds)}
         what = f"no partition of {choice} was found" if choice.topics else f"no {choice} was found"
-        raise UsageError(what, f"name one of the topics found: {names}" if there else None)
+        raise UsageError(what, topics_found(there))
     return found
 
 
@@ -189,6 +188,12 @@ def find_replicas(files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionC
         for place in log_dir.directories:
             found.setdefault(place.key, []).append(place.path)
     return [found[key] for key in sorted(found)]
+
+
+def topics_found(topics: Collection[str]) -> str | None:
+    """Return the advice to name one of these topics, of which it shows some; None: there is none."""
+    shown = sorted(topics)[:_SHOWN_TOPICS]
+    return f"name one of the topics found: {', '.join(shown)}{', …' if len(topics) > len(shown) else ''}" if shown else None
 
 
 def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:
