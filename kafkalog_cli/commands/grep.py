@@ -197,7 +197,7 @@ class _Grep:
             if limit.is_done():
                 break
             try:
-                found += self._one(search, path, name, limit)
+                found += self._one(search, path, name, limit, is_only=len(logs) == 1)
             except KafkalogError as error:
                 self._out.flush()
                 self._outcome.error(error)
@@ -255,8 +255,11 @@ class _Grep:
 
     # ---- one log
 
-    def _one(self, search: Search, path: str, name: FileName, limit: Limit) -> int:
-        """Search one log and print the result; return the number of matches, as far as they were needed."""
+    def _one(self, search: Search, path: str, name: FileName, limit: Limit, *, is_only: bool) -> int:
+        """Search one log and print the result; return the number of matches, as far as they were needed.
+
+        is_only  no other log is searched: its count is shown even if it is 0
+        """
         values, decoder = self._values, self._decoder(path)
         if values["files_with_matches"]:
             found = search.count(path, name, decoder, most=1)
@@ -265,7 +268,7 @@ class _Grep:
             return found
         if values["count"]:
             found = search.count(path, name, decoder)
-            if found or len(self._paths) == 1:
+            if found or is_only:
                 self._put_count(path, found)
             return found
         before, renderer = limit.shown, self._renderer(path)
