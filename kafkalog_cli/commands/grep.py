@@ -28,7 +28,7 @@ from engine.log.fetch.coordinator_logs import TransactionalIds
 from engine.record.selection import FieldPattern
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
-from kafkalog_cli.fetch_output import Limit, TextRecords, partition_fields, record_fields
+from kafkalog_cli.fetch_output import TEMPLATE_HELP, Limit, TextRecords, partition_fields, record_fields
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import (
     PATH_OR_URL,
@@ -103,11 +103,7 @@ _DEFAULT_PART = r"%t-%p:%o:%m\n"
 @click.option("--after-context", "-A", type=Whole(0), default=0, metavar="N",
               help="Show N records after each match too, in the same log file.")
 @click.option("--before-context", "-B", type=Whole(0), default=0, metavar="N", help="The same before each match.")
-@click.option("--template", "-f", metavar="FORMAT",
-              help="Text for each record, as in fetch: %t topic, %p partition, %o offset, %T timestamp, %k %s key and value, "
-                   "%K %S their sizes, %h headers, %P producer id, %E its epoch, %q sequence, %L leader epoch, "
-                   "%X transactional id (from __transaction_state in the same log dir), %F file, %b byte of the batch. "
-                   f"Default: '{_DEFAULT}'.")
+@click.option("--template", "-f", metavar="FORMAT", help=f"{TEMPLATE_HELP} Default: '{_DEFAULT}'.")
 @click.option("--force", is_flag=True, help="Write a template with raw bytes (%R, \\xHH) to a terminal as well.")
 @format_option
 @click.option("--decode", type=click.Choice(["auto"]), help="Search and show the decoded records of internal topics.")
