@@ -87,10 +87,15 @@ def test_decoded(data):
     assert kafkalog("grep", "-k", "-F", '"group"', str(TX / "__consumer_offsets-0")).status == 1
 
 
-def test_a_transactional_id():
-    done = kafkalog("grep", "-f", "%P=%X\\n", "", str(TX / "tx-0"))
-    names = dict(line.split("=") for line in done.out.decode().splitlines())
-    assert any(name for producer, name in names.items() if producer != "-1") or not (TX / "__transaction_state-0").exists()
+def test_transactional_ids():
+    """They are in the logs of __transaction_state of all log dirs of the cluster that are searched."""
+    names = {}
+    for log_dirs in ([TX], [TX, TX.parent / "d1"]):
+        done = kafkalog("grep", "-f", "%P=%X\\n", "--topic", "tx*", "", *map(str, log_dirs))
+        names[len(log_dirs)] = set(done.out.decode().splitlines())
+    assert {"1004=v2-a", "1005="} <= names[1]
+    assert {"1004=v2-a", "1005=v2-b", "-1="} <= names[2]
+    assert "1005=" not in names[2]
 
 
 def test_damage(tmp_path):
