@@ -14,7 +14,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.bench import bucket, compaction, dumping, fetching, listing, producing, reading, recovering, sending, serving
+from tests.bench import (
+    bucket,
+    compaction,
+    dumping,
+    fetching,
+    listing,
+    producing,
+    reading,
+    recovering,
+    searching,
+    sending,
+    serving,
+)
 from tests.bench.append import append_results
 from tests.bench.report import Measured, Result, machine_facts, markdown, table, update
 from tests.bench.setting import TOOL_OPTIONS, Bench
@@ -73,6 +85,7 @@ GROUPS = {
     "jsonl": Group(_DUMP, _dump("jsonl"), 1),
     "by-two": Group(_DUMP, fetching.by_two),
     "timeindex": Group(_DUMP, _dump("timeindex")),
+    "search": Group(_DUMP, searching.search, 1),
     "columns": Group(_COLUMNS, dumping.columns),
     "verify": Group(_INDEX, reading.verify_index, 1),
     "recover": Group(_OPEN, recovering.recover, 1),
