@@ -67,7 +67,7 @@ def finding_about(message: Message, path: str) -> Finding | None:
     header = message.header
     if header is None:
         code = "frame-undecoded" if message.is_request is False else "frame-invalid"
-        return Finding(code, where, f"a frame of {len(message.frame.data)} bytes: {message.problem}")
+        return Finding(code, where, f"a frame of {count_of(len(message.frame.data), 'byte')}: {message.problem}")
     request = catalogue().find("request", header.api_key)
     is_known = request is not None and header.api_version in request.versions
     return Finding("frame-invalid" if is_known else "frame-undecoded", where, str(message.problem))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.protocol.frames import decode_request, decode_request_header, encode_response
+from engine.protocol.error_codes import Error
+from engine.protocol.frames import decode_request_body, decode_request_header, encode_response
 from engine.protocol.messages import api_key, api_name, api_versions
 from engine.schema.wire import SchemaError
 from engine.serve.cluster import ClusterAnswers
 from engine.serve.configs import describe_configs
-from engine.serve.errors import Error
 from engine.serve.fetch_sessions import FetchSessions
 from engine.serve.fetching import Fetching
 from engine.serve.group_common import Client
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _NEWEST_LISTED = {"InitProducerId": 5, "AddPartitionsToTxn": 3}  # later ones are unstable, or for brokers
 _OLDEST_LISTED = {"Produce": 0}  # librdkafka fetches only from a server that lists Produce; 0 as a broker lists it
 _FIRST_WITH_FEATURES = 3  # ApiVersions
-_MOST_STRUCTS = 100_000  # in the arrays of a request: more than partitions have room in 1 MiB
+_MOST_STRUCTS = 20_000  # topics, partitions … of a request: each takes some kilobytes until it is answered
 
 
 class Refused(Exception):
@@ -112,14 +112,14 @@ class Apis:
         address  where the client reaches the server        host  where the client is
         """
         try:
-            header, _ = decode_request_header(frame)
+            header, at = decode_request_header(frame)
             api = api_name(header.api_key)
             respond = self._answers.get(api)
             if respond is None:
                 raise Refused(f"{api} is not served")
             if api == "ApiVersions" and header.api_version not in api_versions(header.api_key):
                 return _encoded(api, header, _unsupported())
-            asked = decode_request(frame, _MOST_STRUCTS).body
+            asked, _ = decode_request_body(header, frame, at, _MOST_STRUCTS)
             client = Client(header.client_id or "", f"/{host}", header.api_version)
             body = respond(_Request(header.api_version, asked, address, client))
         except (SchemaError, Unanswered) as error:

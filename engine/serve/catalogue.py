@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
+from engine.discovery.choice import is_chosen_topic
 from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC, FileKind, is_topic_name
 from engine.discovery.paths import is_log_07
 from engine.errors import KafkalogError, UnreadableFile, argument
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engine.log.fetch.reading import ReadableLog
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.partition.unified_log import UnifiedLog
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
     from engine.remote.access import RemoteAccess
     from engine.remote.reading import TieredView
 
@@ -51,7 +51,7 @@ class Wanted(NamedTuple):
         """Return whether the topic is served."""
         if topic == METADATA_TOPIC or (topic.startswith(_KAFKAS_PREFIX) and not self.is_internal):
             return False  # a broker does not serve the metadata log either
-        return not self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+        return is_chosen_topic(topic, self.topics)
 
 
 class NotOpen(KafkalogError):

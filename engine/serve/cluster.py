@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.discovery.names import FileKind, is_topic_name, parse_file_name
 from engine.errors import KafkalogError
+from engine.protocol.error_codes import Error
 from engine.protocol.layout import ZERO_ID
-from engine.serve.errors import Error
 from engine.serve.group_common import UNKNOWN_OPERATIONS
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from engine.config.server import SYNONYMS
 from engine.config.topic import INTERNAL_SEGMENT_SIZE, LogConfig, without_bearing
 from engine.formats import INT_MAX, LONG_MAX
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

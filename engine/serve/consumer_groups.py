@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
+from engine.protocol.error_codes import Error, RefusedError
 from engine.serve.assignors import ASSIGNORS, Subscriber
-from engine.serve.errors import Error, RefusedError
 from engine.serve.group_common import UNKNOWN_OPERATIONS, Limits, Timers, Topics
 from engine.serve.topic_patterns import PatternError, TopicPattern
 

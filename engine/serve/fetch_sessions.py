@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

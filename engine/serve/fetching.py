@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.log.fetch.reading import FetchIsolation
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 from engine.serve.partition_reads import close_slices, failed, read_partition
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
+from engine.protocol.error_codes import Error, RefusedError
 from engine.serve.classic_groups import ClassicGroup, GroupState, classic_entry, member_of, refused_join, refused_sync
 from engine.serve.consumer_groups import ConsumerGroup, check_heartbeat, consumer_entry, refused_heartbeat
 from engine.serve.disk_groups import DiskGroup
-from engine.serve.errors import Error, RefusedError
 from engine.serve.group_common import Answer, Limits, Timers
 from engine.serve.offsets import Offsets
 
@@ -47,7 +47,7 @@ class GroupCoordinator:
     topics    to which consumer groups subscribe, and for which offsets are committed
     clock_ms  the time in ms
     stored    groups on the disk, with the offsets that they committed
-    wait      waits until the condition is notified, for at most so many seconds; None: without a limit
+    wait      waits until the condition is notified, for at most this many seconds; None: without a limit
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from engine.log.fetch.reading import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 from engine.serve.partition_reads import end_of_epoch, epoch_error, error_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine.log.fetch.stored_groups import CommittedOffset
+from engine.protocol.error_codes import Error, RefusedError
 from engine.protocol.layout import ZERO_ID
-from engine.serve.errors import Error, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable

@@ -11,7 +11,7 @@ from engine.errors import KafkalogError
 from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD
 from engine.log.errors import CorruptRecord, OffsetOutOfRange
 from engine.log.fetch.reading import read
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -124,7 +124,7 @@ class Connection:
             self.close()
 
     def close(self) -> None:
-        """End the connection; a thread that waits on it goes on."""
+        """End the connection; a thread that waits on it continues."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

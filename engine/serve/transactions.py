@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from engine.errors import KafkalogError
 from engine.files import now_ms
 from engine.formats import ControlType
+from engine.java.hash_maps import hash_of_text
 from engine.log.append.intake import end_transaction
-from engine.producer.cluster import hash_of_text
+from engine.protocol.error_codes import Error
 from engine.record.assembly import BatchSpec
-from engine.serve.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

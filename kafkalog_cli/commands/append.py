@@ -39,7 +39,7 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
 from kafkalog_cli.options import PATH, Time, Whole, size_option
-from kafkalog_cli.output import Lines, json_stream
+from kafkalog_cli.output import json_stream
 from kafkalog_cli.partitions import check_metrics, run
 from kafkalog_cli.selecting import SELECTION, OffsetRange, raw_selection_options, selection_from
 
@@ -136,13 +136,13 @@ _OF_FORMS = {  # option → the input formats that use it
 @click.option("--sequence", type=Whole(0, INT_MAX), metavar="N",
               help="Sequence of the first record. Default: the one after the producer's last record, or 0.")
 @click.option("--transaction", type=click.Choice(["commit", "abort", "open"]),
-              help="Write the records as a transaction and end it like this, or leave it open.")
+              help="Write the records as one transaction, and commit it, abort it or leave it open.")
 @click.option("--coordinator-epoch", type=Whole(0, INT_MAX), default=0, metavar="N",
               help="Coordinator epoch in the marker that ends the transaction.")
 @click.option("--create", is_flag=True, help="Create the partition directory if it does not exist.")
 @click.option("--topic-id", metavar="ID",
-              help="The id of the topic for partition.metadata, without which a broker sets the partition aside as stray. "
-              "Default for a new one: as the metadata log of the same log dir has it, or another partition of the topic.")
+              help="The topic's id for partition.metadata; a broker renames a partition without it to -stray. Default for a "
+              "new partition: from the metadata log of the same log dir, or from another partition of the topic.")
 @click.option("--flush-messages", type=Whole(1), metavar="N",
               help="Flush to disk after this many records. Default: at the end.")
 @click.option("--flush-ms", type=Whole(0), metavar="MS", help="Flush to disk at least this often.")
@@ -167,7 +167,7 @@ _CHUNK = 1 << 20  # bytes of an incomplete line or batch that are buffered; more
 
 def append(values: dict[str, Any]) -> int:
     """Append the input to the partition of the options, and return the exit status."""
-    stream = json_stream(values["form"], Lines())
+    stream = json_stream(values["form"])
     try:
         _check(values)
         check_metrics(values)

@@ -178,8 +178,13 @@ def _refuse_without_topics(catalogue: Catalogue, wanted: Any) -> None:
     """Raise UsageError if there is nothing to serve."""
     if catalogue.topics:
         return
-    what = "no topic matches" if wanted.topics else "the log dirs have no partition"
-    raise UsageError(what, None if wanted.is_internal else "--internal also serves the topics that Kafka itself writes")
+    internal = None if wanted.is_internal else "--internal also serves the topics that Kafka itself writes"
+    if not wanted.topics:
+        raise UsageError("the log dirs have no partition", internal)
+    from engine.log.logdir.log_dirs import topics_found
+
+    there = {one.name.topic for log_dir in catalogue.log_dirs for one in log_dir.partitions()}
+    raise UsageError(f"no topic matches {' or '.join(wanted.topics)}", topics_found(there) or internal)
 
 
 def _announce(

@@ -77,6 +77,7 @@ GROUPS = {
     "verify": Group(_INDEX, reading.verify_index, 1),
     "recover": Group(_OPEN, recovering.recover, 1),
     "open": Group(_OPEN, recovering.open_many, 1),
+    "ls": Group(_OPEN, listing.ls, 1),
     "transactions": Group(_OPEN, producing.recover_transactions),
     "producers": Group(_OPEN, producing.recover_producers),
     "append": Group(_APPEND, append_results, 2),

@@ -65,11 +65,11 @@ def test_a_document_has_the_same_objects():
     (["--api", "Produce", "--api", "Metadata"], 8),
     (["--client", "wire-*"], 20),
     (["--client", "other"], 0),
-    (["--producer", "12"], 3),
-    (["--producer", "13"], 0),
+    (["--producer-id", "12"], 3),
+    (["--producer-id", "13"], 0),
     (["--topic", "franz-none"], 8),
     (["--topic", "3YQJJIuvR8yUZmax9Cf74Q"], 7),  # all but the first request, which has only the name
-    (["--topic", "franz-*", "--api", "Produce", "--producer", "12"], 3),
+    (["--topic", "franz-*", "--api", "Produce", "--producer-id", "12"], 3),
 ])  # fmt: skip
 def test_selection(words, count):
     assert len(messages(*words, FRANZ)) == count

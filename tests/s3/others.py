@@ -1,25 +1,22 @@
 """Servers with the interfaces of Google Cloud Storage and Azure: `python -m tests.s3.others` builds them (Go, npm), tests start them.
 
-fake-gcs-server takes no uploads in the form that obstore uses, so tests put objects into it by another interface.
+fake-gcs-server has no writes of the XML API, which obstore uses: `gcs_writes` translates them. Only the standard library is imported,
+as in `server`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.parse
 import urllib.request
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
+from tests.s3.gcs_writes import Translator
 from tests.s3.server import HERE as S3
-from tests.s3.server import new_enough_go
+from tests.s3.server import LocalServer, install_go_program
+from tests.s3.server import build as build_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,18 +25,15 @@ if TYPE_CHECKING:
 GCS_VERSION, AZURITE_VERSION = "v1.56.1", "3.35.0"
 HERE = S3.parent / "other-servers"
 FAKE_GCS, AZURITE = HERE / "fake-gcs-server", HERE / "node_modules/.bin/azurite-blob"
-_PATIENCE = 30  # seconds
 ACCOUNT, KEY = "devstoreaccount1", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # of every Azurite
 
 
 def build() -> None:
-    """Build the servers, unless they are there."""
+    """Build the servers, also the one for S3, unless they are there."""
+    build_s3()
     HERE.mkdir(parents=True, exist_ok=True)
     if not FAKE_GCS.exists():
-        if shutil.which("go") is None:
-            sys.exit("go is not on the PATH: apt-get install golang-go")
-        words = ["install", "-p", "2", "-ldflags=-s -w", f"github.com/fsouza/fake-gcs-server@{GCS_VERSION}"]
-        subprocess.run([new_enough_go(), *words], check=True, env={**os.environ, "GOBIN": str(HERE), "GOTOOLCHAIN": "auto"})
+        install_go_program(f"github.com/fsouza/fake-gcs-server@{GCS_VERSION}", HERE)
     if not AZURITE.exists():
         if shutil.which("npm") is None:
             sys.exit("npm is not on the PATH: apt-get install npm")
@@ -47,41 +41,7 @@ def build() -> None:
         subprocess.run(words, check=True)
 
 
-class _Server(ABC):
-    """A server on this machine, in a `with` statement. environment: what clients need to find it."""
-
-    environment: dict[str, str]
-
-    def __init__(self) -> None:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.port = one.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @abstractmethod
-    def words(self) -> list[str]:
-        """The command."""
-
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(self.words(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline and self._process.poll() is None:
-            try:
-                urllib.request.urlopen(self.url, timeout=1)
-            except urllib.error.HTTPError:
-                break  # it answers
-            except OSError:
-                time.sleep(0.1)
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait()
-
-
-class Azurite(_Server):
+class Azurite(LocalServer):
     """Azure's blob storage, in memory."""
 
     def __init__(self) -> None:
@@ -92,7 +52,7 @@ class Azurite(_Server):
         }  # fmt: skip
 
     def words(self) -> list[str]:
-        """See the base class."""
+        """See LocalServer."""
         return [str(AZURITE), "--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--inMemoryPersistence", "--silent",
                 "--skipApiVersionCheck", "--disableTelemetry"]  # fmt: skip
 
@@ -117,28 +77,33 @@ class Azurite(_Server):
             put(store, key, path.read_bytes())
 
 
-class FakeGcs(_Server):
-    """Google Cloud Storage, in memory."""
+class FakeGcs(LocalServer):
+    """Google Cloud Storage, in memory. Clients write through a Translator."""
 
     def __init__(self) -> None:
         super().__init__()
-        account = {"gcs_base_url": self.url, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+        self._translator = Translator(self.url)
+        account = {"gcs_base_url": self._translator.url, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
         self.environment = {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account), "GOOGLE_ALLOW_HTTP": "true"}
 
     def words(self) -> list[str]:
-        """See the base class."""
+        """See LocalServer."""
         return [str(FAKE_GCS), "-scheme", "http", "-host", "127.0.0.1", "-port", str(self.port), "-backend", "memory",
                 "-public-host", f"127.0.0.1:{self.port}"]  # fmt: skip
 
+    def __enter__(self) -> Self:
+        self._translator.start()
+        return super().__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._translator.stop()
+        super().__exit__(*error)
+
     def put(self, bucket: str, objects: Iterable[tuple[str, Path]]) -> None:
         """Make a bucket with objects."""
-        self._post("storage/v1/b?project=tests", json.dumps({"name": bucket}).encode())
+        self._translator.make_bucket(bucket)
         for key, path in objects:
-            self._post(f"upload/storage/v1/b/{bucket}/o?uploadType=media&name={urllib.parse.quote(key, safe='')}", path.read_bytes())
-
-    def _post(self, path: str, data: bytes) -> None:
-        request = urllib.request.Request(f"{self.url}/{path}", data=data, method="POST", headers={"Content-Type": "application/json"})
-        urllib.request.urlopen(request).close()
+            self._translator.insert(bucket, key, path.read_bytes())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 from engine.serve.transactions import Transactions, offsets_partition
 
 LAST = 32767  # the largest epoch: only markers have it (TransactionMetadata.isProducerEpochExhausted)

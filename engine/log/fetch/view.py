@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
     from engine.log.segment.batch_search import TimestampAndOffset
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
 
 
 SWAP = ".swap"
