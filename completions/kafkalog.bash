@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append completion compact delete-records du dump-log explain verify ls recover fetch grep help remote requests restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append check completion compact delete-records du dump-log explain verify ls recover fetch grep help remote requests restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -437,7 +437,7 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append compact completion delete-records du dump-log explain fetch grep help ls recover remote requests restore retain roll serve spark truncate verify' "$cur"
+            _kafkalog_words 'append check compact completion delete-records du dump-log explain fetch grep help ls recover remote requests restore retain roll serve spark truncate verify' "$cur"
         fi
         ;;
     remote)

@@ -347,7 +347,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from grep' -l max-batch-bytes -x
 complete -c kafkalog -n '__fish_seen_subcommand_from grep' -s V -l version -d 'Show the version'
 complete -c kafkalog -n '__fish_seen_subcommand_from grep' -s h -l help -d 'Show the help; -h shows the main options only'
 complete -c kafkalog -n __fish_use_subcommand -f -a help -d 'Show the help of a command'
-complete -c kafkalog -n '__fish_seen_subcommand_from help; and test (count (commandline -opc)) -eq 2' -f -a 'append compact completion delete-records du dump-log explain fetch grep help ls recover remote requests restore retain roll serve spark truncate verify'
+complete -c kafkalog -n '__fish_seen_subcommand_from help; and test (count (commandline -opc)) -eq 2' -f -a 'append check compact completion delete-records du dump-log explain fetch grep help ls recover remote requests restore retain roll serve spark truncate verify'
 complete -c kafkalog -n '__fish_seen_subcommand_from help' -s h -l help -d 'Show the help; -h shows the main options only'
 complete -c kafkalog -n __fish_use_subcommand -f -a remote -d 'Show, check and restore tiered storage'
 complete -c kafkalog -n '__fish_seen_subcommand_from remote; and test (count (commandline -opc)) -eq 2' -f -a 'cost download list offsets orphans repair-metadata restore upload verify'
