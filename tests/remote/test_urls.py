@@ -22,7 +22,7 @@ from tests.remote.corpus import TOP
 from tests.support.folder_bucket import FolderBucket
 from tests.support.run import kafkalog
 
-PIECE = 8 << 20  # bytes of the largest request
+PIECE = 7 << 20  # bytes of the largest request
 LOG = "00000000000000000000.log"
 
 
