@@ -77,7 +77,7 @@ def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, 
     check, read, failures = DeepCheck(report), [], 0
     for partition, segment in chosen:
         try:
-            check.check(layout.parts(partition, segment), segment)
+            check.check(layout.parts(partition, segment), segment, partition)
         except (UnreadableFile, FileChangedWhileReading) as error:
             output.outcome.error(error)
             failures += 1
