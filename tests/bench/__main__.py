@@ -24,6 +24,7 @@ from tests.bench import (
     producing,
     reading,
     recovering,
+    searching,
     sending,
     serving,
 )
@@ -85,6 +86,7 @@ GROUPS = {
     "jsonl": Group(_DUMP, _dump("jsonl"), 1),
     "by-two": Group(_DUMP, fetching.by_two),
     "timeindex": Group(_DUMP, _dump("timeindex")),
+    "search": Group(_DUMP, searching.search, 1),
     "columns": Group(_COLUMNS, dumping.columns),
     "verify": Group(_INDEX, reading.verify_index, 1),
     "recover": Group(_OPEN, recovering.recover, 1),
