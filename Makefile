@@ -43,7 +43,6 @@ clients: setup ## build the clients in Go and JavaScript that tests/serve runs (
 	$(PYTHON) -m tests.serve.other_clients
 
 object-server: setup ## build the servers for S3, Google Cloud Storage and Azure that tests/s3 run against (Go, npm, the network)
-	$(PYTHON) -m tests.s3.server
 	$(PYTHON) -m tests.s3.others
 
 audit: setup ## look for known vulnerabilities of the versions in constraints.txt (needs the network; what cannot be looked up is an error)

@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append completion compact delete-records du dump-log explain verify ls recover fetch grep help remote requests restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append check completion compact delete-records du dump-log explain verify ls recover fetch grep help remote requests restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -94,6 +94,36 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --offset --time --key --key-regex --header --partition-leader-epoch --transactional-only --limit --tail --topic --partitions --partitioner --linger --seed --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+        fi
+        ;;
+    check)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
+        --level)
+            _kafkalog_words 'start quick full' "$cur"
+            return
+            ;;
+        --config-file|--state|--metrics-textfile)
+            return
+            ;;
+        --now|-j|--jobs|--max-duration|--max-age)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl junit' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic -p --partition --level --config-file --now -j --jobs --state --max-duration --max-age --all --bytes --format --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     completion)
@@ -376,6 +406,14 @@ _kafkalog() {
         ;;
     grep)
         case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
         -H|--in-header|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|-m|--max-count|-A|--after-context|-B|--before-context|-f|--template|-j|--jobs|--max-decompressed-bytes|--max-batch-bytes)
             compopt +o default 2>/dev/null
             return
@@ -390,7 +428,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-k --in-key -s --in-value -H --in-header -F --fixed-strings -E --regex -i --ignore-case --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail -m --max-count --include-deleted -c --count -l --files-with-matches -o --only-matching -A --after-context -B --before-context -f --template --force --format --decode -q --quiet -v --verbose -j --jobs --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition -k --in-key -s --in-value -H --in-header -F --fixed-strings -E --regex -i --ignore-case --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail -m --max-count --include-deleted -c --count -l --files-with-matches -o --only-matching -A --after-context -B --before-context -f --template --force --format --decode -q --quiet -v --verbose -j --jobs --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
         fi
         ;;
     help)
@@ -399,7 +437,7 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append compact completion delete-records du dump-log explain fetch grep help ls recover remote requests restore retain roll serve spark truncate verify' "$cur"
+            _kafkalog_words 'append check compact completion delete-records du dump-log explain fetch grep help ls recover remote requests restore retain roll serve spark truncate verify' "$cur"
         fi
         ;;
     remote)

@@ -425,6 +425,26 @@ KINDS: dict[str, Kind] = {
         "know to -stray: the cluster is lost without an error message", "restore the metadata log before you start a broker "
                                                                         "on it",
     ),
+    "start-truncates": Kind(
+        Severity.ERROR, "the broker was not stopped cleanly, so it checks the log from its recovery point on, truncates it at "
+        "the first damage and deletes what follows", "kafkalog recover --salvage --dry-run {directory}    # what can be kept",
+    ),
+    "replica-missing": Kind(
+        Severity.ERROR, "the directory was deleted, or its disk is not there: a broker creates an empty log in its place "
+        "without a message", "put the directory back before a broker starts",
+    ),
+    "dir-lost-its-logs": Kind(
+        Severity.ERROR, "the log dir was emptied or formatted, or log.dirs no longer names it: a broker creates its replicas "
+        "empty, as leader if no other broker has them", "put the log dir back, or its directories, before a broker starts",
+    ),
+    "future-abandoned": Kind(
+        Severity.ERROR, "a replica was being moved to another log dir (kafka-reassign-partitions) and its current directory is "
+        "gone", "if the current directory is gone: rename this one to its name without the id and -future before a start",
+    ),
+    "delete-due": Kind(
+        Severity.INFO, "its topic was deleted, or the replica moved: the delay begins again with each start of a broker",
+        "nothing to do; to keep the records, copy the directory before a broker starts",
+    ),
     "broker-warns": Kind(Severity.WARNING, "a broker starts without this file and logs a warning", _RECOVER),
     "replica-chosen": Kind(
         Severity.INFO, "several directories hold this partition: the copy with the latest leader epoch is read, of those the "

@@ -19,6 +19,7 @@ from kafkalog_cli.streams import colour_choice, prepare_streams
 # name → (module, one line of help)
 COMMANDS = {
     "append": ("kafkalog_cli.commands.append", "Append records to a partition."),
+    "check": ("kafkalog_cli.commands.check", "Say whether a broker would start, and what it would do."),
     "completion": ("kafkalog_cli.commands.completion", "Print the completion script of a shell."),
     "compact": ("kafkalog_cli.commands.compact", "Delete records whose key has a later value, as the log cleaner does."),
     "delete-records": ("kafkalog_cli.commands.delete_records", "Delete the oldest records of partitions."),

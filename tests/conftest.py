@@ -53,6 +53,12 @@ def own_corpus() -> Path:
 
 
 @pytest.fixture(scope="session")
+def own_cluster_corpus() -> Path:
+    """The project's own log dirs of clusters, for tests that name a topic; read only."""
+    return packed.cluster_directory()
+
+
+@pytest.fixture(scope="session")
 def cluster_corpus() -> Path:
     """Log dirs of clusters, and what Kafka's admin tools said of them, for sweeps (KAFKALOG_CLUSTER_CORPUS); read only."""
     return packed.cluster_corpus()

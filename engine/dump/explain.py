@@ -309,7 +309,7 @@ _Line = tuple[str, int, int, "str | bytes", str]  # name, start, end, value, mea
 def _lines(data: bytes, kind: FileKind) -> list[_Line]:
     """Return the lines of a checkpoint or of properties."""
     starts = [(line.position, line.text) for line in text_lines(data)]
-    ends = [start for start, _ in starts[1:]] + [len(data)]
+    ends = [*[start for start, _ in starts], len(data)][1:]
     found: list[_Line] = []
     for number, ((start, text), end) in enumerate(zip(starts, ends, strict=True)):
         value: str | bytes = data[start:end] if text is None else text

@@ -295,28 +295,36 @@ def _message(
             note = f"{size} bytes do not fit in the {end - here} that are left"
             yield from source.damaged(f"{prefix}{name}", here, end, note)
             return
-        if size > 0:
+        if size > 0 and name == "value" and source.data[at + layout.positions["attributes"]] & CODEC_MASK:
+            yield from _inner_messages(source, at, (here, size), records, limit)
+        elif size > 0:
             yield source.bytes_field(f"{prefix}{name}", here, size)
-            here += size
+        here += max(size, 0)
     yield from source.damaged(f"{prefix}rest", here, end, "bytes after the value")
-    if records is not None and source.data[at + layout.positions["attributes"]] & CODEC_MASK:
-        yield from _inner_messages(source, at, end, records, limit)
 
 
-def _inner_messages(source: Source, at: int, end: int, records: RecordChoice, limit: int) -> Iterator[Field]:
-    """Return the fields of the messages in the compressed message data[at:end]."""
-    wrapper = read_wrapper(source.data, at, end)
+def _inner_messages(
+    source: Source, at: int, value: tuple[int, int], records: RecordChoice | None, limit: int
+) -> Iterator[Field]:
+    """Return the field of the value of the compressed message at `at`, and the fields of the messages in it.
+
+    value  its (position, size)
+    """
+    wrapper = read_wrapper(source.data, at, sum(value))
     opened = open_wrapper(wrapper, limit) if isinstance(wrapper, Wrapper) else wrapper
     if isinstance(opened, Problem):
-        yield source.field("value", at, 0, "bytes", None, note=opened.what, is_damaged=True)
+        yield source.field("value", *value, "bytes", None, note=opened.what, is_damaged=True)
         return
+    note = f"messages, {count_of(len(opened.data), 'byte')} decompressed"
+    yield source.field("value", *value, "bytes", None, note=note if opened.remark is None else opened.remark.what)
     inner, here, number = Source(opened.data, 0, source.unit, inflated=True), 0, 0
-    while len(opened.data) - here >= LOG_OVERHEAD + MIN_RECORD_SIZE:
+    while records is not None and len(opened.data) - here >= LOG_OVERHEAD + MIN_RECORD_SIZE:
         size = LEGACY_V1.field("message_size", opened.data, here) + LOG_OVERHEAD
         after = min(here + size, len(opened.data))
         offset = opened.base + LEGACY_V1.field("offset", opened.data, here)
         if records.offset is None or offset == records.offset:
-            yield from _message(inner, here, after, _is_valid(opened.data[here:after]), None, limit, f"messages[{number}].")
+            is_valid = _is_valid(opened.data[here:after])
+            yield from _message(inner, here, after, is_valid, None, limit, f"messages[{number}].")
         here, number = after, number + 1
 
 

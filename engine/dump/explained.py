@@ -78,9 +78,8 @@ class Source(NamedTuple):
                 return
             value = layout.field(name, self.data, at)
             note, is_wrong = (notes or {}).get(name, _no_note)(value)
-            constant = meaning == str(value)  # a field that always has this value
-            yield self.field(f"{prefix}{name}", start, size, kind, value, note=note, meaning="" if constant else meaning,
-                             is_damaged=is_wrong)  # fmt: skip
+            about = "" if meaning == str(value) else meaning  # a field that always has this value
+            yield self.field(f"{prefix}{name}", start, size, kind, value, note=note, meaning=about, is_damaged=is_wrong)
 
 
 def _no_note(_value: int) -> tuple[str, bool]:

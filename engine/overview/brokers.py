@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.checkpoint.checkpoints import known_offsets
 from engine.checkpoint.identity import decode_meta_properties, read_identity
 from engine.discovery.choice import EVERY_PARTITION, PartitionChoice
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind
@@ -91,7 +92,8 @@ class Broker:
 
     def partitions(self, log_dir: LogDir, reader: StateReader) -> Iterator[PartitionState]:
         """Read the states of the chosen partitions of a log dir."""
-        starts = self._manager.offsets(log_dir.path, FileKind.LOG_START_CHECKPOINT)
+        path = f"{log_dir.path}/{FileKind.LOG_START_CHECKPOINT.value}"
+        starts = known_offsets(self._files, path)[0] if self._files.exists(path) else {}
         for place in log_dir.directories:
             is_live = place.name.kind is PartitionKind.PLAIN
             known = Known(starts.get(place.key) if is_live else None, self._manager.tiering(place.name.topic))

@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import time_text
+from engine.discovery.names import FileKind
+from engine.errors import KafkalogError
+from engine.files import look
 from engine.formats import CODEC_MASK, CODEC_NAMES, CONTROL_FLAG, LONG_MAX, LONG_MIN, BatchField, RecordField
 from engine.overview.usage import LOG, Usage
 from engine.record.columns import BatchColumns
@@ -44,29 +47,38 @@ class Contents:
 
     by      codec, hour, producer or key-prefix      prefix  bytes of a key that make its group
     report  called with damage, whose bytes are in no group
+    failed  called with the error for each log that cannot be read
     """
 
     def __init__(
-        self, files: ReadOnlyFiles, by: str, report: Callable[[Finding], None], times: Times, prefix: int
+        self, files: ReadOnlyFiles, by: str, report: Callable[[Finding], None], failed: Callable[[KafkalogError], None],
+        times: Times, prefix: int,
     ) -> None:
-        self._files, self._report, self._times, self._prefix = files, report, times, prefix
+        self._files, self._report, self._failed, self._times, self._prefix = files, report, failed, times, prefix
         self._columns = BatchColumns()
         self._name = None if by == "key-prefix" else _NAMES[by]
         self.groups: dict[Name, Usage] = {}
 
     def add(self, used: Iterable[UsedFile]) -> None:
-        """Add the logs among `used`. Raises UnreadableFile, FileChangedWhileReading."""
+        """Add the logs among `used`."""
         for one in used:
-            if one.kind == LOG:
-                with self._files.open(one.path) as file:
-                    walk = (LogWalk if self._name is None else HeadWalk)(file, 0, one.info.size, batches=self._columns)
-                    resumes = True
-                    while resumes:
-                        for window in walk:
-                            self._add_window(window, one.path)
-                        resumes, findings = resume_after_damage(walk)
-                        for finding in findings:
-                            self._report(finding)
+            if one.kind == LOG and FileKind.LOG.value in one.name:  # a log of Kafka 0.7 has no batches
+                try:
+                    self._add_log(one)
+                except KafkalogError as error:
+                    if look(self._files, one.path) is not None:  # else a running broker has removed it
+                        self._failed(error)
+
+    def _add_log(self, log: UsedFile) -> None:
+        with self._files.open(log.path) as file:
+            walk = (LogWalk if self._name is None else HeadWalk)(file, 0, log.info.size, batches=self._columns)
+            resumes = True
+            while resumes:
+                for window in walk:
+                    self._add_window(window, log.path)
+                resumes, findings = resume_after_damage(walk)
+                for finding in findings:
+                    self._report(finding)
 
     def _group(self, name: Name) -> Usage:
         group = self.groups.get(name)

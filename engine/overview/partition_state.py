@@ -31,6 +31,7 @@ from engine.files import look
 from engine.formats import (
     BATCH_HEADER,
     DELETE_HORIZON_FLAG,
+    LONG_MAX,
     MAGIC_V2,
     OFFSET_INDEX_ENTRY,
     PRODUCER_SNAPSHOT_HEADER,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from engine.formats import OffsetIndexEntry
     from engine.log.logdir.log_dirs import PartitionPath
 
+_ATTEMPTS = 5  # to read a directory in which files come and go
 _ROWS = 520  # batches that one kernel call describes
 _WALKED = 64 << 20  # bytes after the last producer snapshot in which open transactions are searched
 _LOG, _SNAPSHOT = FileKind.LOG.value, FileKind.PRODUCER_SNAPSHOT.value
@@ -159,22 +161,30 @@ class StateReader:
         self._columns = BatchColumns(_ROWS)
 
     def read(self, place: PartitionPath, known: Known) -> PartitionState | None:
-        """Read the state of the partition at `place`; None: a running broker has removed it. Errors become a flag."""
-        state = PartitionState(place)
-        if place.name.kind in _OF_KIND:
-            state.flags.add(_OF_KIND[place.name.kind])
-        try:
-            self._read(state, known)
-        except KafkalogError as error:
-            if isinstance(error, UnreadableFile) and look(self._files, place.path) is None:
-                return None
-            state.error = error
-            state.flags.add(Flag.UNREADABLE)
+        """Read the state of the partition at `place`; None: a running broker has removed it. Errors become a flag.
+
+        It is read again if files were removed meanwhile.
+        """
+        for _ in range(_ATTEMPTS):
+            state = PartitionState(place)
+            if place.name.kind in _OF_KIND:
+                state.flags.add(_OF_KIND[place.name.kind])
+            before: set[str] = set()
+            try:
+                before.update(present := self._list(place.path))
+                self._read(state, known, present)
+            except KafkalogError as error:
+                state.error = error
+                state.flags.add(Flag.UNREADABLE)
+                if look(self._files, place.path) is None:
+                    return None
+                if isinstance(error, UnreadableFile) and before - set(self._list(place.path)):
+                    continue
+            break
         return state
 
-    def _read(self, state: PartitionState, known: Known) -> None:
+    def _read(self, state: PartitionState, known: Known, present: dict[str, FileInfo]) -> None:
         directory = state.place.path
-        present = self._list(directory)
         state.size = sum(info.size for info in present.values())
         if _METADATA in present:
             decoded = read_identity(self._files, f"{directory}/{_METADATA}", decode_partition_metadata).value
@@ -247,7 +257,11 @@ class StateReader:
                     not base <= table[BatchField.BASE_OFFSET, 0] <= base + entry.relative_offset
                 ):
                     return self._walk_end(state, path, base, size, None)
-                end = table[BatchField.LAST_OFFSET, rows - 1] + 1
+                last = table[BatchField.LAST_OFFSET, rows - 1]
+                if not base <= last < LONG_MAX:  # no offset of this segment, or none is left after it
+                    state.flags.add(Flag.BAD_END)
+                    break
+                end = last + 1
                 largest = max(largest, *window.batches.field(BatchField.MAX_TIMESTAMP)[:rows])
         if walk.stop is not Stop.END:
             if position and end == base:

@@ -66,7 +66,7 @@ def reclaimable(
                         report, options)  # fmt: skip
     waiting: dict[str, int] = {}
     directories: dict[PartitionPath, int] = {}
-    for one in used_files(disk, log_dirs):
+    for one in used_files(disk, log_dirs, report):
         if one.kind == FOREIGN:
             yield Reclaim(one.path, one.info.size, "not one of Kafka's files", When.NEVER, f"rm {argument(one.path)}")
         elif one.place is not None and one.place.name.kind in _WHY:

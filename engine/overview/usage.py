@@ -15,12 +15,14 @@ from engine.discovery.names import (
     parse_file_name,
 )
 from engine.discovery.paths import REMOTE_INDEX_CACHE
+from engine.errors import UnreadableFile
 from engine.files import look
 from engine.log.logdir.log_dirs import LIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from engine.errors import KafkalogError
     from engine.files import FileInfo, ReadOnlyFiles
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
 
@@ -95,8 +97,7 @@ class Usage:
         self.left_over += other.left_over
         self.allocated += other.allocated
         self.segments += other.segments
-        if other.records is not None:
-            self.records = (self.records or 0) + other.records
+        self.records = None if self.records is None or other.records is None else self.records + other.records
         self.add_times(other.first_time, other.last_time)
 
     def add_times(self, first: int | None, last: int | None) -> None:
@@ -107,27 +108,47 @@ class Usage:
             self.last_time = last if self.last_time is None else max(self.last_time, last)
 
 
-def used_files(files: ReadOnlyFiles, log_dirs: Iterable[LogDir]) -> Iterator[UsedFile]:
+def used_files(
+    files: ReadOnlyFiles, log_dirs: Iterable[LogDir], failed: Callable[[KafkalogError], None]
+) -> Iterator[UsedFile]:
     """Yield every file of the partitions of `log_dirs`; of log dirs that were named as a whole also all others.
 
-    A file that a running broker removes meanwhile is left out. Raises UnreadableFile.
+    failed  called with an error for each directory that cannot be read
+    A file that a running broker removes meanwhile is left out.
     """
     for log_dir in log_dirs:
         for place in log_dir.directories:
-            yield from _of_partition(files, place)
-        for name in log_dir.files:
-            parsed = parse_file_name(name)
-            yield from _one(files, f"{log_dir.path}/{name}", name, FOREIGN if parsed is None else SMALL, None)
-        for name in log_dir.foreign:
-            yield from _below(files, f"{log_dir.path}/{name}", FOREIGN, None, _DEPTH)
-        cache = f"{log_dir.path}/{REMOTE_INDEX_CACHE}"
-        if log_dir.is_whole and look(files, cache) is not None:
-            yield from _below(files, cache, REMOTE_INDEX_CACHE, None, _DEPTH)
+            try:
+                yield from _of_partition(files, place)
+            except UnreadableFile as error:
+                if _is_there(files, place.path):
+                    failed(error)
+        try:
+            yield from _of_log_dir(files, log_dir)
+        except UnreadableFile as error:
+            failed(error)
+
+
+def _is_there(files: ReadOnlyFiles, path: str) -> bool:
+    try:
+        return files.exists(path)
+    except UnreadableFile:
+        return True
+
+
+def _of_log_dir(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[UsedFile]:
+    """Yield the files of a log dir itself."""
+    for name in log_dir.files:
+        parsed = parse_file_name(name)
+        yield from _one(files, f"{log_dir.path}/{name}", name, FOREIGN if parsed is None else SMALL, None)
+    for name in log_dir.foreign:
+        yield from _below(files, f"{log_dir.path}/{name}", FOREIGN, None, _DEPTH)
+    cache = f"{log_dir.path}/{REMOTE_INDEX_CACHE}"
+    if log_dir.is_whole and look(files, cache) is not None:
+        yield from _below(files, cache, REMOTE_INDEX_CACHE, None, _DEPTH)
 
 
 def _of_partition(files: ReadOnlyFiles, place: PartitionPath) -> Iterator[UsedFile]:
-    if look(files, place.path) is None:
-        return
     names = files.list(place.path)
     present = frozenset(names)
     for name in names:

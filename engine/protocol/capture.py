@@ -89,10 +89,11 @@ class Ahead:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the rest of the file in pieces, each as soon as it is there. Raises UnreadableFile."""
-        while self._fill(1):
-            piece, self._buffer = bytes(self._buffer), bytearray()
+        piece, self._buffer = bytes(self._buffer), bytearray()
+        while piece or (not self._is_over and (piece := self._file.read(self.position, _READ_AT_ONCE))):
             self.position += len(piece)
             yield piece
+            piece = b""
 
 
 def is_capture(magic: bytes) -> bool:

@@ -74,8 +74,14 @@ def decode_request(frame: bytes | memoryview, most_structs: int = MOST_STRUCTS) 
     most_structs  see `messages.decode`
     """
     header, at = decode_request_header(frame)
-    body, end = decode(api_message("request", header.api_key).name, header.api_version, frame, at, most_structs)
-    return Request(header, body, end)
+    return Request(header, *decode_request_body(header, frame, at, most_structs))
+
+
+def decode_request_body(
+    header: RequestHeader, frame: bytes | memoryview, at: int, most_structs: int = MOST_STRUCTS
+) -> tuple[Value, int]:
+    """Return (body, position after it) of the request with that header, whose body begins at `at`. See decode_request."""
+    return decode(api_message("request", header.api_key).name, header.api_version, frame, at, most_structs)
 
 
 def encode_request(header: RequestHeader, body: Value) -> list[Sized]:
@@ -152,7 +158,10 @@ class Frame(NamedTuple):
 
 
 class FrameReader:
-    """Splits a stream into frames. `feed` takes chunks of any size; no more than one frame is kept."""
+    """Splits a stream into frames. `feed` takes chunks of any size; no more than one frame is kept.
+
+    A frame that is whole in its chunk is a part of it: the chunk must not change.
+    """
 
     def __init__(self, largest: int = LARGEST_FRAME) -> None:
         self._largest = largest
@@ -164,8 +173,13 @@ class FrameReader:
 
         The data of a frame stays valid. Exhaust the iterator before the next call.
         """
-        left = memoryview(chunk)
+        left = memoryview(chunk).toreadonly()
         while left:
+            if not self._buffer and (whole := self._whole(left)):
+                yield Frame(self._position, left[_SIZE.size : whole])
+                self._position += whole
+                left = left[whole:]
+                continue
             missing = self._missing()
             self._buffer += left[:missing]
             left = left[missing:]
@@ -173,6 +187,11 @@ class FrameReader:
                 data, self._buffer = self._buffer, bytearray()
                 yield Frame(self._position, memoryview(data).toreadonly()[_SIZE.size :])
                 self._position += len(data)
+
+    def _whole(self, data: memoryview) -> int:
+        """Return the size of the whole frame at the start of `data`, with its size field; 0: it is not whole, or not valid."""
+        size: int = _SIZE.unpack_from(data)[0] if len(data) >= _SIZE.size else -1
+        return _SIZE.size + size if 0 <= size <= min(self._largest, len(data) - _SIZE.size) else 0
 
     @property
     def kept(self) -> int:

@@ -69,6 +69,7 @@ class SentBatches:
         self._limit = max_message_bytes
         self._names: dict[str, str] = {}  # by id, out of responses to Metadata
         self._sequences: OrderedDict[tuple[object, ...], _Sequences] = OrderedDict()
+        self._columns = BatchColumns(_ROWS)
 
     def topic_of(self, topic_id: str) -> str | None:
         """Return the name that a Metadata response before gave for an id."""
@@ -86,7 +87,7 @@ class SentBatches:
         if (api_key, message.is_request) in {(Api.PRODUCE, True), (Api.FETCH, False)}:
             for records in self._records(message):
                 if len(found) < _MOST_BATCHES:
-                    batches, rest = _batches(records)
+                    batches, rest = _batches(records, self._columns)
                     found += batches
                     findings += self._findings(message, records, batches, rest)
         if len(found) >= _MOST_BATCHES:
@@ -159,12 +160,11 @@ class _Sequences(NamedTuple):
     next: int | None
 
 
-def _batches(records: _Records) -> tuple[list[SentBatch], int]:
-    """Return the whole batches, up to a limit, and the number of bytes after them."""
+def _batches(records: _Records, columns: BatchColumns) -> tuple[list[SentBatch], int]:
+    """Return the whole batches, up to a limit, and the number of bytes after them. `columns`: room for _ROWS of them."""
     data, at = records.data, 0
     found: list[SentBatch] = []
     while True:
-        columns = BatchColumns(_ROWS)
         rows = scan_range(data, at, len(data), columns)
         check_large_batches(data, columns, rows)
         found += [SentBatch(*records[:3], RecordBatch(columns, row, 0)) for row in range(rows)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.config.topic import LogConfig
@@ -18,6 +17,7 @@ from engine.remote.metadata_log import MetadataLogs
 from engine.remote.reading import TieredView
 from engine.remote.storage import FolderStore, WritableFolderStore
 from engine.remote.tiered_log import TieredLog
+from engine.remote.urls import is_url, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from engine.remote.storage import Store, WritableStore
 
 Settings = tuple[tuple[str, str], ...]  # names and values
-
-_URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL)
-_SCHEMES = ("s3", "gs", "az", "http", "https", "file")
 
 
 def open_store(files: ReadOnlyFiles, name: str, client: Settings = ()) -> Store:
@@ -50,15 +47,12 @@ def open_writable_store(files: Files, name: str, client: Settings = ()) -> Writa
 
 def _folder(files: ReadOnlyFiles, name: str) -> str | None:
     """Return the folder of a path or a file URL; None for other URLs. Raises UsageError, UnreadableFile."""
-    match = _URL.fullmatch(name)
-    if match is None or match[1] == "file":
-        folder = name if match is None else "/" + match[2].lstrip("/")
-        if not files.info(folder).is_directory:
-            raise UsageError(f"{folder}: not a folder; a store is a folder or a URL", path=folder)
-        return folder
-    if match[1] not in _SCHEMES:
-        raise UsageError(f"{name}: unknown scheme {match[1]}", f"use {'://, '.join(_SCHEMES)}:// or a folder")
-    return None
+    folder = spelled(name)
+    if is_url(folder):
+        return None
+    if not files.info(folder).is_directory:
+        raise UsageError(f"{folder}: not a folder; a store is a folder or a URL", path=folder)
+    return folder
 
 
 def _object_store(name: str, client: Settings) -> ObjectStore:

@@ -180,6 +180,15 @@ class AivenParts:
         """See SegmentParts. The object of the indexes is missing if all indexes are empty, as for an empty log."""
         return dict.fromkeys(f"{self._stem}.{suffix}" for suffix in ("log", "indexes", "rsm-manifest"))
 
+    @property
+    def are_indexes_together(self) -> bool:
+        """See SegmentParts. Large indexes are read one by one."""
+        return self._indexes_end <= _TOGETHER
+
+    @property
+    def _indexes_end(self) -> int:
+        return max((at + size for at, size in self.manifest.indexes.values()), default=0)
+
     def path(self, kind: IndexKind | None) -> str:
         """See SegmentParts."""
         return self._store.path(f"{self._stem}.{'log' if kind is None else 'indexes'}")
@@ -267,10 +276,10 @@ class AivenParts:
         position, size = extents[kind]
         if not size:
             return b""
-        end = max(at + length for at, length in extents.values())
+        end = self._indexes_end
         if size > MAX_INDEX_SIZE:
             raise CorruptObject(f"{path}: an index of {size} bytes", path=path)
-        start, stop = (0, end) if end <= _TOGETHER else (position, position + size)
+        start, stop = (0, end) if self.are_indexes_together else (position, position + size)
         data = self._pieces.get(path, start, stop, lambda: self._read("indexes", start, stop, end))
         try:
             return self._opened(bytes(data[position - start : position + size - start]))

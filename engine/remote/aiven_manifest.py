@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.checkpoint.identity import is_uuid
+from engine.discovery.names import is_topic_name
 from engine.errors import KafkalogError
 from engine.formats import INT_MAX, LONG_MAX, Codec
 from engine.record.codecs.codecs import InflateStatus, inflate
@@ -178,19 +179,28 @@ def _segment(fields: dict[str, Any] | None, size: int) -> DescribedSegment | Non
     ids_of_partition, topic = ids["topicIdPartition"], ids["topicIdPartition"]["topicPartition"]
     for text in (ids["id"], ids_of_partition["topicId"]):
         _refuse_unless(is_uuid(text), f"{str(text)[:30]!r} is not an id")
-    _refuse_unless(isinstance(topic["topic"], str), "the topic has no name")
+    name = topic["topic"]
+    _refuse_unless(isinstance(name, str) and is_topic_name(name), f"{str(name)[:30]!r} is not the name of a topic")
     start, end = _long(fields["startOffset"]), _long(fields["endOffset"])
-    epochs = sorted((_size(int(epoch)), _long(offset)) for epoch, offset in fields["segmentLeaderEpochs"].items())
+    of_epochs = fields["segmentLeaderEpochs"]
+    _refuse_unless(isinstance(of_epochs, dict), "it has no leader epochs")
+    epochs = sorted((_size(int(epoch)), _long(offset)) for epoch, offset in of_epochs.items())
     _refuse_unless(start <= end and bool(epochs), "its offsets or leader epochs are those of no segment")
+    timestamp, broker = _number(fields["maxTimestampMs"], LONG_MAX), _number(fields["brokerId"], INT_MAX)
     segment = RemoteSegment(
-        uuid_bytes(ids["id"]), State.COPY_SEGMENT_FINISHED, start, end, size, int(fields["maxTimestampMs"]),
-        int(fields["brokerId"]), _long(fields["eventTimestampMs"]), bool(fields.get("txnIdxEmpty")), tuple(epochs), None,
+        uuid_bytes(ids["id"]), State.COPY_SEGMENT_FINISHED, start, end, size, timestamp, broker,
+        _long(fields["eventTimestampMs"]), bool(fields.get("txnIdxEmpty")), tuple(epochs), None,
     )  # fmt: skip
-    return DescribedSegment((topic["topic"], ids_of_partition["topicId"], _size(topic["partition"])), segment)
+    return DescribedSegment((name, ids_of_partition["topicId"], _size(topic["partition"])), segment)
 
 
 def _long(value: Any) -> int:
     _refuse_unless(isinstance(value, int) and 0 <= value <= LONG_MAX, f"{str(value)[:20]!r} is not an offset")
+    return int(value)
+
+
+def _number(value: Any, most: int) -> int:
+    _refuse_unless(isinstance(value, int) and -most <= value <= most, f"{str(value)[:20]!r} is too large, or not a number")
     return int(value)
 
 

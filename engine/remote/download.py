@@ -111,8 +111,8 @@ class Download:
 def remote_chain(log: TieredLog, report: Callable[[NotRestored], object] | None = None) -> Iterator[RemoteSegment]:
     """Yield the remote segments from which a leader reads the offsets before the first local segment.
 
-    report  receives gaps, after which segments follow, and a last segment that overlaps local ones, which is left out. Segments
-            that overlap follow each other as consumers read them. None: raises NotRestored for a gap or an overlap
+    report  receives gaps, after which segments follow. Segments that overlap follow each other as consumers read them, and the
+            last one may overlap local ones. None: raises NotRestored for a gap or an overlap
     """
     offset, first_local = log.log_start_offset, min(log.view.segments.base_offsets)
     while offset < first_local:
@@ -127,13 +127,8 @@ def remote_chain(log: TieredLog, report: Callable[[NotRestored], object] | None 
             continue
         if report is None and offset > log.log_start_offset and segment.start_offset != offset:
             raise _overlap(log, f"remote segments overlap at offset {offset}, as different leaders copied them")
-        if segment.end_offset >= first_local:
-            end = segment.end_offset
-            error = _overlap(log, f"the last remote segment ends at {end}, in the middle of the first local ones")
-            if report is None:
-                raise error
-            report(error)
-            return
+        if report is None and segment.end_offset >= first_local:
+            raise _overlap(log, f"the last remote segment ends at {segment.end_offset}, in the middle of the first local ones")
         yield segment
         offset = segment.end_offset + 1
 

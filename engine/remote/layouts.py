@@ -6,7 +6,7 @@ import re
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from engine.discovery.names import offset_index_file_name, time_index_file_name, transaction_index_file_name
+from engine.discovery.names import is_topic_name, offset_index_file_name, time_index_file_name, transaction_index_file_name
 from engine.errors import UsageError
 from engine.formats import INT_MAX, LONG_MAX
 
@@ -40,6 +40,11 @@ INDEX_FILE_NAMES = {
 
 class SegmentParts(Protocol):
     """The parts of one remote segment. Raises UnreadableFile, FileChangedWhileReading; CorruptObject for a damaged part."""
+
+    @property
+    def are_indexes_together(self) -> bool:
+        """Does one request read all parts besides the log?"""
+        ...
 
     def keys(self, segment: RemoteSegment) -> dict[str, int | None]:
         """Return the size by key for all objects of the segment; None: the size is unknown, −1: the object may be missing."""
@@ -152,7 +157,9 @@ _OTHERS = (
 def parse_key(layout: str, key: str, prefix: str = "") -> ObjectName | None:
     """Parse a key that begins with `prefix` in the layout named `layout`; None: the key does not match the layout."""
     match = _KEYS[layout].fullmatch(key[len(prefix) :])
-    if match is None or int(match["partition"]) > INT_MAX or int(match["base_offset"]) > LONG_MAX:
+    if match is None or not is_topic_name(match["topic"]):
+        return None
+    if int(match["partition"]) > INT_MAX or int(match["base_offset"]) > LONG_MAX:
         return None
     return ObjectName(
         prefix + match["prefix"], match["topic"], match["topic_id"], int(match["partition"]), int(match["base_offset"]),

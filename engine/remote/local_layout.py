@@ -58,6 +58,8 @@ class LocalLayout:
 class LocalParts:
     """See SegmentParts. `stem`: the common start of the keys of all parts."""
 
+    are_indexes_together = False
+
     def __init__(self, store: Store, stem: str) -> None:
         self._store, self._stem = store, stem
         self._log: Object | None = None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import UnreadableFile
 from engine.files import FileInfo, ReadOnlyFiles
 from engine.findings import Finding, Where
+from engine.formats import LONG_MAX
 from engine.index.time import TimestampOffset
 from engine.log.fetch.segment_view import SegmentView
 from engine.log.segment.readable_segment import ReadableSegment
+from engine.remote.aiven_manifest import CorruptObject
 from engine.remote.layouts import IndexKind
 from engine.remote.ranged_file import RangedFile
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import OpenFile
-    from engine.index.transaction import TransactionIndex
+    from engine.index.transaction import AbortedTxns, TransactionIndex
     from engine.log.segment.batch_search import BatchHead
     from engine.remote.layouts import SegmentParts
     from engine.remote.metadata import RemoteSegment
@@ -31,6 +34,7 @@ class _PartFiles(ReadOnlyFiles):
     def __init__(self, parts: SegmentParts) -> None:
         self._parts = parts
         self._indexes: dict[str, bytes | None] = {}
+        self._oldest_open: int | None = None
         paths = {suffix: parts.path(kind) for suffix, kind in _KINDS.items()}
         shared = len(set(paths.values())) < len(paths)
         self.paths = {suffix: path if suffix == "log" or not shared else f"{path} ({suffix})" for suffix, path in paths.items()}
@@ -48,6 +52,24 @@ class _PartFiles(ReadOnlyFiles):
     def holds_data(self) -> bool:
         """Was an index read?"""
         return bool(self._indexes)
+
+    @property
+    def oldest_open(self) -> int:
+        """First offset of the oldest transaction without an end in this segment or before; LONG_MAX: none; −1: unknown.
+
+        Known only if it was read together with an index: no request is made for it.
+        """
+        if not (self._indexes and self._parts.are_indexes_together):
+            return -1
+        if self._oldest_open is None:
+            try:
+                data = self._parts.index(IndexKind.PRODUCER_SNAPSHOT)
+            except CorruptObject:  # the index itself may be sound
+                data = None
+            snapshot = ProducerSnapshot(data or b"", self._parts.path(IndexKind.PRODUCER_SNAPSHOT))
+            firsts = (entry.current_txn_first_offset for entry in snapshot)
+            self._oldest_open = -1 if snapshot.error() else min((first for first in firsts if first >= 0), default=LONG_MAX)
+        return self._oldest_open
 
     def log_size(self, position: int) -> int:
         """Return the size of the log. `position`: the byte that is read next."""
@@ -143,6 +165,12 @@ class RemoteSegmentView(SegmentView):
         """See ReadableSegment."""
         self._position = self.offset_index.lookup(offset).position
         return super().position_before(offset)
+
+    def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
+        """See ReadableSegment. Complete also if all transactions that began before the upper bound have ended."""
+        found = super().collect_aborted_txns(fetch_offset, upper_bound_offset)
+        is_complete = found.is_complete or self._part_files.oldest_open >= upper_bound_offset
+        return found._replace(is_complete=is_complete)
 
     def largest(self) -> TimestampOffset:
         """Return the largest timestamp in the metadata, with the end offset."""

@@ -50,6 +50,8 @@ class LocalSegmentParts:
     epochs       leader epochs of the log before `next_offset`
     """
 
+    are_indexes_together = False
+
     def __init__(
         self, files: ReadOnlyFiles, directory: str, base_offset: int, next_offset: int, epochs: Sequence[EpochEntry]
     ) -> None:

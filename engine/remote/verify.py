@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.amounts import count_of
 from engine.checkpoint.checkpoints import decode_leader_epochs, encode_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.errors import KafkalogError
+from engine.errors import FileChangedWhileReading, KafkalogError, UnreadableFile, UsageError
 from engine.findings import Finding, Severity, Where
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.index.offset import OffsetIndex
@@ -115,13 +115,15 @@ class DeepCheck:
         self._txn_index = b""  # of the current segment
 
     def check(self, parts: SegmentParts, segment: RemoteSegment) -> None:
-        """Check every part of a segment."""
+        """Check every part of a segment. Raises UnreadableFile, FileChangedWhileReading, UsageError (no private key)."""
         self._txn_index = b""
         failures: set[str] = set()  # that were reported: a damaged manifest concerns every part
         for kind in (IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT, IndexKind.TRANSACTION, None):
             found = _Found(parts.path(kind), segment, self._report)
             try:
                 self._check_part(kind, parts, segment, found)
+            except (UnreadableFile, FileChangedWhileReading, UsageError):
+                raise  # the object may be sound
             except KafkalogError as error:
                 path = error.path or found.path
                 if str(error) not in failures:

@@ -23,7 +23,7 @@ from engine.log.fetch.view import PartitionView
 from engine.remote.download import remote_chain
 from engine.remote.layouts import INDEX_FILE_NAMES, IndexKind
 from engine.remote.ranged_file import Pieces, RangedFile
-from engine.remote.segment_tail import SegmentTail
+from engine.remote.segment_slice import SegmentSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,8 +89,8 @@ class WholeLogFiles(ReadOnlyFilesAbove):
         part, where = self._part(finding.where.file), finding.where
         if part is None:
             return finding
-        if isinstance(part.parts, SegmentTail) and part.kind is None and where.position is not None:
-            where = where._replace(position=where.position + part.parts.skipped)
+        if isinstance(part.parts, SegmentSlice) and part.kind is None and where.position is not None:
+            where = where._replace(position=where.position + part.parts.extent[0])
         return finding._replace(where=where._replace(file=part.parts.path(part.kind)))
 
     def _part(self, path: str) -> _Part | None:
@@ -112,19 +112,21 @@ class WholeLogFiles(ReadOnlyFilesAbove):
         found: dict[str, _Part] = {}
         try:
             log = self._access.log(view)
-            following = 0  # after the last offset so far
+            following, first_local = 0, min(view.segments.base_offsets, default=0)  # following: after the last offset so far
             for whole in () if log is None else remote_chain(log, self._failed):
                 assert log is not None
                 assert log.remote is not None  # it has this segment
                 segment, parts = whole, self._access.layout.parts(log.remote, whole)
-                if segment.start_offset < following:
-                    parts, segment = SegmentTail(parts, whole, following), whole._replace(start_offset=following)
-                following = segment.end_offset + 1
+                first, last = max(whole.start_offset, following), min(whole.end_offset, first_local - 1)
+                if (first, last) != (whole.start_offset, whole.end_offset):
+                    parts, segment = SegmentSlice(parts, whole, first, last), whole._replace(start_offset=first)
+                following = whole.end_offset + 1
                 found[log_file_name(segment.start_offset)] = _Part(parts, segment, None)
                 for kind, name_of in INDEX_FILE_NAMES.items():
                     if kind is not IndexKind.TRANSACTION or not segment.txn_index_empty:
                         found[name_of(segment.start_offset)] = _Part(parts, segment, kind)
-                found[producer_snapshot_file_name(segment.end_offset + 1)] = _Part(parts, segment, IndexKind.PRODUCER_SNAPSHOT)
+                if last == whole.end_offset:  # the snapshot is that of its end
+                    found[producer_snapshot_file_name(last + 1)] = _Part(parts, segment, IndexKind.PRODUCER_SNAPSHOT)
         except KafkalogError as error:
             self._failed(error)
             return {}
@@ -186,10 +188,9 @@ class WholeLogFiles(ReadOnlyFilesAbove):
         if part.kind is not None:
             data = self._bytes(path, part)
             return RangedFile(path, len(data), lambda start, end: data[start:end])
-        size = part.parts.log_size()
-        actual = size + (part.parts.skipped if isinstance(part.parts, SegmentTail) else 0)
+        actual = (part.parts.whole if isinstance(part.parts, SegmentSlice) else part.parts).log_size()
         if actual != part.segment.size:
             what = f"{actual} bytes, but {part.segment.size} by its metadata: consumers skip the missing records"
             where = Where(part.parts.path(None), None, part.segment.start_offset)
             self._report(path.rpartition("/")[0], Finding("remote-object-size", where, what))
-        return RangedFile(path, size, part.parts.read_log)
+        return RangedFile(path, part.parts.log_size(), part.parts.read_log)

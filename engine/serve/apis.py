@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.protocol.error_codes import Error
-from engine.protocol.frames import decode_request, decode_request_header, encode_response
+from engine.protocol.frames import decode_request_body, decode_request_header, encode_response
 from engine.protocol.messages import api_key, api_name, api_versions
 from engine.schema.wire import SchemaError
 from engine.serve.cluster import ClusterAnswers
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _NEWEST_LISTED = {"InitProducerId": 5, "AddPartitionsToTxn": 3}  # later ones are unstable, or for brokers
 _OLDEST_LISTED = {"Produce": 0}  # librdkafka fetches only from a server that lists Produce; 0 as a broker lists it
 _FIRST_WITH_FEATURES = 3  # ApiVersions
-_MOST_STRUCTS = 100_000  # in the arrays of a request: more than partitions have room in 1 MiB
+_MOST_STRUCTS = 20_000  # topics, partitions … of a request: each takes some kilobytes until it is answered
 
 
 class Refused(Exception):
@@ -52,9 +52,9 @@ def _of_producers(leader: Leader, coordinator: GroupCoordinator) -> dict[str, Ca
     transactions.offsets = coordinator
     return {
         "Produce": lambda one: leader.produce(one.version, one.body),
-        "InitProducerId": lambda one: transactions.init_producer_id(one.body),
-        "AddPartitionsToTxn": lambda one: transactions.add_partitions(one.body),
-        "AddOffsetsToTxn": lambda one: transactions.add_offsets(one.body),
+        "InitProducerId": lambda one: transactions.init_producer_id(one.version, one.body),
+        "AddPartitionsToTxn": lambda one: transactions.add_partitions(one.version, one.body),
+        "AddOffsetsToTxn": lambda one: transactions.add_offsets(one.version, one.body),
         "TxnOffsetCommit": lambda one: transactions.commit_offsets(one.body, one.client),
         "EndTxn": lambda one: transactions.end_txn(one.version, one.body),
     }
@@ -112,14 +112,14 @@ class Apis:
         address  where the client reaches the server        host  where the client is
         """
         try:
-            header, _ = decode_request_header(frame)
+            header, at = decode_request_header(frame)
             api = api_name(header.api_key)
             respond = self._answers.get(api)
             if respond is None:
                 raise Refused(f"{api} is not served")
             if api == "ApiVersions" and header.api_version not in api_versions(header.api_key):
                 return _encoded(api, header, _unsupported())
-            asked = decode_request(frame, _MOST_STRUCTS).body
+            asked, _ = decode_request_body(header, frame, at, _MOST_STRUCTS)
             client = Client(header.client_id or "", f"/{host}", header.api_version)
             body = respond(_Request(header.api_version, asked, address, client))
         except (SchemaError, Unanswered) as error:
@@ -136,7 +136,13 @@ class Apis:
                 for key, api, (low, high) in known]  # fmt: skip
         answer: dict[str, Any] = {"errorCode": 0, "apiKeys": keys, "throttleTimeMs": 0}
         if version >= _FIRST_WITH_FEATURES:
-            answer |= {"finalizedFeaturesEpoch": 0, "finalizedFeatures": _FEATURES, "supportedFeatures": _SUPPORTED}
+            features = _FEATURES if "EndTxn" in self._answers else _FEATURES_READ_ONLY
+            answer |= {
+                "finalizedFeaturesEpoch": 0,
+                "finalizedFeatures": [
+                    {"name": name, "maxVersionLevel": level, "minVersionLevel": level} for name, level in features],
+                "supportedFeatures": [{"name": name, "minVersion": 0, "maxVersion": level} for name, level in features],
+            }  # fmt: skip
         return answer
 
     def close(self) -> None:
@@ -144,8 +150,8 @@ class Apis:
         self._groups.close()
 
 
-_FEATURES = [{"name": "group.version", "maxVersionLevel": 1, "minVersionLevel": 1}]
-_SUPPORTED = [{"name": "group.version", "minVersion": 0, "maxVersion": 1}]
+_FEATURES_READ_ONLY = (("group.version", 1),)
+_FEATURES = (*_FEATURES_READ_ONLY, ("transaction.version", 2))
 
 
 def _unsupported() -> dict[str, Any]:

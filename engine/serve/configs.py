@@ -53,13 +53,18 @@ def _defaults() -> dict[str, tuple[str, int]]:
 def describe_configs(catalogue: Catalogue, body: dict[str, Any]) -> dict[str, Any]:
     """Answer DescribeConfigs for topics; for brokers only with the settings that were changed while the cluster ran."""
     with_synonyms = bool(body.get("includeSynonyms"))
-    resources = {(one["resourceType"], one["resourceName"]): one for one in body["resources"]}  # each once: a bounded answer
-    results = [_described(catalogue, resource, with_synonyms=with_synonyms) for resource in resources.values()]
+    known: dict[tuple[int, str], dict[str, Any]] = {}
+    results = []
+    for resource in {repr(one): one for one in body["resources"]}.values():  # each once: a bounded answer
+        kind, name = resource["resourceType"], resource["resourceName"]
+        if (kind, name) not in known:
+            known[kind, name] = _described(catalogue, kind, name, with_synonyms=with_synonyms)
+        all_of_it, wanted = known[kind, name], resource["configurationKeys"]
+        results.append(all_of_it | {"configs": [one for one in all_of_it["configs"] if not wanted or one["name"] in wanted]})
     return {"throttleTimeMs": 0, "results": results}
 
 
-def _described(catalogue: Catalogue, resource: dict[str, Any], *, with_synonyms: bool) -> dict[str, Any]:
-    kind, name = resource["resourceType"], resource["resourceName"]
+def _described(catalogue: Catalogue, kind: int, name: str, *, with_synonyms: bool) -> dict[str, Any]:
     answer = {"errorCode": 0, "errorMessage": "", "resourceType": kind, "resourceName": name, "configs": []}
     metadata = catalogue.cluster.metadata
     brokers = {} if metadata is None else metadata.brokers
@@ -75,8 +80,7 @@ def _described(catalogue: Catalogue, resource: dict[str, Any], *, with_synonyms:
                    for source, values in dynamic for setting, value in values.items()]  # fmt: skip
     else:
         return answer | {"errorCode": int(Error.INVALID_REQUEST), "errorMessage": f"Unsupported resource type {kind}"}
-    wanted = resource["configurationKeys"]
-    return answer | {"configs": [one for one in configs if wanted is None or one["name"] in wanted]}
+    return answer | {"configs": configs}
 
 
 def _of_topic(

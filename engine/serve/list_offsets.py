@@ -93,7 +93,7 @@ def _end_of_epoch(partition: Partition | None, asked: dict[str, Any]) -> dict[st
         if error is not Error.NONE or asked["leaderEpoch"] < 0:
             return part | {"errorCode": int(error)}
         with partition.log() as log:
-            epoch, end = end_of_epoch(log, asked["leaderEpoch"])
+            epoch, end = end_of_epoch(log, partition.leader_epoch, asked["leaderEpoch"])
         return part | {"leaderEpoch": epoch, "endOffset": end}
     except KafkalogError as failure:
         partition.note(failure)

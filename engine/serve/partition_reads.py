@@ -79,23 +79,26 @@ def failed(index: int, error: Error, *, was_read: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def end_of_epoch(log: ReadableLog, epoch: int) -> tuple[int, int]:
-    """Return (the largest epoch up to `epoch`, its end offset); (−1, −1): unknown. Mirrors endOffsetFor."""
-    entries = log.leader_epoch_cache.entries
-    if entries and epoch == entries[-1].epoch:
+def end_of_epoch(log: ReadableLog, leader_epoch: int, epoch: int) -> tuple[int, int]:
+    """Return (the largest epoch up to `epoch`, its end offset); (−1, −1): unknown. Mirrors endOffsetFor.
+
+    leader_epoch  that clients know: it begins at the log end, if the log has no records of it
+    """
+    entries = [(entry.epoch, entry.start_offset) for entry in log.leader_epoch_cache.entries]
+    if not entries or entries[-1][0] < leader_epoch:
+        entries.append((leader_epoch, log.log_end_offset))
+    if epoch == entries[-1][0]:
         return epoch, log.log_end_offset
-    later = [entry for entry in entries if entry.epoch > epoch]
-    earlier = [entry for entry in entries if entry.epoch <= epoch]
+    earlier = [entry for entry in entries if entry[0] <= epoch]
+    later = entries[len(earlier) :]
     if not later:
         return -1, -1
-    if not earlier:
-        return epoch, later[0].start_offset
-    return earlier[-1].epoch, later[0].start_offset
+    return earlier[-1][0] if earlier else epoch, later[0][1]
 
 
-def _diverging(log: ReadableLog, epoch: int, offset: int) -> dict[str, int] | None:
+def _diverging(log: ReadableLog, leader_epoch: int, epoch: int, offset: int) -> dict[str, int] | None:
     """Return where the log of a follower that read `epoch` before `offset` diverges from ours; None: nowhere."""
-    found, end = end_of_epoch(log, epoch)
+    found, end = end_of_epoch(log, leader_epoch, epoch)
     if found == end == -1:
         raise OffsetOutOfRange(f"no end offset is known of leader epoch {epoch}")
     if found < epoch or end < offset:
@@ -121,7 +124,7 @@ def read_partition(
                 "records": b"",
             }  # fmt: skip
             if asked.get("lastFetchedEpoch", -1) >= 0:
-                diverging = _diverging(log, asked["lastFetchedEpoch"], asked["fetchOffset"])
+                diverging = _diverging(log, partition.leader_epoch, asked["lastFetchedEpoch"], asked["fetchOffset"])
                 if diverging is not None:
                     answer["divergingEpoch"] = diverging
                     return answer

@@ -264,6 +264,8 @@ class Server:
             self._is_closed = True
             self._ended.notify_all()
         self.apis.close()
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts; without it, the port would stay open
         self._socket.close()
         for connection in self.connections.copy():
             connection.close()

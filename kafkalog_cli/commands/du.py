@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from engine.amounts import time_text, whole_number
 from engine.dump.json_stream import bytes_field, text_field
@@ -134,7 +135,8 @@ class ByType(click.ParamType[By]):
 @bytes_option
 @format_option
 @version_option
-def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
+@click.pass_context
+def command(context: click.Context, /, paths: tuple[str, ...], form: str, **values: Any) -> int:
     """Show what uses the space of log dirs.
 
     PATHS are partitions, log dirs, trees of them or quoted patterns; they may be URLs (s3://BUCKET/KEY, gs://, az://). du also
@@ -153,6 +155,11 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     """
     if values["reclaimable"] and values["codecs"]:
         raise click.UsageError("--reclaimable and --recompress exclude each other")
+    sources = map(context.get_parameter_source, ("by", "times", "sort", "top"))
+    if ParameterSource.COMMANDLINE in sources and (values["reclaimable"] or values["codecs"]):
+        raise click.UsageError("--by, --time, --sort and --top are not for --reclaimable and --recompress")
+    if values["now"] is not None and not values["reclaimable"]:
+        raise click.UsageError("--now needs --reclaimable")
     if values["times"] is not None and values["by"].is_of_files:
         raise click.UsageError(f"--time needs --by {', '.join(_OF_CONTENTS)} or {_KEY_PREFIX}")
     if values["reclaimable"]:
@@ -174,7 +181,7 @@ def _show(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     if values["reclaimable"]:
         _show_reclaimable(found, settings, values, output)
         return
-    used = used_files(files, log_dirs)
+    used = used_files(files, log_dirs, output.outcome.error)
     if values["codecs"]:
         _show_estimates(files, used, values["codecs"], output)
         return
@@ -206,7 +213,8 @@ def _of_contents(
     from engine.overview.contents import Contents, Times
 
     first, end = values["times"] or (LONG_MIN, LONG_MAX + 1)
-    contents = Contents(files, values["by"].word, output.outcome.finding, Times(first, end), values["by"].prefix)
+    outcome, by = output.outcome, values["by"]
+    contents = Contents(files, by.word, outcome.finding, outcome.error, Times(first, end), by.prefix)
     contents.add(used)
     return contents.groups
 
@@ -214,14 +222,15 @@ def _of_contents(
 def _print(groups: dict[Name, Usage], values: dict[str, Any], output: Output) -> None:
     from engine.overview.usage import Usage
 
-    total = Usage()
+    counted = None if values["by"].is_of_files else 0
+    total = Usage(records=counted)
     for usage in groups.values():
         total.add(usage)
     order = sorted(groups, key=lambda name: name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape"))
     if values["sort"] == "bytes":
         order.sort(key=lambda name: -groups[name].size)
     top = len(order) if values["top"] is None else values["top"]
-    rest = Usage()
+    rest = Usage(records=counted)
     for name in order[top:]:
         rest.add(groups[name])
     word = values["by"].word

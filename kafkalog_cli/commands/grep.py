@@ -27,6 +27,7 @@ from engine.errors import KafkalogError, UsageError, argument
 from engine.log.fetch.coordinator_logs import TransactionalIds
 from engine.record.selection import FieldPattern
 from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
 from kafkalog_cli.fetch_output import Limit, TextRecords, partition_fields, record_fields
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import (
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from engine.schema.decode import RecordDecoder
 
 _SECTIONS = (
+    WHICH,
     Section("What to search for", ("--in-key", "--in-value", "--in-header", "--fixed-strings", "--regex", "--ignore-case")),
     Section("Which records", (*SELECTION, "--max-count", "--include-deleted")),
     Section("Output", (
@@ -81,6 +83,7 @@ _DEFAULT_PART = r"%t-%p:%o:%m\n"
 @click.command("grep", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
 @click.argument("pattern")
 @click.argument("paths", nargs=-1, required=True, type=PATH_OR_URL)
+@choice_options
 @click.option("--in-key", "-k", is_flag=True, help="Search keys. Without -k, -s and -H: keys, values and headers.")
 @click.option("--in-value", "-s", is_flag=True, help="Search values, which templates call %s.")
 @click.option("--in-header", "-H", metavar="NAME", help="Search the values of headers with this name.")
@@ -221,7 +224,7 @@ class _Grep:
         """Return the logs to search, in order. Files that PATHS name and that are not logs are errors."""
         for named in [path for pattern in self._paths for path in expand(self._files, pattern)]:
             try:
-                found = discover(self._files, named)
+                found = discover(self._files, named, choice=choice_from(self._values))
             except KafkalogError as error:
                 self._outcome.error(error)
                 continue

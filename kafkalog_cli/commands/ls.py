@@ -35,17 +35,16 @@ _EXAMPLES = (
     Example("Everything that is known of the partitions of a topic:", "kafkalog ls --long --topic orders data-1 data-2"),
 )
 _PARTITION_COLUMNS = (
-    Column("partition", is_text=True, shrinks="-"), Column("start", 6), Column("end", 5), Column("records≤", 2),
-    Column("segments", 12), Column("log"), Column("all files", 8),
-    Column("", 1, is_text=True, colour="cyan"),
+    Column("partition", is_text=True, shrinks="-"), Column("start", 6), Column("end", 5), Column("records≤", 3),
+    Column("segments", 12), Column("log", 2), Column("all files"), Column("", 1, is_text=True, colour="cyan"),
     Column("first record", 11, is_text=True), Column("last record", 4, is_text=True), Column("epoch", 9),
     Column("policy", 7, is_text=True), Column("topic id", 13, is_text=True),
     Column("flags", is_text=True, shrinks="+", colour="yellow"),
 )  # fmt: skip
 _LONG = frozenset(("segments", "first record", "topic id"))  # headings of columns that only --long shows
 _TOPIC_COLUMNS = (
-    Column("topic", is_text=True, shrinks="-"), Column("partitions", 2), Column("records≤", 3), Column("log"),
-    Column("all files", 6), Column("", 1, is_text=True, colour="cyan"), Column("last record", 4, is_text=True),
+    Column("topic", is_text=True, shrinks="-"), Column("partitions", 3), Column("records≤", 4), Column("log", 2),
+    Column("all files"), Column("", 1, is_text=True, colour="cyan"), Column("last record", 6, is_text=True),
     Column("policy", 5, is_text=True), Column("flags", is_text=True, shrinks="+", colour="yellow"),
 )  # fmt: skip
 _SHUTDOWNS = {

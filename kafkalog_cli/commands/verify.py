@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import asdict
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +24,6 @@ from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
-from engine.remote.requests import checked
 from kafkalog_cli.app import Outcome, Total, printable
 from kafkalog_cli.engine_options import (
     WHICH,
@@ -59,9 +56,11 @@ from kafkalog_cli.output import json_stream, raw_stdout, tolerant, tolerate_outp
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 from kafkalog_cli.quarantining import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.remote_store import WHOLE, whole_files, whole_options
+from kafkalog_cli.render_report import verification_fields, verification_verdict
+from kafkalog_cli.workers import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.config.server import Settings
     from engine.config.topic import LogConfig
@@ -162,12 +161,6 @@ _OF_A_PARTITION = frozenset((
 ))
 
 
-_COUNTS = (
-    "segments", "bytes", "batches", "offset_entries", "time_entries", "aborted_transactions", "producer_snapshots",
-    "leader_epochs",
-)
-
-
 _NAMED = 4  # partitions in the proposed next command
 
 
@@ -224,7 +217,7 @@ def verify_all(
                     begun = stack.enter_context(rebuild.begun(disk, tally.directories, errors))
                 progress.expect_partitions(files, tally.directories)
                 work = partial(_verify, files, topics)
-                with closing(_results(work, tally.directories, jobs)) as results:
+                with closing(in_order(work, tally.directories, jobs)) as results:
                     for result in results:
                         if (done := result.verification) is not None:
                             progress.done_with(done.path)
@@ -269,7 +262,7 @@ class _Tally:
         if done is None:
             self.total.add("unreadable", Severity.ERROR, 0)
             return
-        self.total.add(_verdict(done), _severity(done), done.bytes)
+        self.total.add(verification_verdict(done), _severity(done), done.bytes)
         if done.is_log_damaged:
             self._damaged.append(done.path)
         elif done.is_broken:
@@ -297,29 +290,6 @@ class _Tally:
             return done
         return (f"{done}, the next one is {printable(self.directories[self.done])}; unfinished files are as after a crash: "
                 "run the command again to continue")
-
-
-def _results(
-    work: Callable[[str, Event], _Verified], directories: list[str], jobs: int
-) -> Generator[_Verified, None, None]:
-    """Return the result of each directory, in order; `jobs` of them are read at the same time."""
-    stop = Event()
-    if min(jobs, len(directories)) <= 1:
-        for directory in directories:
-            yield work(directory, stop)
-        return
-    pool = ThreadPoolExecutor(jobs)
-    with checked(partial(_end_if, stop)):
-        try:
-            yield from pool.map(lambda directory: work(directory, stop), directories)
-        finally:
-            stop.set()  # after Ctrl-C, stop reading large logs, and waiting for a store
-            pool.shutdown(cancel_futures=True)
-
-
-def _end_if(stop: Event) -> None:
-    if stop.is_set():
-        raise KeyboardInterrupt
 
 
 class _Remote:
@@ -468,12 +438,9 @@ def _show(
     if done is None:
         return
     if stream is not None:
-        fields = {name: value for name, value in asdict(done).items() if name in _COUNTS}
-        verdict = _verdict(done).replace(" ", "-")
         if result.rebuilt:
             stream.put("rebuilt", {**text_field("path", done.path), "files": list(result.rebuilt)})
-        fields["remote_segments"] = result.remote
-        stream.put("verification", {**text_field("path", done.path), **fields, "verdict": verdict})
+        stream.put("verification", verification_fields(done, result.remote))
         return
     if quiet and done.worst in (None, Severity.INFO) and not result.rebuilt:
         return
@@ -486,7 +453,7 @@ def _show(
     )
     if result.rebuilt:
         say(f"{printable(done.path)}: rebuilt {', '.join(result.rebuilt)}")
-    say(f"{printable(done.path)}: {_verdict(done)} ({', '.join(parts)})")
+    say(f"{printable(done.path)}: {verification_verdict(done)} ({', '.join(parts)})")
 
 
 def _few(partitions: list[str]) -> list[str]:
@@ -499,16 +466,6 @@ def _severity(done: Verification) -> Severity:
     if done.is_log_damaged:
         return Severity.ERROR
     return Severity.WARNING if done.is_broken or done.worst not in (None, Severity.INFO) else Severity.INFO
-
-
-def _verdict(done: Verification) -> str:
-    if done.is_log_damaged:
-        return "log damaged"
-    if done.is_broken:
-        return "broken"
-    if done.worst not in (None, Severity.INFO):
-        return "offsets missing"
-    return "sound locally" if done.is_partly_remote else "sound"
 
 
 class Begun(NamedTuple):

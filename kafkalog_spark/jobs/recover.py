@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.config.server import ServerConfig, Settings
 from engine.files import now_ms
-from engine.log.logdir.startup import find_start_problems
+from engine.log.logdir.start_problems import find_start_problems
 from engine.log.operations.recover import RecoverOptions, Recovery, finish, prepare, recover_partitions
 from engine.log.session import Quarantines
 from kafkalog_spark.jobs.upkeep import (

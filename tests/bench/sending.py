@@ -1,7 +1,8 @@
 """The producer's path against Kafka's own producer, and the decoding of captured requests against the clock.
 
-Both producers partition by key, accumulate and compress the same records of 100 bytes, warm, each in a process of its own.
-Kafka's has its sender in a thread, and a broker that takes every request at once without a network; ours has one thread.
+Both producers partition, accumulate and compress the same records of 100 bytes without keys, as kafka-producer-perf-test sends
+them, warm, each in a process of its own. Kafka's has its sender in a thread, and a broker that takes every request at once
+without a network; ours has one thread.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.bench.setting import Bench
 
-_SIZE, _KEY = 100, 10  # bytes of a record, and of its key
+_SIZE = 100  # bytes of a record
 _PARTITIONS, _ROUNDS = 12, 10
 _FASTER = 2
 _DECODED_PER_SECOND = 500_000_000  # bytes
@@ -44,8 +45,8 @@ def produce(bench: Bench) -> Iterator[Result]:
         ours, theirs = [], []
         for _ in range(bench.runs):
             ours.append(answer([sys.executable, "-m", "tests.bench.sending", str(source), codec], bench.home))
-            java = [*bench.engine, "org.apache.kafka.clients.producer.Throughput", str(source), *map(str, (_SIZE, _KEY, _PARTITIONS)),
-                    codec, str(_ROUNDS)]  # fmt: skip
+            java = [*bench.engine, "org.apache.kafka.clients.producer.Throughput", str(source), str(_SIZE), str(_PARTITIONS), codec,
+                    str(_ROUNDS)]  # fmt: skip
             theirs.append(answer(java, bench.home))
         if not 0.9 < ours[0]["bytes"] / (theirs[0]["bytes"] / _ROUNDS) < 1.1:
             raise WrongRunError(f"producer, {codec}: {ours[0]['bytes']} bytes, Kafka made {theirs[0]['bytes'] / _ROUNDS}")
@@ -68,7 +69,7 @@ def _count(bench: Bench) -> int:
 
 
 def _records(target: Path, count: int) -> Path:
-    """Records one after the other, with keys of 5,000 customers and text that a codec can compress."""
+    """Records one after the other, of text that a codec can compress."""
     if not target.exists():
         rng = random.Random(7)
         fresh = target.with_suffix(".tmp")
@@ -77,7 +78,7 @@ def _records(target: Path, count: int) -> Path:
                 value = f'{{"id":{number},"state":"{rng.choice(_WORDS)}","amount":{rng.randrange(10**6) / 100},"note":"'
                 while len(value) < _SIZE:
                     value += rng.choice(_WORDS) + " "
-                out.write(f"c{rng.randrange(5000):0{_KEY - 1}}{value[: _SIZE - _KEY - 2]}\"}}".encode())
+                out.write(f'{value[: _SIZE - 2]}"}}'.encode())
         fresh.replace(target)
     return target
 
@@ -104,15 +105,14 @@ def _requests(bench: Bench) -> tuple[Path, int]:
 
 
 def _columns(count: int) -> list[tuple[int, RecordColumns]]:
-    """Where keys and values are, in tables of the usual size: (rows, table)."""
+    """Where values are, in tables of the usual size: (rows, table)."""
     tables = []
     for first in range(0, count, RECORD_ROWS):
         rows, columns = min(RECORD_ROWS, count - first), RecordColumns()
         for row in range(rows):
             at = (first + row) * _SIZE
-            for field, number in ((RecordField.TIMESTAMP, 1_700_000_000_000 + (first + row) // 1000), (RecordField.KEY_POSITION, at),
-                                  (RecordField.KEY_SIZE, _KEY), (RecordField.VALUE_POSITION, at + _KEY),
-                                  (RecordField.VALUE_SIZE, _SIZE - _KEY)):  # fmt: skip
+            for field, number in ((RecordField.TIMESTAMP, 1_700_000_000_000 + (first + row) // 1000), (RecordField.KEY_SIZE, -1),
+                                  (RecordField.VALUE_POSITION, at), (RecordField.VALUE_SIZE, _SIZE)):  # fmt: skip
                 columns.table[field, row] = number
         tables.append((rows, columns))
     return tables

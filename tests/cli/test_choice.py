@@ -12,8 +12,8 @@ from tests.support.run import kafkalog
 
 
 @pytest.fixture
-def node(cluster_corpus, tmp_path) -> Path:
-    shutil.copytree(cluster_corpus / "ops/1-stopped/n1", tmp_path / "n1")
+def node(own_cluster_corpus, tmp_path) -> Path:
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1", tmp_path / "n1")
     return tmp_path / "n1"
 
 
@@ -80,6 +80,11 @@ def test_dump_log_prints_only_files_of_the_chosen_partitions(node):
     assert dumped("-t", "orders", str(node / "d0/orders-1"), str(node / "d0/again-0")) == {"orders-1"}
     log = next((node / "d0/again-0").glob("*.log"))
     assert dumped("-t", "orders", str(log)) == set()
+
+
+def test_grep_searches_the_chosen_partitions(node):
+    found = kafkalog("grep", "-l", "-t", "orders", "-p", "0", "-p", "2", "k", *dirs(node)).out.decode().splitlines()
+    assert [Path(path).parent.name for path in found] == ["orders-2", "orders-0"]
 
 
 def test_fetch_reads_by_number_alone(node):

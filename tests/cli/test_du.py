@@ -30,14 +30,14 @@ def names(rows: list[dict]) -> dict[str, dict]:
 
 
 @pytest.fixture
-def node(cluster_corpus, tmp_path) -> Path:
-    shutil.copytree(cluster_corpus / "ops/1-stopped/n1", tmp_path / "n1")
+def node(own_cluster_corpus, tmp_path) -> Path:
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1", tmp_path / "n1")
     return tmp_path / "n1"
 
 
 @pytest.mark.parametrize("by", ["topic", "partition", "segment", "kind"])
-def test_every_byte_counts_once(cluster_corpus, by):
-    node = cluster_corpus / "ops/1-stopped/n1"
+def test_every_byte_counts_once(own_cluster_corpus, by):
+    node = own_cluster_corpus / "ops/1-stopped/n1"
     size = sum(path.stat().st_size for log_dir in ("d0", "d1") for path in (node / log_dir).rglob("*") if path.is_file())
     rows = used("--by", by, str(node))
     total = rows.pop()
@@ -60,8 +60,8 @@ def test_logs_are_what_kafka_log_dirs_counts(cluster_corpus):
 
 
 @pytest.mark.parametrize("by", ["codec", "hour", "producer", "key-prefix:3"])
-def test_groups_of_batches_add_up_to_the_logs(cluster_corpus, by):
-    node = str(cluster_corpus / "ops/1-stopped/n1")
+def test_groups_of_batches_add_up_to_the_logs(own_cluster_corpus, by):
+    node = str(own_cluster_corpus / "ops/1-stopped/n1")
     rows = used("--by", by, node)
     total = rows.pop()
     assert total["log_bytes"] == names(used("--by", "kind", node))["log"]["log_bytes"]
@@ -103,16 +103,16 @@ def test_preallocated_indexes_take_less_on_the_disk(node):
     assert row["allocated_bytes"] < 1 << 20
 
 
-def test_a_range_of_times_selects_batches(cluster_corpus):
-    node = str(cluster_corpus / "ops/1-stopped/n1")
+def test_a_range_of_times_selects_batches(own_cluster_corpus):
+    node = str(own_cluster_corpus / "ops/1-stopped/n1")
     every = names(used("--by", "hour", node))
     middle = used("--by", "hour", "--time", "2025-01-01..", node)
     assert names(middle)["total"]["log_bytes"] == sum(one["log_bytes"] for name, one in every.items() if name > "2025" and name != "total")
     assert kafkalog("du", "--time", "2025-01-01..", node).status == 2
 
 
-def test_the_top_and_the_others(cluster_corpus):
-    node = str(cluster_corpus / "ops/1-stopped/n1")
+def test_the_top_and_the_others(own_cluster_corpus):
+    node = str(own_cluster_corpus / "ops/1-stopped/n1")
     *rows, others, total = used("--top", "2", node)
     assert [one["by"] for one in rows] == ["topic", "topic"]
     assert others["by"] == "others"
@@ -172,9 +172,9 @@ def test_nothing_is_changed(node):
 # ---- other codecs
 
 
-def test_the_estimate_of_what_is_read_whole_is_exact(cluster_corpus, tmp_path):
+def test_the_estimate_of_what_is_read_whole_is_exact(own_cluster_corpus, tmp_path):
     """Compared with the same records sent again: the batches of a log that is compressed already do not change."""
-    node = str(cluster_corpus / "ops/1-stopped/n1")
+    node = str(own_cluster_corpus / "ops/1-stopped/n1")
     [none] = used("--recompress", "none", "-t", "orders", node)
     assert (none["estimated_bytes"], none["margin_bytes"]) == (none["log_bytes"], 0)
     assert none["sampled_bytes"] == none["log_bytes"]
@@ -202,3 +202,11 @@ def test_the_output_fits_the_schema(node):
     assert {one["codec"] for one in used("--recompress", "all", str(node))} == set(CODEC_NAMES)
     document = json.loads(kafkalog("du", "--format", "json", str(node)).out)
     whole.validate(document)
+
+
+@pytest.mark.parametrize("words", [
+    ("--reclaimable", "--recompress", "zstd"), ("--reclaimable", "--by", "topic"), ("--recompress", "zstd", "--top", "3"), ("--now", "0"),
+    ("--recompress", "brotli"),
+])  # fmt: skip
+def test_options_that_exclude_each_other(own_cluster_corpus, words):
+    assert kafkalog("du", *words, str(own_cluster_corpus / "ops/1-stopped/n1")).status == 2

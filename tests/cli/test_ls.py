@@ -15,6 +15,7 @@ from engine.discovery.names import file_name
 from engine.files import Files
 from engine.log.fetch.view import PartitionView
 from tests.support.cluster import described_partitions, log_dir_sizes, told_states, topic_settings
+from tests.support.corpus import tiered_answers, tiered_corpus
 from tests.support.json_output import SCHEMA, all_objects
 from tests.support.run import kafkalog
 
@@ -95,10 +96,10 @@ def test_every_partition_ends_where_a_reader_ends(cluster_corpus, corpus):
     assert seen > 50
 
 
-def test_a_broker_loads_the_offsets_that_are_listed(cluster_corpus):
+def test_a_broker_loads_the_offsets_that_are_listed(own_cluster_corpus):
     """The control of preflight: what the starting broker logged of each directory."""
-    loads = json.loads((cluster_corpus / "preflight/cases/control/case.json").read_text())["loads"]
-    base = cluster_corpus / "preflight/base/n1"
+    loads = json.loads((own_cluster_corpus / "preflight/cases/control/case.json").read_text())["loads"]
+    base = own_cluster_corpus / "preflight/base/n1"
     found = {f"DIR/{Path(one['path']).relative_to(base)}": one for one in of_type(listed(str(base)), "partition")}
     checked = 0
     for directory, said in loads.items():
@@ -110,25 +111,25 @@ def test_a_broker_loads_the_offsets_that_are_listed(cluster_corpus):
     assert checked > 5
 
 
-def test_a_tree_is_split_by_broker(cluster_corpus):
-    brokers = of_type(listed(str(cluster_corpus / "forks/1-forked")), "broker")
+def test_a_tree_is_split_by_broker(own_cluster_corpus):
+    brokers = of_type(listed(str(own_cluster_corpus / "forks/1-forked")), "broker")
     assert [one["node_id"] for one in brokers] == [1, 2, 3]
     assert len({one["cluster_id"] for one in brokers}) == 1
 
 
-def test_how_each_log_dir_was_stopped(cluster_corpus, tmp_path):
-    states = {one["shutdown"] for one in of_type(listed(str(cluster_corpus / "ops/1-stopped")), "log-dir")}
+def test_how_each_log_dir_was_stopped(own_cluster_corpus, tmp_path):
+    states = {one["shutdown"] for one in of_type(listed(str(own_cluster_corpus / "ops/1-stopped")), "log-dir")}
     assert states == {"clean"}
-    assert {one["shutdown"] for one in of_type(listed(str(cluster_corpus / "ops/2-prepared")), "log-dir")} == {"unclean"}
+    assert {one["shutdown"] for one in of_type(listed(str(own_cluster_corpus / "ops/2-prepared")), "log-dir")} == {"unclean"}
     copy = tmp_path / "copy"
-    shutil.copytree(cluster_corpus / "ops/1-stopped/n1/d0/orders-1", copy / "orders-1")
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1/d0/orders-1", copy / "orders-1")
     [log_dir] = of_type(listed(str(copy)), "log-dir")
     assert (log_dir["shutdown"], log_dir["lock_holder"]) == ("unknown", None)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says who holds a lock")
-def test_who_holds_the_lock(cluster_corpus, tmp_path):
-    shutil.copytree(cluster_corpus / "ops/1-stopped/n1/d0", tmp_path / "d0")
+def test_who_holds_the_lock(own_cluster_corpus, tmp_path):
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1/d0", tmp_path / "d0")
     program = f"import fcntl,sys;f=open({str(tmp_path / 'd0/.lock')!r},'w');fcntl.lockf(f,fcntl.LOCK_EX);print('held',flush=True);sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
@@ -139,10 +140,10 @@ def test_who_holds_the_lock(cluster_corpus, tmp_path):
         holder.communicate()
 
 
-def test_flags(cluster_corpus, tmp_path):
+def test_flags(own_cluster_corpus, tmp_path):
     """Changed in one way each; deleted and future ones are the broker's own."""
     base = tmp_path / "n1"
-    shutil.copytree(cluster_corpus / "preflight/base/n1", base)
+    shutil.copytree(own_cluster_corpus / "preflight/base/n1", base)
     (base / "d0/pay-tx-0/partition.metadata").unlink()
     next((base / "d0/orders-0").glob("*.timeindex")).unlink()
     with max((base / "d1/orders-1").glob("*.log")).open("ab") as log:
@@ -163,8 +164,8 @@ def test_flags(cluster_corpus, tmp_path):
     assert done.status == 0, done.err
 
 
-def test_a_partition_that_cannot_be_read_is_an_error(cluster_corpus, tmp_path):
-    shutil.copytree(cluster_corpus / "ops/1-stopped/n1/d0/orders-1", tmp_path / "orders-1")
+def test_a_partition_that_cannot_be_read_is_an_error(own_cluster_corpus, tmp_path):
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1/d0/orders-1", tmp_path / "orders-1")
     log = next((tmp_path / "orders-1").glob("*.log"))
     with log.open("ab") as file:
         file.truncate((2 << 30) + 10)  # sparse; a broker opens no such file
@@ -176,8 +177,8 @@ def test_a_partition_that_cannot_be_read_is_an_error(cluster_corpus, tmp_path):
     assert "no-log" in kafkalog("ls", str(tmp_path / "orders-1")).out.decode()
 
 
-def test_topics_are_sums(cluster_corpus):
-    state = str(cluster_corpus / "ops/1-stopped/n1")
+def test_topics_are_sums(own_cluster_corpus):
+    state = str(own_cluster_corpus / "ops/1-stopped/n1")
     partitions, topics = (of_type(listed(*words, state), kind) for words, kind in (((), "partition"), (("--topics",), "topic")))
     for name in ("partitions", "max_records", "log_bytes", "all_bytes"):
         sums = sum(1 if name == "partitions" else one[name] for one in partitions)
@@ -189,8 +190,8 @@ def test_topics_are_sums(cluster_corpus):
 @pytest.mark.parametrize(("order", "key"), [
     ("size", lambda one: -one["all_bytes"]), ("records", lambda one: -one["max_records"]), ("time", lambda one: -(one["last_time"] or 0)),
 ])  # fmt: skip
-def test_orders(cluster_corpus, order, key):
-    rows = of_type(listed("--sort", order, str(cluster_corpus / "ops/1-stopped/n1/d0")), "partition")
+def test_orders(own_cluster_corpus, order, key):
+    rows = of_type(listed("--sort", order, str(own_cluster_corpus / "ops/1-stopped/n1/d0")), "partition")
     assert rows == sorted(rows, key=key)
 
 
@@ -198,20 +199,34 @@ def test_orders(cluster_corpus, order, key):
     (("--topic", "orders"), {"orders-1", "orders-2"}), (("-t", "orders", "-p", "2"), {"orders-2"}), (("-t", "mov*"), {"moved-0", "moving-0"}),
     (("-p", "2"), {"orders-2"}), (("-t", "__cluster_metadata"), {"__cluster_metadata-0"}), (("-t", "orders", "-t", "again"), {"again-0", "orders-1", "orders-2"}),
 ])  # fmt: skip
-def test_a_choice_of_partitions(cluster_corpus, words, names):
-    rows = of_type(listed(*words, str(cluster_corpus / "ops/1-stopped/n1/d0")), "partition")
+def test_a_choice_of_partitions(own_cluster_corpus, words, names):
+    rows = of_type(listed(*words, str(own_cluster_corpus / "ops/1-stopped/n1/d0")), "partition")
     assert {f"{one['topic']}-{one['partition']}" for one in rows} == names
 
 
-def test_a_choice_that_finds_nothing_says_what_there_is(cluster_corpus):
-    done = kafkalog("ls", "-t", "order", str(cluster_corpus / "ops/1-stopped/n1/d0"))
+def test_a_choice_that_finds_nothing_says_what_there_is(own_cluster_corpus):
+    done = kafkalog("ls", "-t", "order", str(own_cluster_corpus / "ops/1-stopped/n1/d0"))
     assert done.status == 2
     assert "no partition of topic order was found" in done.err
     assert "orders" in done.err
 
 
-def test_the_output_fits_the_schema(cluster_corpus):
+def test_the_output_fits_the_schema(own_cluster_corpus):
     whole = Draft202012Validator(SCHEMA)
     for words in ((), ("--topics",)):
-        for one in listed(*words, str(cluster_corpus / "ops/1-stopped")):
+        for one in listed(*words, str(own_cluster_corpus / "ops/1-stopped")):
             whole.validate(one)
+
+
+def test_tiered_logs_begin_where_a_broker_says():
+    """With remote segments: the earliest offset, not the first local one."""
+    top = tiered_corpus() / "clean"
+    found = {(one["topic"], one["partition"]): one for one in alive(listed(str(top / "d0"), str(top / "d1")))}
+    tiered = 0
+    for row in tiered_answers(top):
+        ours = found[row["topic"], row["partition"]]
+        assert (ours["log_start_offset"], ours["last_stable_offset"], ours["log_end_offset"]) == (row["earliest"], row["last_stable"], row["latest"])
+        if row["earliest"] < row["earliest_local"]:
+            assert "tiered" in ours["flags"]
+            tiered += 1
+    assert tiered > 3

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from tests.oracle.jvm import ENVIRONMENT, class_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _STARTED = "Kafka Server started"
@@ -26,12 +27,14 @@ _STATIC = "controller.quorum.voters=1@127.0.0.1:{controller}"
 _TIERED = (
     "remote.log.storage.system.enable=true", "remote.log.metadata.manager.listener.name=PLAINTEXT",
     "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT", "inter.broker.listener.name=PLAINTEXT",
-    "remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage",
-    "rsm.config.dir={store}", "rlmm.config.remote.log.metadata.topic.replication.factor=1",
+    "rlmm.config.remote.log.metadata.topic.replication.factor=1",
     "rlmm.config.remote.log.metadata.topic.num.partitions=3", "rlmm.config.remote.log.metadata.topic.min.isr=1",
     "remote.log.manager.task.interval.ms=500", "remote.fetch.max.wait.ms=30000", "log.roll.ms=1000",
     "internal.metadata.log.segment.bytes=60000", "log.initial.task.delay.ms=500", "log.retention.check.interval.ms=1000",
 )  # fmt: skip
+LOCAL_TIERED_STORAGE = (
+    "remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage", "rsm.config.dir={store}",
+)
 
 
 class Broker:
@@ -39,11 +42,13 @@ class Broker:
 
     static_quorum  the log dirs were made with voters in the configuration, not in the metadata log
     cleaner        its log cleaner works, and looks for work all the time
-    store          folder of its remote storage, LocalTieredStorage; None: it has none
+    store          folder of its remote storage; None: it has none
+    storage        settings of its RemoteStorageManager
     """
 
     def __init__(
         self, top: Path, *, static_quorum: bool = False, cleaner: bool = False, store: Path | None = None,
+        storage: Sequence[str] = LOCAL_TIERED_STORAGE,
     ) -> None:
         self._top = top
         self._out = top.parent / f"{top.name}.broker.out"
@@ -57,7 +62,7 @@ class Broker:
             "delegation.token.secret.key=corpus", "num.recovery.threads.per.data.dir=1",
         ]  # fmt: skip
         if store is not None:
-            lines += [line.format(store=store) for line in _TIERED]
+            lines += [line.format(store=store) for line in (*_TIERED, *storage)]
         self._settings = top.parent / f"{top.name}.properties"
         self._settings.write_text("\n".join(lines) + "\n")
         self._process: subprocess.Popen[bytes] | None = None

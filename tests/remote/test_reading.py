@@ -10,11 +10,17 @@ import pytest
 
 from engine.config.server import Settings
 from engine.files import ReadOnlyFiles
+from engine.formats import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER, ProducerSnapshotEntry, ProducerSnapshotHeader
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch.reading import FetchIsolation, read
+from engine.record.crc import crc32c
 from engine.remote.access import open_layout, open_store
+from engine.remote.layouts import IndexKind
+from engine.remote.metadata import RemoteSegment
 from engine.remote.partitions import TieredPartitions
 from engine.remote.reading import TieredView
+from engine.remote.records import State
+from engine.remote.segment_view import RemoteSegmentView
 from tests.remote.corpus import SETS, TOP, as_consumed, brokers_log_dirs, consumed, damaged, private_keys, stores, truth
 from tests.support.run import kafkalog
 
@@ -151,3 +157,37 @@ def test_without_the_metadata_the_error_says_which_log_dirs_to_name():
 def test_options_of_stores_need_one(words):
     done = kafkalog("fetch", *words, "x-0")
     assert (done.status, f"{words[0]} needs --store" in done.err) == (2, True)
+
+
+class Together:
+    """The parts of a segment of which one request reads all besides the log. asked: the kinds that were read."""
+
+    def __init__(self, *, are_together, snapshot):
+        self.are_indexes_together, self._snapshot, self.asked = are_together, snapshot, []
+
+    def path(self, kind):
+        return str(kind)
+
+    def index(self, kind):
+        self.asked.append(kind)
+        return self._snapshot if kind is IndexKind.PRODUCER_SNAPSHOT else b""
+
+
+def snapshot_of(*open_since):
+    """Return the snapshot of producers with these first offsets of open transactions; −1: none is open."""
+    entries = [PRODUCER_SNAPSHOT_ENTRY.pack(ProducerSnapshotEntry(number, 0, 1, 90, 0, 0, 0, first)) for number, first in enumerate(open_since)]
+    head = PRODUCER_SNAPSHOT_HEADER.pack(ProducerSnapshotHeader(1, 0, len(entries)))
+    data = b"".join((head, *entries))
+    return PRODUCER_SNAPSHOT_HEADER.pack(ProducerSnapshotHeader(1, crc32c(data[6:]), len(entries))) + data[len(head) :]
+
+
+@pytest.mark.parametrize(("are_together", "snapshot", "is_complete"), [
+    (True, snapshot_of(), True), (True, snapshot_of(-1, -1), True), (True, snapshot_of(-1, 50), True), (True, snapshot_of(-1, 49), False),
+    (True, snapshot_of()[:-1], False), (True, b"", False), (True, None, False), (False, snapshot_of(), False),
+])  # fmt: skip
+def test_later_segments_are_needed_only_for_transactions_that_are_open_in_the_snapshot(are_together, snapshot, is_complete):
+    parts = Together(are_together=are_together, snapshot=snapshot)
+    segment = RemoteSegment(bytes(16), State.COPY_SEGMENT_FINISHED, 40, 99, 1000, 0, 1, 0, txn_index_empty=False, leader_epochs=((0, 40),), custom=None)
+    view = RemoteSegmentView(parts, segment, lambda _finding: None)
+    assert view.collect_aborted_txns(45, 50) == ([], is_complete)
+    assert (IndexKind.PRODUCER_SNAPSHOT in parts.asked) == are_together

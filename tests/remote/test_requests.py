@@ -138,31 +138,39 @@ def test_a_lookup_takes_four_requests(remote, counted, tmp_path, words):
 
 
 def lookups(name, folder):
-    """Yield (arguments of `fetch`, the offset that it must print) for remote records of a set, by offset and by time."""
+    """Yield (arguments of `fetch`, the offset that it must print, the allowed number of requests) for remote records of a set.
+
+    Transactions that end in a later segment also need its indexes, which are two objects in both layouts.
+    """
     keys = [word for item in private_keys(folder).items() for word in ("--private-key", "=".join(item))] if name == "aiven" else []
     tops = brokers_log_dirs(name)
     of = {path.name: path for top in tops for path in Path(top).glob("[a-z]*-*")}
+    committed = dict(consumed(name, "read_committed"))
     for partition, rows in consumed(name, "read_uncommitted"):
         first_local = min((int(path.stem) for path in of[partition].glob("*.log")), default=0)
         remote = [row for row in rows or () if row["offset"] < first_local]
         times = [row["timestamp"] for row in remote]
-        if "tx" in partition or not remote or times != sorted(times):  # transactions may need the indexes of later segments
+        if not remote or times != sorted(times):
             continue
         words = ["--store", stores(name), *keys, *(word for top in tops for word in ("--log-dir", top)), "--limit", "1", "-f", "%o", str(of[partition])]
-        for isolation in ("read_uncommitted", "read_committed"):
+        for isolation, readable in (("read_uncommitted", rows), ("read_committed", committed[partition])):
+            most = 6 if "tx" in partition and isolation == "read_committed" else 4
             for row in (remote[len(remote) // 3], remote[-1]):
-                yield ("--offset", str(row["offset"]), "--isolation", isolation, *words), row["offset"]
                 first = next(one["offset"] for one in remote if one["timestamp"] == row["timestamp"])
-                yield ("--time", str(row["timestamp"]), "--isolation", isolation, *words), first
+                for option, value, wanted in (("--offset", row["offset"], row["offset"]), ("--time", row["timestamp"], first)):
+                    if option == "--time" and "tx" in partition:  # markers have the time of their broker, far after that of the records
+                        continue
+                    found = next(one["offset"] for one in readable if one["offset"] >= wanted)
+                    yield (option, str(value), "--isolation", isolation, *words), found, most
 
 
 @pytest.mark.parametrize("name", [name for name in ("clean", "aiven") if name in SETS])
-def test_lookups_in_both_layouts_take_four_requests(name, counted, tmp_path):
+def test_lookups_in_both_layouts_take_few_requests(name, counted, tmp_path):
     done = 0
-    for words, offset in lookups(name, tmp_path):
+    for words, offset, most in lookups(name, tmp_path):
         counted.requests = 0
         assert fetched(tmp_path, *words).read_text() == str(offset)
-        assert 2 <= counted.requests <= 4, words
+        assert 2 <= counted.requests <= most, words
         done += 1
     assert done >= 16
 

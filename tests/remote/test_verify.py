@@ -7,6 +7,9 @@ import shutil
 
 import pytest
 
+from engine.errors import UnreadableFile
+from engine.remote import access
+from engine.remote.storage import FolderStore
 from tests.remote.corpus import SETS, TOP, damaged, log_dirs, private_keys, stores
 from tests.support.run import kafkalog
 
@@ -135,3 +138,34 @@ def test_the_text_first_says_how_much_is_read():
 def test_a_missing_store_is_a_usage_error():
     done = kafkalog("remote", "verify", *log_dirs("clean"))
     assert (done.status, "name the store: --store URL|DIR" in done.err) == (2, True)
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="another corpus")
+@pytest.mark.parametrize("broken", [range(60, 61), range(60, 1000)])
+def test_objects_that_cannot_be_read_are_not_damaged(broken, monkeypatch):
+    """One of them is an error, and the rest is read. If no request succeeds, the command ends."""
+    class Unsteady(FolderStore):
+        calls = 0
+
+        def read_whole(self, key, limit):
+            Unsteady.calls += 1
+            if Unsteady.calls in broken:
+                raise UnreadableFile(f"{self.path(key)}: 503 Slow Down", path=self.path(key))
+            return super().read_whole(key, limit)
+
+    monkeypatch.setattr(access, "FolderStore", Unsteady)
+    status, errors, done = verify(stores("clean"), log_dirs("clean"), "--deep")
+    assert status == 8
+    assert {row["type"] for row in errors} == {"error"}
+    assert all("503 Slow Down" in json.dumps(row) for row in errors)
+    if len(broken) == 1:
+        assert (len(errors), done["read"]) == (1, done["segments"] - 1)
+    else:
+        assert len(errors) == 3
+        assert 0 < done["read"] < 20
+
+
+@pytest.mark.skipif("aiven" not in SETS, reason="another corpus")
+def test_without_the_private_key_encrypted_segments_are_not_damaged():
+    done = kafkalog("remote", "verify", "--deep", "--store", stores("aiven"), *log_dirs("aiven"))
+    assert (done.status, "--private-key k" in done.err, "damaged" in done.err) == (2, True, False)

@@ -114,63 +114,65 @@ def size_of_batch(log, at):
     return 12 + int.from_bytes(log[at + 8 : at + 12])
 
 
-def overlapping(tmp_path):
-    """Return a copy of `clean` in which a new leader copied plain-0 from offset 55 on with other segments, and 78 twice."""
-    top = tmp_path / "top"
-    shutil.copytree(TOP / "clean", top)
-    for path in [top, *top.rglob("*")]:
-        path.chmod(path.stat().st_mode | 0o200)
-    listed = objects_of(kafkalog("remote", "list", "--topic", "plain", "--format", "jsonl", str(top / "d0"), str(top / "d1")).out)
-    known = {one["start_offset"]: one for one in listed if one["type"] == "remote-segment" and one["partition"] == 0}
-    number = next(one["metadata_partition"] for one in listed if one["type"] == "remote-partition" and one["partition"] == 0)
-    folder = next((top / "remote/kafka-tiered-storage").glob("plain-0-*"))
-    key = key_of(known[0]["topic_id"], 0)
+class Copies:
+    """A copy of `clean` in which leaders copied other segments of plain-0. known: its remote segments by start offset, as listed."""
 
-    def stem(start):
-        return folder / f"{start:020d}-{known[start]['id']}"
+    def __init__(self, tmp_path):
+        self.top, self._work = tmp_path / "top", tmp_path / "local-0"
+        shutil.copytree(TOP / "clean", self.top)
+        for path in [self.top, *self.top.rglob("*")]:
+            path.chmod(path.stat().st_mode | 0o200)
+        listed = objects_of(kafkalog("remote", "list", "--topic", "plain", "--format", "jsonl", *self.dirs).out)
+        self.known = {one["start_offset"]: one for one in listed if one["type"] == "remote-segment" and one["partition"] == 0}
+        number = next(one["metadata_partition"] for one in listed if one["type"] == "remote-partition" and one["partition"] == 0)
+        self._metadata = next(self.top.glob(f"d?/__remote_log_metadata-{number}"))
+        self._folder = next((self.top / "remote/kafka-tiered-storage").glob("plain-0-*"))
+        self._key = key_of(self.known[0]["topic_id"], 0)
+        self._records = []
 
-    def segment(start, end, size, like):
-        timestamp = known[like]["max_timestamp"]
-        return RemoteSegment(random_id(), State.COPY_SEGMENT_STARTED, start, end, size, timestamp, 1, known[like]["event_timestamp"] + 1,
+    @property
+    def dirs(self):
+        return sorted(str(path) for path in self.top.glob("d?"))
+
+    def log(self, start):
+        return (self._folder / f"{start:020d}-{self.known[start]['id']}.log").read_bytes()
+
+    def add(self, start, end, log, like):
+        """Add a segment with indexes of its own, and the other parts of the segment `like`; return its log."""
+        old = self.known[like]
+        made = RemoteSegment(random_id(), State.COPY_SEGMENT_STARTED, start, end, len(log), old["max_timestamp"], 1, old["event_timestamp"] + 1,
                              txn_index_empty=True, leader_epochs=((0, start),), custom=None)  # fmt: skip
+        shutil.rmtree(self._work, ignore_errors=True)
+        self._work.mkdir()
+        (self._work / f"{start:020d}.log").write_bytes(log)
+        (self._work / f"{end + 1:020d}.log").touch()
+        assert kafkalog("verify", "--rebuild", str(self._work)).status in (0, 1)
+        path = self._folder / f"{start:020d}-{made.name}.log"
+        path.write_bytes(log)
+        for suffix in (".index", ".timeindex"):
+            shutil.copy(self._work / f"{start:020d}{suffix}", path.with_suffix(suffix))
+        for suffix in (".snapshot", ".leader_epoch_checkpoint"):
+            shutil.copy(self._folder / f"{like:020d}-{old['id']}{suffix}", path.with_suffix(suffix))
+        self._records += records_of(made, "plain", self._key)
+        return path
 
-    first, second = (stem(start).with_suffix(".log").read_bytes() for start in (26, 55))
-    at = size_of_batch(first, 0)
-    start = int.from_bytes(first[at : at + 8])
-    assert 26 < start < 55
-    log = first[at:] + second
-    made = segment(start, 77, len(log), 55)
-    new = folder / f"{start:020d}-{made.name}"
-    new.with_suffix(".log").write_bytes(log)
-    local = tmp_path / "local-0"
-    local.mkdir()
-    (local / f"{start:020d}.log").write_bytes(log)
-    (local / f"{78:020d}.log").write_bytes(stem(78).with_suffix(".log").read_bytes())
-    assert kafkalog("verify", "--rebuild", str(local)).status in (0, 1)
-    for suffix in ("index", "timeindex"):
-        shutil.copy(local / f"{start:020d}.{suffix}", new.with_suffix(f".{suffix}"))
-    for suffix in ("snapshot", "leader_epoch_checkpoint"):
-        shutil.copy(stem(55).with_suffix(f".{suffix}"), new.with_suffix(f".{suffix}"))
-    again = segment(78, known[78]["end_offset"], known[78]["size"], 78)
-    for path in folder.glob(f"{78:020d}-*"):
-        shutil.copy(path, folder / f"{78:020d}-{again.name}{path.suffix}")
-    for path in folder.glob(f"{55:020d}-*"):
-        path.unlink()
-    records = [UpdateRecord(key, b"plain", uuid_bytes(known[55]["id"]), 1, 1, None, state) for state in (State.DELETE_SEGMENT_STARTED, State.DELETE_SEGMENT_FINISHED)]
-    records += [record for one in (made, again) for record in records_of(one, "plain", key)]
-    directory = next(top.glob(f"d?/__remote_log_metadata-{number}"))
-    active = max(directory.glob("*.log"))
-    offsets = kafkalog("fetch", "-f", "%o ", str(directory)).out.split()
-    end = 1 + int(offsets[-1])
-    data = build_batch([NewRecord(end + at, 1_800_000_000_000, None, encode_record(record)) for at, record in enumerate(records)])
-    active.write_bytes(active.read_bytes() + data)
-    return top, new.with_suffix(".log")
+    def delete(self, start):
+        for path in self._folder.glob(f"{start:020d}-{self.known[start]['id']}.*"):
+            path.unlink()
+        self._records += [UpdateRecord(self._key, b"plain", uuid_bytes(self.known[start]["id"]), 1, 1, None, state)
+                          for state in (State.DELETE_SEGMENT_STARTED, State.DELETE_SEGMENT_FINISHED)]  # fmt: skip
+
+    def commit(self):
+        """Append the records, and return the partition and the options that name the store."""
+        active = max(self._metadata.glob("*.log"))
+        end = 1 + int(kafkalog("fetch", "-f", "%o ", str(self._metadata)).out.split()[-1])
+        data = build_batch([NewRecord(end + at, 1_800_000_000_000, None, encode_record(record)) for at, record in enumerate(self._records)])
+        active.write_bytes(active.read_bytes() + data)
+        return next(self.top.glob("d?/plain-0")), ("--store", str(self.top / "remote"), *(word for one in self.dirs for word in ("--log-dir", one)))
 
 
-def test_overlapping_segments_are_read_as_consumers_read_them(tmp_path):
-    top, made = overlapping(tmp_path)
-    path = next(top.glob("d?/plain-0"))
-    words = ("--store", str(top / "remote"), *(word for one in sorted(top.glob("d?")) for word in ("--log-dir", str(one))))
+def are_read_as_by_consumers(path, words):
+    """`fetch` and `dump-log` print each record once, and the files are those of the first offsets of the segments."""
     rows = [row["offset"] for row in dict(consumed("clean", "read_uncommitted"))["plain-0"]]
     assert kafkalog("fetch", *words, "-f", "%o ", str(path)).out.decode().split() == list(map(str, rows))
     done = kafkalog("dump-log", "--print-data-log", *words, str(path))
@@ -181,7 +183,20 @@ def test_overlapping_segments_are_read_as_consumers_read_them(tmp_path):
     done = kafkalog("verify", *words, str(path))
     assert done.err == ""
     assert "6 segments, 5 of them remote" in done.out.decode()
-    done = kafkalog("remote", "download", "--topic", "plain", "--into", str(tmp_path / "whole"), *words[:2], *(str(one) for one in sorted(top.glob("d?"))))
+
+
+def test_overlapping_segments_are_read_as_consumers_read_them(tmp_path):
+    copies = Copies(tmp_path)
+    first, second = copies.log(26), copies.log(55)
+    at = size_of_batch(first, 0)
+    start = int.from_bytes(first[at : at + 8])
+    assert 26 < start < 55
+    made = copies.add(start, 77, first[at:] + second, 55)  # a new leader copied offset 55 with other segments
+    copies.add(78, copies.known[78]["end_offset"], copies.log(78), 78)  # twice
+    copies.delete(55)
+    path, words = copies.commit()
+    are_read_as_by_consumers(path, words)
+    done = kafkalog("remote", "download", "--topic", "plain", "--into", str(tmp_path / "whole"), *words[:2], *copies.dirs)
     assert done.status == 4
     assert "overlap at offset 55" in done.err
     data = bytearray(made.read_bytes())
@@ -193,6 +208,27 @@ def test_overlapping_segments_are_read_as_consumers_read_them(tmp_path):
     done = kafkalog("verify", *words, str(path))
     assert done.status == 4
     assert f"{made} at byte {last}, offset " in done.err
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_remote_segment_that_overlaps_the_local_log_is_read_up_to_it(batches, tmp_path):
+    copies = Copies(tmp_path)
+    local = next(copies.top.glob(f"d?/plain-0/{127:020d}.log")).read_bytes()
+    at = last = 0
+    for _ in range(batches):
+        at, last = at + size_of_batch(local, at), at
+    end = int.from_bytes(local[last : last + 8]) + int.from_bytes(local[last + 23 : last + 27])
+    made = copies.add(104, end, copies.log(104) + local[:at], 104)
+    copies.delete(104)
+    path, words = copies.commit()
+    are_read_as_by_consumers(path, words)
+    done = kafkalog("remote", "download", "--topic", "plain", "--into", str(tmp_path / "whole"), *words[:2], *copies.dirs)
+    assert done.status == 4
+    assert "in the middle of the first local ones" in done.err
+    made.write_bytes(made.read_bytes()[:-1])  # in a batch that is local too
+    done = kafkalog("verify", *words, str(path))
+    assert done.status == 4
+    assert f"error[remote-object-size] {made}" in done.err
 
 
 def test_segments_after_a_gap_are_read(tmp_path):

@@ -1,6 +1,7 @@
 """Servers with the interfaces of Google Cloud Storage and Azure: `python -m tests.s3.others` builds them (Go, npm), tests start them.
 
-fake-gcs-server takes no uploads in the form that obstore uses, so tests put objects into it by another interface.
+fake-gcs-server has no writes of the XML API, which obstore uses: `gcs_writes` translates them. Only the standard library is imported,
+as in `server`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ import json
 import shutil
 import subprocess
 import sys
-import urllib.parse
 import urllib.request
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+from tests.s3.gcs_writes import Translator
 from tests.s3.server import HERE as S3
 from tests.s3.server import LocalServer, install_go_program
+from tests.s3.server import build as build_s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +29,8 @@ ACCOUNT, KEY = "devstoreaccount1", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6
 
 
 def build() -> None:
-    """Build the servers, unless they are there."""
+    """Build the servers, also the one for S3, unless they are there."""
+    build_s3()
     HERE.mkdir(parents=True, exist_ok=True)
     if not FAKE_GCS.exists():
         install_go_program(f"github.com/fsouza/fake-gcs-server@{GCS_VERSION}", HERE)
@@ -75,11 +78,12 @@ class Azurite(LocalServer):
 
 
 class FakeGcs(LocalServer):
-    """Google Cloud Storage, in memory."""
+    """Google Cloud Storage, in memory. Clients write through a Translator."""
 
     def __init__(self) -> None:
         super().__init__()
-        account = {"gcs_base_url": self.url, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+        self._translator = Translator(self.url)
+        account = {"gcs_base_url": self._translator.url, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
         self.environment = {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account), "GOOGLE_ALLOW_HTTP": "true"}
 
     def words(self) -> list[str]:
@@ -87,15 +91,19 @@ class FakeGcs(LocalServer):
         return [str(FAKE_GCS), "-scheme", "http", "-host", "127.0.0.1", "-port", str(self.port), "-backend", "memory",
                 "-public-host", f"127.0.0.1:{self.port}"]  # fmt: skip
 
+    def __enter__(self) -> Self:
+        self._translator.start()
+        return super().__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._translator.stop()
+        super().__exit__(*error)
+
     def put(self, bucket: str, objects: Iterable[tuple[str, Path]]) -> None:
         """Make a bucket with objects."""
-        self._post("storage/v1/b?project=tests", json.dumps({"name": bucket}).encode())
+        self._translator.make_bucket(bucket)
         for key, path in objects:
-            self._post(f"upload/storage/v1/b/{bucket}/o?uploadType=media&name={urllib.parse.quote(key, safe='')}", path.read_bytes())
-
-    def _post(self, path: str, data: bytes) -> None:
-        request = urllib.request.Request(f"{self.url}/{path}", data=data, method="POST", headers={"Content-Type": "application/json"})
-        urllib.request.urlopen(request).close()
+            self._translator.insert(bucket, key, path.read_bytes())
 
 
 if __name__ == "__main__":

@@ -63,12 +63,12 @@ def test_the_same_is_read_from_a_bucket_as_from_a_folder(name, server, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["clean", "aiven"])
-def test_a_lookup_takes_four_requests(name, server, tmp_path):
-    for number, (words, offset) in enumerate(lookups(name, tmp_path)):
+def test_a_lookup_takes_few_requests(name, server, tmp_path):
+    for number, (words, offset, most) in enumerate(lookups(name, tmp_path)):
         if number % 5 == 0:
             before = len(server.requests)
             assert kafkalog("fetch", *(f"s3://{name}" if word == stores(name) else word for word in words)).out.decode() == str(offset)
-            assert 2 <= len(server.requests) - before <= 4, server.requests[before:]
+            assert 2 <= len(server.requests) - before <= most, server.requests[before:]
 
 
 def test_a_broker_names_its_bucket(server, tmp_path, monkeypatch):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import socket
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -13,7 +16,7 @@ from engine.protocol.messages import api_key
 from engine.serve.catalogue import Wanted
 from tests.oracle.broker import Broker, tool
 from tests.oracle.jvm import missing_programs
-from tests.serve.serving import CONSUME, received, serving
+from tests.serve.serving import CONSUME, copied_log_dirs, received, serving
 from tests.support.needs import lacking
 
 pytestmark = pytest.mark.oracle
@@ -37,7 +40,17 @@ def broker(top):
         lacking(f"real Kafka needs {', '.join(missing)}: not found")
     with Broker(top) as running:
         assert running.has_started, running.said[-3000:]
-        yield f"127.0.0.1:{running.port}"
+        where = f"127.0.0.1:{running.port}"
+        while stable_end(where, 1) < stable_end(where, 0):
+            time.sleep(0.5)
+        yield where
+
+
+def stable_end(where, isolation):
+    """Where readers of an isolation find the end of the topic whose last transaction was open."""
+    asked = [{"name": "tx", "partitions": [{"partitionIndex": 0, "timestamp": -1}]}]
+    answer = ask(where, "ListOffsets", 2, {"replicaId": -1, "isolationLevel": isolation, "topics": asked})
+    return answer["topics"][0]["partitions"][0]["offset"]
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +161,25 @@ def test_a_partition_that_is_asked_for_twice(broker, address):
         resources = [{"resourceType": 2, "resourceName": name, "configurationKeys": keys}
                      for name, keys in (("plain", ["segment.bytes"]), ("empty", []), ("plain", ["retention.ms"]))]  # fmt: skip
         answer = ask(where, "DescribeConfigs", 1, {"resources": resources, "includeSynonyms": False})
-        return [(one["resourceName"], one["errorCode"], [config["name"] for config in one["configs"]]) for one in answer["results"]]
+        return [(one["resourceName"], one["errorCode"], sorted(config["name"] for config in one["configs"])) for one in answer["results"]]
 
     for each in (offsets, records, described, configs):
         assert each(address) == each(broker), each
+
+
+@pytest.fixture
+def writing(tmp_path):
+    """The address of a server to which producers may write."""
+    command = [sys.executable, "-m", "kafkalog_cli.main", "serve", "--accept-produce", "--listen", "127.0.0.1:0", *copied_log_dirs(tmp_path / "logs")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process.stdout.readline().rpartition(" at ")[2].partition(",")[0]
+        process.terminate()
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_offsets_in_transactions(broker, writing, protocol):
+    theirs, ours = (tool("kafkalog.oracle.SendOffsets", where, protocol, "edges", "appended") for where in (broker, writing))
+    assert ours == theirs
+    assert "committed 70" in ours

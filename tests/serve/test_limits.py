@@ -131,6 +131,16 @@ def test_few_files_are_open_for_an_answer_of_many_partitions(dirs, monkeypatch):
         assert len(os.listdir("/proc/self/fd")) <= count + 10
 
 
+def test_a_request_about_very_many_partitions_is_refused(dirs):
+    asked = [{"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1} for _ in range(21_000)]
+    body = {"replicaId": -1, "maxWaitMs": 0, "minBytes": 0, "maxBytes": 1, "isolationLevel": 0,
+            "topics": [{"topic": "plain", "partitions": asked}]}  # fmt: skip
+    with serving(dirs) as served:
+        other = Client(served)
+        assert Client(served).is_ended_by(b"".join(encode_request(RequestHeader(FETCH, 4, 7, "test"), body)))
+        assert other.ask(METADATA, 5, _ALL)["topics"]
+
+
 def test_damage_inside_a_batch_is_served_as_a_broker_does(dirs, tmp_path):
     """A broker sends batches without a look at their records; clients compare the checksum."""
     partition = tmp_path / "plain-0"

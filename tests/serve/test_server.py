@@ -10,7 +10,9 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
@@ -19,6 +21,7 @@ import pytest
 from engine.protocol.frames import RequestHeader, decode_response, encode_request
 from engine.serve.catalogue import Wanted
 from engine.serve.server import Connection
+from tests.fuzz.requests import make_session
 from tests.remote.corpus import log_dirs, stores
 from tests.serve.serving import copied_log_dirs, exchanges, received, serving, unchanged
 from tests.support.run import kafkalog
@@ -113,6 +116,32 @@ def test_what_no_client_sends_ends_its_connection_and_no_other(dirs):
             one._socket.close()
         answer = other.ask(METADATA, 5, {"topics": None, "allowAutoTopicCreation": False})
         assert len(answer["topics"]) == 9
+
+
+def test_damaged_sessions_through_sockets(dirs):
+    """Whole sessions, in pieces, from clients that leave at any time: another client is still served, and threads end."""
+    rng = random.Random(8)
+    threads = threading.active_count()
+    with serving(dirs) as server:
+        other = Client(server)
+        for number in range(300):
+            stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in make_session(9, number).frames)
+            with socket.create_connection(server.address) as client, suppress(OSError):  # the server ends it
+                while stream:
+                    size = rng.choice((1, 3, 50, 1000, len(stream)))
+                    client.sendall(stream[:size])
+                    stream = stream[size:]
+                if rng.random() < 0.5:
+                    client.shutdown(socket.SHUT_WR)
+                    client.settimeout(0.01)
+                    client.recv(1 << 16)
+            if number % 50 == 0:
+                assert len(other.topics()) == 9
+        assert len(other.topics()) == 9
+    deadline = time.monotonic() + 30
+    while threading.active_count() > threads and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert threading.active_count() <= threads
 
 
 def test_api_versions_of_an_unknown_version_is_answered_in_version_0(dirs):
@@ -266,6 +295,20 @@ def test_an_ipv6_address_is_shown_in_brackets(dirs):
     assert " at [::1]:" in first
     assert command.startswith(b"  kcat -b '[::1]:")
     assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.parametrize(("options", "host"), [((), "::1"), (("--advertise", "[2001:db8::7]:9092"), "2001:db8::7")])
+def test_an_ipv6_address_is_told_to_clients_without_brackets(dirs, options, host):
+    """As a broker does: clients put the brackets there themselves."""
+    process, first = started("--listen", "[::1]:0", *options, *dirs)
+    port = int(first.rpartition(" at [::1]:")[2].partition(",")[0])
+    with socket.create_connection(("::1", port)) as client:
+        header = RequestHeader(METADATA, 5, 7, "test")
+        client.sendall(b"".join(encode_request(header, {"topics": None, "allowAutoTopicCreation": False})))
+        [broker] = decode_response(header, memoryview(received(client))[4:]).body["brokers"]
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert (broker["host"], broker["port"]) == (host, 9092 if options else port)
 
 
 @pytest.mark.parametrize("address", ["x:0", "x" * 256 + ":9092", ":9092"])

@@ -131,7 +131,7 @@ def producer_chunks(segment: ReadableSegment, start: int, end: int) -> Iterator[
     if count:
         yield RowChunk.reported(reported, count)
     if walk.stop is Stop.BAD_SIZE:
-        raise no_such_size(segment.log_path, walk.position)
+        raise no_such_size(segment.log_file, walk.position)
 
 
 def _marker(segment: ReadableSegment, window: Window, row: int, records: RecordColumns) -> TxnMarker | None:

@@ -23,6 +23,7 @@ _EXAMPLES = (
     Example("Check that all objects exist:", "kafkalog remote verify --store s3://kafka-tiered /var/lib/kafka/data"),
     Example("Read and check every object:", "kafkalog remote verify --deep --store s3://kafka-tiered /var/lib/kafka/data"),
 )
+_FAILURES = 3  # the most segments in a row that cannot be read: each request is repeated for up to a minute
 
 
 @click.command("remote-verify", cls=RemoteCommand, examples=_EXAMPLES,
@@ -55,6 +56,7 @@ def command(
 def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, count: int | None, output: Output) -> None:
     """Verify; `count`: number of segments to read; None: all."""
     from engine.discovery.choice import is_chosen_topic
+    from engine.errors import FileChangedWhileReading, UnreadableFile
     from engine.remote.metadata_log import MetadataLogs
     from engine.remote.verify import DeepCheck, compare_with_listing, sample
 
@@ -71,15 +73,24 @@ def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, 
         requests = objects * len(chosen) + size // (8 << 20)  # the objects of each segment, and the pieces of large logs
         output.line(f"reading {count_of(len(chosen), 'segment')}, {size_text(size)}, in about {count_of(requests, 'request')}")
         output.flush()
-    check = DeepCheck(report)
+    check, read, failures = DeepCheck(report), [], 0
     for partition, segment in chosen:
-        check.check(layout.parts(partition, segment), segment)
+        try:
+            check.check(layout.parts(partition, segment), segment)
+        except (UnreadableFile, FileChangedWhileReading) as error:
+            output.outcome.error(error)
+            failures += 1
+            if failures == _FAILURES:
+                break
+        else:
+            read.append(segment)
+            failures = 0
     if output.stream is None:
-        unread = count_of(listed.segments - len(chosen), "segment")
-        read = "; all segments were read" if len(chosen) == listed.segments else (
-            f"; NOT read: the objects of {unread} (--deep reads all)")
+        unread = count_of(listed.segments - len(read), "segment")
+        deep = "" if count is None else " (--deep reads all)"
+        left = f"; NOT read: the objects of {unread}{deep}" if len(read) < listed.segments else "; all segments were read"
         amounts = f"{count_of(listed.segments, 'segment')}, {count_of(listed.objects, 'object')}, {size_text(listed.size)}"
-        output.line(amounts + read)
+        output.line(amounts + left)
     else:
         fields = {"segments": listed.segments, "objects": listed.objects, "size": listed.size}
-        output.stream.put("remote-verification", {**fields, "read": len(chosen), "bytes_read": size})
+        output.stream.put("remote-verification", {**fields, "read": len(read), "bytes_read": sum(one.size for one in read)})

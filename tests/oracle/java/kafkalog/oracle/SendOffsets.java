@@ -22,14 +22,15 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * FROM-0 after each step, and which exceptions there are.
  */
 public final class SendOffsets {
-    private static final String GROUP = "exactly";
-
     private interface Step { void run() throws Exception; }
 
+    private static String group;
+
     public static void main(String[] args) {
+        group = "exactly-" + args[1];
         TopicPartition from = new TopicPartition(args[2], 0);
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", args[0]));
-             KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(Map.of("bootstrap.servers", args[0], "group.id", GROUP,
+             KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(Map.of("bootstrap.servers", args[0], "group.id", group,
                  "group.protocol", args[1], "auto.offset.reset", "earliest", "enable.auto.commit", "false"),
                  new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             KafkaProducer<byte[], byte[]> producer = producer(args[0]);
@@ -41,9 +42,10 @@ public final class SendOffsets {
                 producer.send(new ProducerRecord<>(args[3], 0, null, "kept".getBytes())).get();
                 producer.sendOffsetsToTransaction(Map.of(from, new OffsetAndMetadata(10, Optional.of(0), "ten")), consumer.groupMetadata());
             });
-            step(admin, from, "stable", () -> offset(admin, from, new ListConsumerGroupOffsetsOptions().requireStable(true).timeoutMs(2000)));
-            step(admin, from, "commit", producer::commitTransaction);
-            step(admin, from, "stable", () -> offset(admin, from, new ListConsumerGroupOffsetsOptions().requireStable(true).timeoutMs(20_000)));
+            step(admin, from, "commit", () -> {
+                producer.commitTransaction();
+                while (offset(admin, from, stable(20_000)).equals("nothing")) Thread.sleep(50); // markers come after the answer
+            });
             step(admin, from, "abort", () -> {
                 producer.beginTransaction();
                 producer.sendOffsetsToTransaction(Map.of(from, new OffsetAndMetadata(20)), consumer.groupMetadata());
@@ -57,24 +59,25 @@ public final class SendOffsets {
             step(admin, from, "of another generation", () -> {
                 producer.beginTransaction();
                 producer.sendOffsetsToTransaction(Map.of(from, new OffsetAndMetadata(40)),
-                    new ConsumerGroupMetadata(GROUP, 99, consumer.groupMetadata().memberId(), Optional.empty()));
+                    new ConsumerGroupMetadata(group, 99, consumer.groupMetadata().memberId(), Optional.empty()));
             });
             step(admin, from, "abort", producer::abortTransaction);
             step(admin, from, "of a stranger", () -> {
                 producer.beginTransaction();
                 producer.sendOffsetsToTransaction(Map.of(from, new OffsetAndMetadata(50)),
-                    new ConsumerGroupMetadata(GROUP, 1, "nobody", Optional.empty()));
+                    new ConsumerGroupMetadata(group, 1, "nobody", Optional.empty()));
             });
             step(admin, from, "abort", producer::abortTransaction);
             step(admin, from, "without a member", () -> {
                 producer.beginTransaction();
-                producer.sendOffsetsToTransaction(Map.of(from, new OffsetAndMetadata(55)), new ConsumerGroupMetadata(GROUP));
+                producer.sendOffsetsToTransaction(Map.of(from, new OffsetAndMetadata(55)), new ConsumerGroupMetadata(group));
                 producer.commitTransaction();
             });
             step(admin, from, "open", () -> {
                 producer.beginTransaction();
                 producer.sendOffsetsToTransaction(Map.of(from, new OffsetAndMetadata(60)), consumer.groupMetadata());
             });
+            step(admin, from, "open, stable", () -> offset(admin, from, stable(3000)));
             try (KafkaProducer<byte[], byte[]> other = producer(args[0])) {
                 step(admin, from, "init of another one", other::initTransactions);
                 step(admin, from, "commit of the first one", producer::commitTransaction);
@@ -90,7 +93,7 @@ public final class SendOffsets {
     }
 
     private static KafkaProducer<byte[], byte[]> producer(String address) {
-        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", address, "transactional.id", "exactly-once"));
+        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", address, "transactional.id", group));
         return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
@@ -105,15 +108,20 @@ public final class SendOffsets {
         }
         String offset;
         try {
-            offset = offset(admin, from, new ListConsumerGroupOffsetsOptions());
+            boolean isOpen = !name.startsWith("commit") && !name.startsWith("init") && !name.startsWith("only");
+            offset = offset(admin, from, isOpen ? new ListConsumerGroupOffsetsOptions() : stable(20_000));
         } catch (Exception error) {
             offset = error.toString();
         }
         System.out.println(name + ": " + end + ", committed " + offset);
     }
 
+    private static ListConsumerGroupOffsetsOptions stable(int timeoutMs) {
+        return new ListConsumerGroupOffsetsOptions().requireStable(true).timeoutMs(timeoutMs);
+    }
+
     private static String offset(Admin admin, TopicPartition from, ListConsumerGroupOffsetsOptions options) throws Exception {
-        OffsetAndMetadata found = admin.listConsumerGroupOffsets(GROUP, options).partitionsToOffsetAndMetadata().get().get(from);
+        OffsetAndMetadata found = admin.listConsumerGroupOffsets(group, options).partitionsToOffsetAndMetadata().get().get(from);
         return found == null ? "nothing" : found.offset() + " '" + found.metadata() + "'";
     }
 

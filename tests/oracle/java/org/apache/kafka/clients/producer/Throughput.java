@@ -19,22 +19,20 @@ import org.apache.kafka.common.utils.*;
  * thread, as usual. Its network client is a null broker, which takes every request at once.
  */
 public class Throughput {
-    /** FILE SIZE KEY PARTITIONS CODEC ROUNDS: the file has records of SIZE bytes, the first KEY of which are the key. */
+    /** FILE SIZE PARTITIONS CODEC ROUNDS: the file has records of SIZE bytes. */
     public static void main(String[] args) throws Exception {
         byte[] data = Files.readAllBytes(Path.of(args[0]));
-        int size = Integer.parseInt(args[1]), key = Integer.parseInt(args[2]);
-        byte[][] keys = new byte[data.length / size][], values = new byte[data.length / size][];
-        for (int i = 0; i < keys.length; i++) {
-            keys[i] = Arrays.copyOfRange(data, i * size, i * size + key);
-            values[i] = Arrays.copyOfRange(data, i * size + key, (i + 1) * size);
-        }
+        int size = Integer.parseInt(args[1]), rounds = Integer.parseInt(args[4]);
+        byte[][] values = new byte[data.length / size][];
+        for (int i = 0; i < values.length; i++)
+            values[i] = Arrays.copyOfRange(data, i * size, (i + 1) * size);
         NullBroker broker = new NullBroker();
-        KafkaProducer<byte[], byte[]> producer = producer(broker, Integer.parseInt(args[3]), args[4]);
+        KafkaProducer<byte[], byte[]> producer = producer(broker, Integer.parseInt(args[2]), args[3]);
         double best = Double.MAX_VALUE;
-        for (int round = 0; round < Integer.parseInt(args[5]); round++) {
+        for (int round = 0; round < rounds; round++) {
             long begun = System.nanoTime();
-            for (int i = 0; i < keys.length; i++)
-                producer.send(new ProducerRecord<>("t", keys[i], values[i]));
+            for (byte[] value : values)
+                producer.send(new ProducerRecord<>("t", value));
             producer.flush();
             best = Math.min(best, (System.nanoTime() - begun) / 1e9);
         }
@@ -68,7 +66,7 @@ public class Throughput {
         KafkaProducer<byte[], byte[]> maker = new KafkaProducer<>(config, context, metrics, new ByteArraySerializer(), new ByteArraySerializer(),
             metadata, accumulator, null, null, new ProducerInterceptors<>(List.of(), metrics), null, time, null, Optional.empty());
         Sender sender = maker.newSender(context, client, metadata);
-        KafkaThread thread = new KafkaThread("sender", sender, true);
+        Sender.SenderThread thread = new Sender.SenderThread("sender", sender, true);
         thread.start();
         return new KafkaProducer<>(config, context, new Metrics(time), new ByteArraySerializer(), new ByteArraySerializer(), metadata,
             accumulator, null, sender, new ProducerInterceptors<>(List.of(), metrics), null, time, thread, Optional.empty());
