@@ -143,16 +143,17 @@ def leave_out_batches(data: cython.const[cython.uchar][::1], batches: cython.lon
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def mask_holding(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
-                 end: cython.Py_ssize_t, needles: Needles, in_keys: cython.bint, in_values: cython.bint,
-                 in_headers: cython.bint, keep: cython.uchar[::1]):
-    """Set `keep` to 0 for each record first … end − 1 that holds none of the strings in the chosen fields → records kept.
+                 needles: Needles, in_keys: cython.bint, in_values: cython.bint, in_headers: cython.bint,
+                 keep: cython.uchar[::1]):
+    """Set `keep` to 0 for each record from `first` on that holds none of the strings in the chosen fields → records kept.
 
-    in_headers  names and values of headers
+    in_headers  names and values of headers        keep  a byte for each record, up to the last one to search
     Only records whose `keep` is not 0 are searched. −1: bad arguments, nothing is changed.
     """
     kept: cython.Py_ssize_t = 0
     record: cython.Py_ssize_t
-    if first < 0 or end > records.shape[1] or end > keep.shape[0]: return -1
+    end: cython.Py_ssize_t = keep.shape[0]
+    if first < 0 or end > records.shape[1]: return -1
     if not contents_exist(data, records, first, end): return -1
     with cython.nogil:
         for record in range(first, end):
