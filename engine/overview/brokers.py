@@ -11,6 +11,7 @@ from engine.discovery.choice import EVERY_PARTITION, PartitionChoice
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind
 from engine.discovery.paths import is_brokers_log_dir
 from engine.files import lock_holder
+from engine.log.fetch.view import BEING_WRITTEN
 from engine.log.logdir.log_dirs import LIVE, choose_partitions
 from engine.log.logdir.log_manager import LogManager
 from engine.log.logdir.startup import survey
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from engine.checkpoint.identity import MetaProperties
     from engine.config.server import Settings
     from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.logdir.startup import Cluster
     from engine.overview.partition_state import PartitionState
@@ -85,6 +87,12 @@ class Broker:
         """cleanup.policy of the topic; None: its settings are not on the disk."""
         is_known = topic == METADATA_TOPIC or self._manager.policy(topic).compacted is not None
         return self._manager.config(topic).cleanup_policy if is_known else None
+
+    @property
+    def metadata_damage(self) -> list[Finding]:
+        """Damage in the metadata log: settings and assignments after it are not known. Without an unfinished end."""
+        findings = () if self.cluster.metadata is None else self.cluster.metadata.findings
+        return [finding for finding in findings if finding.code not in BEING_WRITTEN]
 
     def knows_retention(self, topic: str) -> bool:
         """Do the user, server.properties or the metadata log determine the topic's retention?"""

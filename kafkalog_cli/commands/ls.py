@@ -102,6 +102,8 @@ def _list(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     reader, every = StateReader(files), []
     for broker in brokers:
         _show_broker(broker, output)
+        for finding in broker.metadata_damage:
+            output.outcome.finding(finding)
         for one in broker.log_dirs:
             states = list(broker.partitions(one.log_dir, reader))
             every += states

@@ -14,6 +14,7 @@ import pytest
 
 from kafkalog_cli.table import Column, bar, table_lines
 from tests.support.console import ROOT
+from tests.support.terminal import all_said
 
 _CODES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -23,20 +24,11 @@ def on_terminal(columns: int, *words: str, **environment: str) -> list[str]:
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("hhhh", 24, columns, 0, 0))
     clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TERM")}
-    shown = b""
     with subprocess.Popen(
         [sys.executable, "-m", "kafkalog_cli.main", *words], stdout=theirs, cwd=ROOT, env={**clean, "TERM": "xterm", **environment},
     ) as running:
         os.close(theirs)
-        while True:
-            try:
-                data = os.read(ours, 1 << 16)
-            except OSError:  # the terminal was closed
-                break
-            if not data:
-                break
-            shown += data
-    os.close(ours)
+        shown = all_said(ours)
     assert running.returncode == 0
     return shown.decode().replace("\r\n", "\n").splitlines()
 
