@@ -115,7 +115,7 @@ class DeepCheck:
         self._txn_index = b""  # of the current segment
         self._open: dict[int, int] | None = None  # at its start, by producer: first offsets of transactions; None: unknown
         self._firsts: dict[int, int] | None = None  # the same at its end
-        self._following: tuple[PartitionMetadata | None, int] | None = None  # partition and first offset of the segment after it
+        self._following: tuple[PartitionMetadata | None, int] | None = None  # partition, first offset of the next segment
 
     def check(self, parts: SegmentParts, segment: RemoteSegment, partition: PartitionMetadata | None = None) -> None:
         """Check every part of a segment. Raises UnreadableFile, FileChangedWhileReading; UsageError without its key.

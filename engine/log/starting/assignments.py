@@ -156,7 +156,7 @@ class Assignments:
             says = f"Truncating future {name} to offset 0 below high watermark"
         self.actions.append(StartAction("promote-future", future.path, to, broker_says=says))
         if current is not None:
-            what = f"the copy of {current.path} goes on: a broker replaces that directory with this one when it has all records"
+            what = f"the copy of {current.path} continues: a broker replaces that directory with this one when it is complete"
             self.findings.append(Finding("future-abandoned", Where(future.path), what, milder=Severity.INFO))
         elif self._has_all and not self._is_degraded:
             what = (f"only this future replica is left of the partition: a broker creates an empty log, truncates this one to "
