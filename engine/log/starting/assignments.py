@@ -149,7 +149,7 @@ class Assignments:
         says = f"The current replica is successfully replaced with the future replica for {future.key[0]}-{future.key[1]}"
         self.actions.append(StartAction("promote-future", future.path, to, broker_says=says))
         if current is not None:
-            what = f"the copy of {current.path} continues: a broker replaces that directory with this one when it has all records"
+            what = f"the copy of {current.path} continues: a broker replaces that directory with this one when it is complete"
             self.findings.append(Finding("future-abandoned", Where(future.path), what, milder=Severity.INFO))
         elif self._has_all and not self._is_degraded:
             what = (f"only this future replica is left of the partition: a broker creates an empty log, truncates this one to "
