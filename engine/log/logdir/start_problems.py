@@ -19,6 +19,7 @@ from engine.checkpoint.identity import (
     decode_partition_metadata,
     decode_quorum_state,
     read_identity,
+    unknown_quorum_version,
 )
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.discovery.choice import EVERY_PARTITION, PartitionChoice
@@ -262,6 +263,9 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> 
         findings = read_identity(files, path, decode_quorum_state).findings
         if findings:
             message = f"Error while reading the Quorum status from the file {absolute}/{FileKind.QUORUM_STATE.value}"
+            version = read_identity(files, path, unknown_quorum_version).value
+            if version is not None:
+                message = f"data_version ({version}) is not within the min (0) and max (1) supported version"
             name = f"{directory}/{FileKind.QUORUM_STATE.value}"
             yield StartProblem(Effect.STOPS, place.log_dir, name, message, _first(findings), FileKind.QUORUM_STATE)
     for one in files_without_offset(files, place.path, names):
