@@ -140,7 +140,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from delete-records' -s j -l job
 complete -c kafkalog -n '__fish_seen_subcommand_from delete-records' -l metrics-textfile -r -F -d 'Write metrics, under Kafka'"'"'s names, to FILE in Prometheus text format (node_exporter'"'"'s textfile collector)'
 complete -c kafkalog -n '__fish_seen_subcommand_from delete-records' -s V -l version -d 'Show the version'
 complete -c kafkalog -n '__fish_seen_subcommand_from delete-records' -s h -l help -d 'Show the help; -h shows the main options only'
-complete -c kafkalog -n __fish_use_subcommand -f -a du -d 'Show what uses the space of log dirs, and what of it can go'
+complete -c kafkalog -n __fish_use_subcommand -f -a du -d 'Show what uses the space of log dirs, and what can be removed'
 complete -c kafkalog -n '__fish_seen_subcommand_from du' -s t -l topic -x -a '(__kafkalog_partitions 1)' -d 'Only partitions of this topic'
 complete -c kafkalog -n '__fish_seen_subcommand_from du' -s p -l partition -x -a '(__kafkalog_partitions 2)' -d 'Only partitions with this number; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from du' -l by -x -d 'topic, partition, segment, kind (of file), codec, hour, producer, or key-prefix:N (the first N bytes of keys)'

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.bench import (
     bucket,
+    checking,
     compaction,
     dumping,
     fetching,
@@ -91,6 +92,7 @@ GROUPS = {
     "recover": Group(_OPEN, recovering.recover, 1),
     "open": Group(_OPEN, recovering.open_many, 1),
     "ls": Group(_OPEN, listing.ls, 1),
+    "check": Group(_OPEN, checking.check, 1),
     "transactions": Group(_OPEN, producing.recover_transactions),
     "producers": Group(_OPEN, producing.recover_producers),
     "append": Group(_APPEND, append_results, 2),
