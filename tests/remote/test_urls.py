@@ -24,7 +24,7 @@ from tests.support.folder_bucket import FolderBucket
 from tests.support.json_output import all_objects
 from tests.support.run import kafkalog
 
-PIECE = 8 << 20  # bytes of the largest request
+PIECE = 7 << 20  # bytes of the largest request
 LOG = "00000000000000000000.log"
 
 
